@@ -1,0 +1,248 @@
+"""What a handler author imports: responses, metadata, the system's payloads, the running invocation.
+
+Owns the names of the v2.1 handler contract and the one context variable of the package. Refuses to know how
+messages are encoded, routed or stored: it imports nothing else of agentserver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar, cast
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """Names the XML element of a field: ``retry_allowed: Annotated[bool, Element("retry-allowed")]``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Makes a scalar field an XML attribute of its payload's element, under its own name or ``name``."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Restricts a ``str`` field to an XSD regular expression, always matched against the whole value."""
+
+    regex: str
+
+
+class Target(Enum):
+    """Where a response goes when it names no listener."""
+
+    CALLER = "caller"
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerResponse:
+    """One message that a handler asks the pump to send.
+
+    Args:
+        payload: an instance of an ``@xmlify`` dataclass.
+        to: the name of a listener. The name of the caller means the same as ``respond``.
+    """
+
+    payload: Any
+    to: str | Target
+
+    @classmethod
+    def respond(cls, payload: Any) -> HandlerResponse:
+        """Answer the caller of this thread and prune every sub-thread that this thread opened."""
+        return cls(payload, Target.CALLER)
+
+
+HandlerResult: TypeAlias = HandlerResponse | Sequence[HandlerResponse] | bytes | None
+"""What a handler may return. ``bytes`` is deprecated and holds payload text, never an envelope."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerMetadata:
+    """What the pump vouches for when it calls a handler (v2.1 contract, "HandlerMetadata").
+
+    Args:
+        thread_id: opaque id of the thread that this message belongs to.
+        from_id: name of the previous hop.
+        own_name: this listener's name, for agents only.
+        is_self_call: whether the message was sent by this listener.
+        usage_instructions: what the peers accept, as text for a model's prompt; empty without peers.
+        todo_nudge: a reminder of todos that appear complete; empty when there are none.
+    """
+
+    thread_id: str
+    from_id: str
+    own_name: str | None = None
+    is_self_call: bool = False
+    usage_instructions: str = ""
+    todo_nudge: str = ""
+
+
+class Code(StrEnum):
+    """Why the system refused or failed a message. One text and one retry rule per code."""
+
+    ROUTING = "routing"
+    VALIDATION = "validation"
+    DENIED = "denied"
+    TIMEOUT = "timeout"
+    INTERNAL = "internal"
+    BUDGET = "budget"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class SystemError:  # noqa: A001 - the contract's name
+    """The payload by which the system tells a listener that a message of its own came to nothing."""
+
+    code: Code
+    message: str
+    retry_allowed: Annotated[bool, Element("retry-allowed")]
+
+
+WatcherId: TypeAlias = Annotated[str, MinLen(1), MaxLen(64)]
+
+
+@dataclass(frozen=True, slots=True)
+class TodoUntil:
+    """Asks ``system.todo`` to watch the sending thread for replies.
+
+    Args:
+        wait_for: a payload class, or its element name with or without ``{namespace}``.
+        from_listener: only count replies of this listener.
+        description: what the nudge calls it; one line.
+        count: how many replies complete the todo.
+        hold: keep matching replies back until all are there, then deliver them in the order of their calls.
+    """
+
+    wait_for: Annotated[str, MinLen(1), MaxLen(512), Element("wait-for")]
+    from_listener: Annotated[str | None, MaxLen(128), Element("from-listener")] = None
+    description: Annotated[str, MaxLen(256)] = ""
+    count: Annotated[int, Ge(1), Le(1000)] = 1
+    hold: bool = False
+
+    def __post_init__(self) -> None:
+        """Let authors name the payload class itself."""
+        declared = cast("object", self.wait_for)
+        if isinstance(declared, type):
+            object.__setattr__(self, "wait_for", getattr(declared, "__xml_name__", declared.__name__))
+
+
+@dataclass(frozen=True, slots=True)
+class TodoRegistered:
+    """Answers ``TodoUntil``."""
+
+    watcher_id: Annotated[WatcherId, Element("watcher-id")]
+
+
+@dataclass(frozen=True, slots=True)
+class TodoComplete:
+    """Asks ``system.todo`` to close a watcher of the sending thread."""
+
+    watcher_id: Annotated[WatcherId, Element("watcher-id")]
+
+
+@dataclass(frozen=True, slots=True)
+class TodoClosed:
+    """Answers ``TodoComplete``; ``known`` is false when the thread has no such watcher."""
+
+    watcher_id: Annotated[WatcherId, Element("watcher-id")]
+    known: bool = True
+
+
+SYSTEM_PAYLOADS: tuple[type, ...] = (SystemError, TodoUntil, TodoRegistered, TodoComplete, TodoClosed)
+
+
+class Watcher(Protocol):
+    """A todo of the running thread, as ``get_raised_for`` shows it."""
+
+    @property
+    def watcher_id(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+
+
+class Todos(Protocol):
+    """The todos of the running invocation."""
+
+    def get_raised_for(self, thread_id: str, own_name: str | None) -> Sequence[Watcher]:
+        """Complete but unclosed todos; empty for any thread or name but the running one's."""
+        ...
+
+    def close(self, watcher_id: str) -> bool:
+        """Close a todo of this thread; False when it has none by that id. Committed with the outcome."""
+        ...
+
+
+class Storage(Protocol):
+    """Typed values kept for the running thread, committed with the outcome, gone with the thread."""
+
+    def get(self, kind: type[T], default: T | None = None) -> T | None:
+        """The stored value of exactly this class, decoded afresh, or ``default``."""
+        ...
+
+    def set(self, value: Any) -> None:
+        """Store an ``@xmlify`` value under its class. Raises ValueError when it is invalid or over the bound."""
+        ...
+
+    def delete(self, kind: type) -> None:
+        """Forget the value of this class, if there is one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The call that is running: what a handler has in reach beside its two arguments."""
+
+    metadata: HandlerMetadata
+    storage: Storage
+    todos: Todos
+    settings: Any
+    resources: Sequence[object]
+    idempotency_key: str
+    attempt: int
+
+    def resource(self, kind: type[T]) -> T:
+        """The organism's resource of this class. Raises LookupError when the lifespan provides none."""
+        for candidate in self.resources:
+            if isinstance(candidate, kind):
+                return candidate
+        raise LookupError(f"the organism's lifespan provides no {kind.__name__}")
+
+
+_running: ContextVar[Invocation | None] = ContextVar("agentserver_invocation", default=None)
+
+
+def invocation() -> Invocation:
+    """The running invocation. Raises RuntimeError outside a handler."""
+    current = _running.get()
+    if current is None:
+        raise RuntimeError("no handler is running in this context")
+    return current
+
+
+def get_todo_registry() -> Todos:
+    """The todos of the running invocation, under the contract's name for them."""
+    return invocation().todos
+
+
+@contextmanager
+def running(current: Invocation) -> Iterator[None]:
+    """Bind the invocation for the duration of one handler call. For the pump alone."""
+    token = _running.set(current)
+    try:
+        yield
+    finally:
+        _running.reset(token)

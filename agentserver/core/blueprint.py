@@ -1,0 +1,62 @@
+"""The organism as frozen facts: who listens, what they take, whom they may reach, and the limits.
+
+Owns Listener, Limits and Blueprint. Refuses to know handlers, files and running conversations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One participant.
+
+    Args:
+        name: unique; may hold dots, which mean nothing.
+        payloads: the dataclasses it accepts; at least one.
+        description: what it does, shown to peers.
+        agent: whether it learns its own name.
+        peers: the only listeners it may address besides its caller, itself and ``system.*``.
+        broadcast: whether a message that names no listener may go to several that share its root.
+        concurrency: how many of its invocations run at once.
+        deadline: seconds that one invocation may take.
+        retries: how often a crashed or late invocation is repeated before its caller is told.
+    """
+
+    name: str
+    payloads: tuple[type, ...]
+    description: str
+    agent: bool = False
+    peers: frozenset[str] = frozenset()
+    broadcast: bool = False
+    concurrency: int = 8
+    deadline: float = 60.0
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a server. Times in seconds, sizes in bytes.
+
+    Args:
+        concurrency: invocations running at once in the whole server.
+        queue: messages accepted and not yet handled; beyond it outside messages are refused as ``busy``.
+        hops: messages in one causal chain since the message from outside.
+        messages: messages in one conversation.
+        refusals: consecutive refused attempts of one thread before retrying is forbidden.
+        storage: bytes of encoded values that one thread may keep.
+        payload: bytes of one message.
+        idle: after so long without a message a conversation closes.
+        drain: how long a graceful stop waits for work in hand.
+    """
+
+    concurrency: int = 64
+    queue: int = 1024
+    hops: int = 256
+    messages: int = 2000
+    refusals: int = 3
+    storage: int = 65536
+    payload: int = 1 << 20
+    idle: float = 3600.0
+    drain: float = 10.0

@@ -1,0 +1,433 @@
+"""One atomic change of a conversation, gathered before it is committed.
+
+Owns the bookkeeping: which deliveries are added, dropped and runnable, which threads close, which requests come to rest.
+Refuses to decide anything: conversation.py says what happens, this module keeps the books straight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code
+from agentserver.core import envelope
+from agentserver.core.audit import Event, Record
+from agentserver.core.messages import SYSTEM, Delivery, Done, Reply
+from agentserver.core.refusals import system_error
+from agentserver.core.threads import Held
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Moment
+    from agentserver.core.threads import Thread
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An outside message that has not come to rest.
+
+    Args:
+        threads: the threads it was delivered on.
+        pending: its deliveries that are queued, held or running.
+        held: how many of those are held.
+        answered: whether a reply has left.
+    """
+
+    id: str
+    threads: tuple[str, ...] = ()
+    pending: int = 0
+    held: int = 0
+    answered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message without its address: who wrote it, in which cause, and the payload.
+
+    Args:
+        sender: the name the receiver sees.
+        origin: the thread it comes from.
+        root: name of the payload element.
+        markup: the payload element as text.
+        request: the outside message that caused it.
+        hop: its place in the causal chain.
+        about: for a SystemError, the listener it concerns.
+    """
+
+    sender: str
+    origin: str
+    root: str
+    markup: str
+    request: str
+    hop: int
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one step changes. Committed whole or not at all.
+
+    Args:
+        before: version of the conversation that the step was decided on.
+        conversation: the conversation after the step.
+        done: the delivery that was consumed, if one was.
+        added: new deliveries.
+        dropped: deliveries that will never be handled.
+        ready: deliveries that may be handled now.
+        retry: the delivery to hand to its handler again, if any.
+        closed: threads that closed; what runs on them is to be cancelled.
+        replies: what the gateway is told, in order.
+        records: what happened, in order.
+        deprecated: whether a handler returned bytes.
+    """
+
+    before: int
+    conversation: Conversation
+    done: str | None = None
+    added: tuple[Delivery, ...] = ()
+    dropped: tuple[Delivery, ...] = ()
+    ready: tuple[Delivery, ...] = ()
+    retry: Delivery | None = None
+    closed: tuple[str, ...] = ()
+    replies: tuple[Reply | Done, ...] = ()
+    records: tuple[Record, ...] = ()
+    deprecated: bool = False
+
+
+class Step:
+    """The books of one step. Made from a conversation, which it leaves as it was."""
+
+    def __init__(self, conversation: Conversation, rules: Rules, moment: Moment) -> None:
+        self.before = conversation
+        self.rules = rules
+        self.moment = moment
+        self.ids = moment.ids()
+        self.tree = conversation.tree
+        self.todos = conversation.todos
+        self.memory = conversation.memory
+        self._requests = dict(conversation.requests)
+        self._messages = conversation.messages
+        self._done: str | None = None
+        self._retry: Delivery | None = None
+        self._added: dict[str, Delivery] = {}
+        self._dropped: list[Delivery] = []
+        self._woken: dict[str, None] = {}
+        self._closed: list[str] = []
+        self._replies: list[Reply | Done] = []
+        self._records: list[Record] = []
+        self._exhausted: dict[str, None] = {}
+        self.deprecated = False
+
+    # Requests
+
+    def begin(self) -> str:
+        """Open a request for an outside message."""
+        request = next(self.ids)
+        self._requests[request] = Request(request)
+        return request
+
+    def began_on(self, request: str, thread: str) -> None:
+        """Note a thread that a request was delivered on."""
+        entry = self._requests[request]
+        if thread not in entry.threads:
+            self._requests[request] = replace(entry, threads=(*entry.threads, thread))
+
+    def _count(self, request: str, *, pending: int = 0, held: int = 0) -> None:
+        entry = self._requests[request]
+        self._requests[request] = replace(entry, pending=entry.pending + pending, held=entry.held + held)
+
+    # Deliveries
+
+    def take(self, delivery: Delivery) -> None:
+        """Consume the first delivery of a thread's inbox."""
+        thread = self.tree.nodes[delivery.thread]
+        self.tree = self.tree.put(replace(thread, inbox=thread.inbox[1:]))
+        self._woken[thread.id] = None
+        self._done = delivery.id
+        self._count(delivery.request, pending=-1)
+
+    def again(self, delivery: Delivery) -> None:
+        """Leave the first delivery of a thread's inbox in place for another attempt."""
+        thread = self.tree.nodes[delivery.thread]
+        self._retry = replace(delivery, attempt=delivery.attempt + 1)
+        self.tree = self.tree.put(replace(thread, inbox=(self._retry, *thread.inbox[1:])))
+
+    def post(self, letter: Letter, thread: str) -> None:
+        """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
+        limits = self.rules.blueprint.limits
+        if self._messages >= limits.messages or letter.hop > limits.hops:
+            self._exhausted[letter.request] = None
+            return
+        self._messages += 1
+        to = self.tree.nodes[thread].owner
+        delivery = Delivery(
+            id=next(self.ids),
+            conversation=self.before.id,
+            request=letter.request,
+            thread=thread,
+            origin=letter.origin,
+            sender=letter.sender,
+            to=to,
+            root=letter.root,
+            message=envelope.write(letter.sender, to, thread, letter.markup),
+            hop=letter.hop,
+            about=letter.about,
+        )
+        self._added[delivery.id] = delivery
+        self._count(delivery.request, pending=1)
+        self.record(Event.SENT, delivery)
+        self._place(delivery)
+
+    def _place(self, delivery: Delivery) -> None:
+        holder = self.todos.holder(delivery)
+        if holder is None:
+            self._queue(delivery)
+            return
+        self.todos = self.todos.keep(holder)
+        self._count(delivery.request, held=1)
+        thread = self.tree.nodes[delivery.thread]
+        self.tree = self.tree.put(replace(thread, held=(*thread.held, Held(holder.watcher_id, delivery))))
+        if holder.kept + 1 == holder.count:
+            self._release(thread.id, lambda held: held.watcher == holder.watcher_id)
+
+    def _queue(self, delivery: Delivery) -> None:
+        thread = self.tree.nodes[delivery.thread]
+        if not thread.inbox:
+            self._woken[thread.id] = None
+        self.tree = self.tree.put(replace(thread, inbox=(*thread.inbox, delivery)))
+
+    def _release(self, thread_id: str, chosen: Callable[[Held], bool]) -> None:
+        """Queue the chosen of a thread's held deliveries in the order of the calls that they answer."""
+        thread = self.tree.nodes[thread_id]
+        freed = [held.delivery for held in thread.held if chosen(held)]
+        rest = tuple(held for held in thread.held if not chosen(held))
+        self.tree = self.tree.put(replace(thread, held=rest))
+        for delivery in sorted(freed, key=self._call_order):
+            self._count(delivery.request, held=-1)
+            self._queue(delivery)
+
+    def _call_order(self, delivery: Delivery) -> int:
+        origin = self.tree.get(delivery.origin)
+        return origin.ordinal if origin is not None else 0
+
+    # Threads
+
+    def call(self, letter: Letter, owner: str, *, apart: bool = False) -> None:
+        """Post a letter to a listener on a child of the letter's origin: one at rest, unless ``apart``, or a new one."""
+        child = None if apart else self.tree.reusable(letter.origin, owner)
+        thread = next(self.ids) if child is None else child.id
+        if child is None:
+            self.tree = self.tree.open(letter.origin, owner, thread)
+        if letter.origin == self.tree.root:
+            self.began_on(letter.request, thread)
+        self.post(letter, thread)
+
+    def prune(self, thread: str) -> None:
+        """Close everything below a thread; what came from there and still waits on the thread goes too."""
+        self.tree, closed = self.tree.prune(thread)
+        if not closed:
+            return
+        gone = {node.id for node in closed}
+        self._close(closed)
+        node = self.tree.nodes[thread]
+        stale = {d.id for d in node.inbox if d.origin in gone}
+        for held in node.held:
+            if held.delivery.origin in gone:
+                stale.add(held.delivery.id)
+                self._count(held.delivery.request, held=-1)
+        self._drop(d for d in node.waiting() if d.id in stale)
+        self.tree = self.tree.put(
+            replace(
+                node,
+                inbox=tuple(d for d in node.inbox if d.id not in stale),
+                held=tuple(h for h in node.held if h.delivery.id not in stale),
+            )
+        )
+
+    def _close(self, threads: tuple[Thread, ...]) -> None:
+        self.todos = self.todos.forget({thread.id for thread in threads})
+        for thread in threads:
+            self._closed.append(thread.id)
+            for held in thread.held:
+                self._count(held.delivery.request, held=-1)
+            self._drop(thread.waiting())
+            self.note(Event.CLOSED, thread=thread.id, to=thread.owner)
+
+    def _drop(self, deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
+            self._count(delivery.request, pending=-1)
+            self.record(Event.DROPPED, delivery)
+            if self._added.pop(delivery.id, None) is None:
+                self._dropped.append(delivery)
+
+    # Answers
+
+    def leave(self, letter: Letter) -> None:
+        """Send a letter out through the gateway."""
+        error = letter.sender == SYSTEM
+        message = envelope.write(letter.sender, self.before.principal, None, letter.markup)
+        self._replies.append(
+            Reply(self.before.id, letter.request, letter.sender, letter.root, message, error=error)
+        )
+        self._requests[letter.request] = replace(self._requests[letter.request], answered=True)
+        self.note(
+            Event.ANSWERED,
+            thread=letter.origin,
+            sender=letter.sender,
+            to=self.before.principal,
+            root=_local(letter.root),
+            hop=letter.hop,
+            message=message,
+        )
+
+    def error(
+        self,
+        cause: Delivery,
+        code: Code,
+        corrections: tuple[str, ...] = (),
+        *,
+        final: bool = False,
+        about: str = "",
+    ) -> Letter:
+        """A letter from the system about a message that came to nothing."""
+        payload = system_error(code, corrections, final=final)
+        codec = self.rules.codecs.of(type(payload))
+        markup = codec.encode(payload)
+        return Letter(SYSTEM, cause.thread, codec.name, markup, cause.request, cause.hop + 1, about)
+
+    # Records
+
+    def record(self, event: Event, delivery: Delivery, *, code: str = "", detail: str = "") -> None:
+        """Note an event of a delivery."""
+        message = delivery.message if event is Event.SENT else b""
+        self.note(
+            event,
+            thread=delivery.thread,
+            sender=delivery.sender,
+            to=delivery.to,
+            root=_local(delivery.root),
+            hop=delivery.hop,
+            code=code,
+            detail=detail,
+            delivery=delivery.id,
+            message=message,
+        )
+
+    def note(
+        self,
+        event: Event,
+        *,
+        thread: str,
+        sender: str = "",
+        to: str = "",
+        root: str = "",
+        hop: int = 0,
+        code: str = "",
+        detail: str = "",
+        delivery: str = "",
+        message: bytes = b"",
+    ) -> None:
+        """Note any event."""
+        self._records.append(
+            Record(
+                event,
+                self.moment.now,
+                self.before.id,
+                thread,
+                sender,
+                to,
+                root,
+                hop,
+                code,
+                detail,
+                delivery,
+                message,
+            )
+        )
+
+    # The end
+
+    def end(self) -> None:
+        """Close every thread of the conversation."""
+        self.prune(self.tree.root)
+        for request in self._requests:
+            self._exhausted.pop(request, None)
+
+    def finish(self, *, closed: bool = False) -> Outcome:
+        """Settle spent budgets, stuck holds and requests at rest, and hand over the whole change."""
+        self._settle_exhausted()
+        self._settle_held()
+        self._settle_requests()
+        after = replace(
+            self.before,
+            tree=self.tree,
+            todos=self.todos,
+            requests=self._requests,
+            messages=self._messages,
+            memory=self.memory,
+            version=self.before.version + 1,
+            touched=self.moment.now,
+            closed=closed,
+        )
+        return Outcome(
+            before=self.before.version,
+            conversation=after,
+            done=self._done,
+            added=tuple(self._added.values()),
+            dropped=tuple(self._dropped),
+            ready=self._ready(),
+            retry=self._retry,
+            closed=tuple(self._closed),
+            replies=tuple(self._replies),
+            records=tuple(self._records),
+            deprecated=self.deprecated,
+        )
+
+    def _ready(self) -> tuple[Delivery, ...]:
+        nodes = (self.tree.get(thread) for thread in self._woken)
+        return tuple(node.inbox[0] for node in nodes if node is not None and node.inbox)
+
+    def _settle_exhausted(self) -> None:
+        """A request that overran its budget ends at once, with a refusal to whoever made it."""
+        for request in self._exhausted:
+            for thread in self._requests[request].threads:
+                self._shut(thread)
+            payload = system_error(Code.BUDGET)
+            codec = self.rules.codecs.of(type(payload))
+            letter = Letter(SYSTEM, self.tree.root, codec.name, codec.encode(payload), request, 0)
+            self.note(Event.REFUSED, thread=self.tree.root, to=self.before.principal, code=Code.BUDGET)
+            self.leave(letter)
+
+    def _shut(self, thread: str) -> None:
+        """Close one thread with everything below it."""
+        self.prune(thread)
+        node = self.tree.nodes[thread]
+        above = self.tree.caller(node)
+        remaining = {key: value for key, value in self.tree.nodes.items() if key != thread}
+        remaining[above.id] = replace(above, children=tuple(c for c in above.children if c != thread))
+        self.tree = replace(self.tree, nodes=remaining)
+        self._close((node,))
+
+    def _settle_held(self) -> None:
+        """When only held replies are left of a request, no other reply can come: let them go."""
+        stuck = {r.id for r in self._requests.values() if r.held and r.held == r.pending}
+        if not stuck:
+            return
+        for thread in [node.id for node in self.tree.nodes.values() if node.held]:
+            self._release(thread, lambda held: held.delivery.request in stuck)
+
+    def _settle_requests(self) -> None:
+        for request in list(self._requests.values()):
+            if request.pending:
+                continue
+            del self._requests[request.id]
+            self._replies.append(Done(self.before.id, request.id, request.answered))
+            if not request.answered:
+                self.note(Event.ENDED, thread=self.tree.root, to=self.before.principal)
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]

@@ -40,7 +40,7 @@ class Accepted:
         element: the same as it stood on the wire.
         metadata: what the handler is told.
         storage: the thread's stored values, encoded.
-        raised: the thread's complete todos.
+        todos: the thread's todos.
     """
 
     delivery: Delivery
@@ -48,7 +48,7 @@ class Accepted:
     element: etree._Element
     metadata: HandlerMetadata
     storage: Mapping[str, bytes]
-    raised: tuple[Watcher, ...]
+    todos: tuple[Watcher, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,12 @@ class Outside:
 
     Args:
         data: an envelope or a bare payload element.
+        request: an id by which the gateway will know its replies; unique in the conversation.
         to: the listener it is for; None leaves it to the envelope or to the payload's root.
     """
 
     data: bytes
+    request: str
     to: str | None = None
 
 
@@ -112,7 +114,7 @@ class Conversation:
     def receive(self, outside: Outside, rules: Rules, moment: Moment) -> Outcome:
         """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own."""
         step = Step(self, rules, moment)
-        request = step.begin()
+        request = step.begin(outside.request)
         drafted = _read_outside(outside, rules)
         place = Place(rules.blueprint.principal(self.principal), self.tree.root, None)
         judged = drafted if isinstance(drafted, Refusal) else _judge(step, (drafted,), place)
@@ -130,10 +132,10 @@ class Conversation:
             step.call(letter, proposal.to)
         return step.finish()
 
-    def turn_away(self, code: Code, rules: Rules, moment: Moment) -> Outcome:
+    def turn_away(self, outside: Outside, code: Code, rules: Rules, moment: Moment) -> Outcome:
         """Answer an outside message with a SystemError without looking at it."""
         step = Step(self, rules, moment)
-        return _turn_away(step, step.begin(), Refusal(code))
+        return _turn_away(step, step.begin(outside.request), Refusal(code))
 
     def close(self, rules: Rules, moment: Moment, reason: str) -> Outcome:
         """End the conversation: drop what is queued and close every thread."""
@@ -159,7 +161,7 @@ class Conversation:
             payload = codec.decode(read.payload)
         except Undecodable as error:
             return Failed(Code.INTERNAL, str(error))
-        raised = self.todos.notice(delivery).raised(thread.id)
+        todos = self.todos.notice(delivery).of(thread.id)
         listener = rules.blueprint.listeners[delivery.to]
         metadata = HandlerMetadata(
             thread_id=thread.id,
@@ -167,9 +169,9 @@ class Conversation:
             own_name=listener.name if listener.agent else None,
             is_self_call=delivery.sender == listener.name,
             usage_instructions=rules.blueprint.usage.get(listener.name, ""),
-            todo_nudge=nudge(raised),
+            todo_nudge=nudge(todos),
         )
-        return Accepted(delivery, payload, read.payload, metadata, thread.storage, raised)
+        return Accepted(delivery, payload, read.payload, metadata, thread.storage, todos)
 
     def conclude(self, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
         """Decide what follows from an invocation."""

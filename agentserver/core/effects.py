@@ -74,12 +74,12 @@ class ThreadStorage:
 
 
 class ThreadTodos:
-    """The complete todos of one invocation, and which of them it closed."""
+    """The todos of one invocation's thread, and which of them it closed."""
 
-    def __init__(self, thread: str, name: str, raised: tuple[Watcher, ...]) -> None:
+    def __init__(self, thread: str, name: str, watchers: tuple[Watcher, ...]) -> None:
         self._thread = thread
         self._name = name
-        self._raised = raised
+        self._watchers = watchers
         self.closed: list[str] = []
 
     def get_raised_for(self, thread_id: str, own_name: str | None) -> tuple[Watcher, ...]:
@@ -89,11 +89,11 @@ class ThreadTodos:
         """
         if thread_id != self._thread or own_name not in (self._name, None):
             return ()
-        return tuple(watcher for watcher in self._raised if watcher.watcher_id not in self.closed)
+        return tuple(w for w in self._watchers if w.raised and w.watcher_id not in self.closed)
 
     def close(self, watcher_id: str) -> bool:
-        """Close a todo of this thread; False when none of the complete ones has that id."""
-        known = any(watcher.watcher_id == watcher_id for watcher in self._raised)
+        """Close a todo of this thread; False when it has none by that id."""
+        known = any(watcher.watcher_id == watcher_id for watcher in self._watchers)
         if known and watcher_id not in self.closed:
             self.closed.append(watcher_id)
         return known

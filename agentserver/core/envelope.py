@@ -54,8 +54,8 @@ class Bounds:
     """What a document may measure before it is refused.
 
     Args:
-        bytes: of the whole document.
-        depth: elements inside one another, the root included.
+        bytes: of the whole document; below 10 MB, where libxml2 has bounds of its own.
+        depth: elements inside one another, the root included; at most 256, libxml2's own bound.
         elements: in the whole document. More than twice as many ``<``, wherever they stand, are not parsed.
         attributes: of one element; as many namespace declarations may be in scope at once.
         text: characters of one run of text or of one attribute value.
@@ -133,10 +133,25 @@ _SCHEMA: Final = etree.XMLSchema(etree.fromstring(SCHEMA.encode(), _PARSER))
 _FROM, _TO, _THREAD = (f"{{{NAMESPACE}}}{name}" for name in ("from", "to", "thread"))
 _OPEN: Final = f'<message xmlns="{NAMESPACE}">'
 _NAME: Final = re.compile("[ -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]{1,256}")
+# In a document of less than 10 MB nothing but depth exhausts one of libxml2's own resources.
+_LIBXML2: Final = {
+    etree.ErrorTypes.ERR_RESOURCE_LIMIT: Fault.DEPTH,
+    etree.ErrorTypes.ERR_NAME_TOO_LONG: Fault.NAME,
+}
 _BOM: Final = b"\xef\xbb\xbf"
+_MISC: Final = re.compile(rb"(?:-->|\?>)?[ \t\r\n]*(<!--|<\?)")
+_CLOSING: Final = {b"<!--": b"-->", b"<?": b"?>"}
+_DOCTYPE: Final = re.compile(rb"(?:-->|\?>)?[ \t\r\n]*<!")
 _ENCODING: Final = re.compile(rb"""encoding\s*=\s*["']([^"']*)["']""")
+# The declarations that surely have a canonical form; any other is tried out.
+_PLAIN_NAMESPACE: Final = re.compile(
+    rb"""xmlns(?::[A-Za-z_][A-Za-z0-9_.-]{0,63})?=(["'])"""
+    rb"""(?:urn:[A-Za-z0-9][A-Za-z0-9:._/-]*|https?://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/-]*)?)\1"""
+)
 _LONG_TEXT: Final = etree.XPath("boolean(//text()[string-length() > $n] | //@*[string-length() > $n])")
 _LONG_ATTRIBUTE: Final = etree.XPath("boolean(//@*[string-length(name()) > $n])")
+_LONGISH: Final = 32
+_LONGISH_TAG: Final = re.compile(rb"<[^\s>]{%d}" % _LONGISH)
 _LONG_TAG: Final = etree.XPath("boolean(//*[string-length(name()) > $n])")
 _MANY_ATTRIBUTES: Final = etree.XPath("boolean(//*[@*[$n + 1]])")
 _TYPED: Final = etree.XPath(
@@ -204,10 +219,8 @@ def _parse(data: bytes, bounds: Bounds) -> etree._Element | Malformed:
     try:
         root = etree.fromstring(data, _PARSER)
         return _after(root, data, bounds) or root
-    except etree.XMLSyntaxError as error:
-        return Malformed(Fault.SYNTAX, _place(error))
-    except etree.LxmlError as error:  # libxml2 raises where it should answer, on trees that it dislikes
-        return Malformed(Fault.SYNTAX, type(error).__name__)
+    except etree.LxmlError as error:  # not only its syntax errors: libxml2 raises on trees that it dislikes
+        return _unparsed(error)
 
 
 def _before(data: bytes, bounds: Bounds) -> Malformed | None:
@@ -237,27 +250,15 @@ def _prolog(data: bytes) -> Malformed | None:
         declared = _ENCODING.search(data, start, data.find(b"?>") + 1)
         if declared is not None and declared[1].lower() != b"utf-8":
             return Malformed(Fault.ENCODING, "declares an encoding other than UTF-8")
-    place = start
-    while place < len(data):
-        if data.startswith(b"<!--", place):
-            place = _past(b"-->", data, place)
-        elif data.startswith(b"<?", place):
-            place = _past(b"?>", data, place)
-        elif data[place] in b" \t\r\n":
-            place += 1
-        else:
-            break
-    return Malformed(Fault.DOCTYPE, "has a DOCTYPE") if data.startswith(b"<!", place) else None
-
-
-def _past(closing: bytes, data: bytes, place: int) -> int:
-    end = data.find(closing, place)
-    return len(data) if end < 0 else end + len(closing)
+    while (misc := _MISC.match(data, start)) is not None:
+        end = data.find(_CLOSING[misc[1]], misc.end())
+        start = len(data) if end < 0 else end
+    return Malformed(Fault.DOCTYPE, "has a DOCTYPE") if _DOCTYPE.match(data, start) else None
 
 
 def _after(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
     """What only the tree shows. Each exact look is taken when a count of bytes cannot rule its answer out."""
-    if root.getroottree().docinfo.internalDTD is not None:
+    if b"<!" in data and root.getroottree().docinfo.internalDTD is not None:  # _prolog saw it already
         return Malformed(Fault.DOCTYPE, "has a DOCTYPE")
     if b":type" in data and _TYPED(root):
         return Malformed(Fault.SHAPE, "xsi:type is not accepted: the schema alone says what an element is")
@@ -273,18 +274,29 @@ def _structure(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed |
     many = bounds.attributes
     if data.count(b"=") > many and _MANY_ATTRIBUTES(root, n=many):
         return Malformed(Fault.ATTRIBUTES, f"more than {many} attributes on an element")
-    if data.count(b"xmlns") > many and _namespaces(root) > many:
+    return _namespaces(root, data, many)
+
+
+def _namespaces(root: etree._Element, data: bytes, many: int) -> Malformed | None:
+    declared = data.count(b"xmlns")
+    if declared > many and _in_scope(root, many):
         return Malformed(Fault.ATTRIBUTES, f"more than {many} namespace declarations in scope")
+    if len(_PLAIN_NAMESPACE.findall(data)) < declared:
+        try:
+            canonical(root)
+        except etree.C14NError:
+            return Malformed(Fault.SHAPE, "a namespace that is no absolute URI has no canonical form")
     return None
 
 
-def _namespaces(root: etree._Element) -> int:
-    """The most declarations in scope at once; counted, because asking each element costs their product."""
-    most = now = 0
+def _in_scope(root: etree._Element, many: int) -> bool:
+    """Whether more declarations than this hold at one place. Asking each element would cost their product."""
+    now = 0
     for event, _ in etree.iterwalk(root, events=("start-ns", "end-ns")):
         now += 1 if event == "start-ns" else -1
-        most = max(most, now)
-    return most
+        if now > many:
+            return True
+    return False
 
 
 def _lengths(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
@@ -292,8 +304,10 @@ def _lengths(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | N
         return Malformed(Fault.TEXT, f"more than {bounds.text} characters of text in one place")
     if len(data) <= bounds.name:
         return None
-    tagged = re.search(rb"<[^\s>]{%d}" % bounds.name, data) and _LONG_TAG(root, n=bounds.name)
-    if tagged or (data.count(b"=") > data.count(b"xmlns=") and _LONG_ATTRIBUTE(root, n=bounds.name)):
+    suspicious = bounds.name < _LONGISH or _LONGISH_TAG.search(data) is not None
+    if (suspicious and _LONG_TAG(root, n=bounds.name)) or (
+        data.count(b"=") > data.count(b" xmlns=") and _LONG_ATTRIBUTE(root, n=bounds.name)
+    ):
         return Malformed(Fault.NAME, f"a name of more than {bounds.name} characters")
     return None
 
@@ -305,7 +319,10 @@ def _fits(root: etree._Element) -> bool:
         return False
 
 
-def _place(error: etree.XMLSyntaxError) -> str:
+def _unparsed(error: etree.LxmlError) -> Malformed:
     """Where libxml2 gave up and what it calls the fault; its own message would quote the document."""
     last = cast("Any", error.error_log).last_error
-    return f"{last.type_name if last else 'ERR_UNKNOWN'} at line {error.lineno}, column {error.offset}"
+    if last is None:
+        return Malformed(Fault.SYNTAX, "ERR_UNKNOWN")
+    kind = _LIBXML2.get(last.type, Fault.SYNTAX)
+    return Malformed(kind, f"{last.type_name} at line {last.line}, column {last.column}")

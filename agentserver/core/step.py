@@ -123,9 +123,10 @@ class Step:
 
     # Requests
 
-    def begin(self) -> str:
-        """Open a request for an outside message."""
-        request = next(self.ids)
+    def begin(self, request: str) -> str:
+        """Open a request for an outside message. Raises ValueError when one of that id is open."""
+        if request in self._requests:
+            raise ValueError("a request of that id is open")
         self._requests[request] = Request(request)
         return request
 

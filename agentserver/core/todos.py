@@ -101,9 +101,9 @@ class TodoBook:
                 book = book._put(replace(watcher, seen=watcher.seen + 1))  # noqa: SLF001 - same class
         return book
 
-    def raised(self, thread: str) -> tuple[Watcher, ...]:
-        """The thread's complete and unclosed watchers."""
-        return tuple(w for w in self.watchers.values() if w.thread == thread and w.raised)
+    def of(self, thread: str) -> tuple[Watcher, ...]:
+        """The thread's watchers."""
+        return tuple(watcher for watcher in self.watchers.values() if watcher.thread == thread)
 
     def owns(self, thread: str, watcher_id: str) -> bool:
         """Whether the thread has a watcher of that id."""
@@ -126,8 +126,9 @@ class TodoBook:
         return TodoBook({**self.watchers, watcher.watcher_id: watcher})
 
 
-def nudge(raised: Collection[Watcher]) -> str:
-    """The reminder for a handler, in the contract's wording; empty when nothing is raised."""
+def nudge(watchers: Collection[Watcher]) -> str:
+    """The reminder of the complete ones for a handler, in the contract's wording; empty without any."""
+    raised = [watcher for watcher in watchers if watcher.raised]
     if not raised:
         return ""
     return "\n".join(

@@ -1,0 +1,112 @@
+"""The one place where user code is called.
+
+Owns the deadline, the running invocation and what becomes of a crash. Refuses to know what follows from a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+
+from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, running
+from agentserver.core.conversation import Finished
+from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
+from agentserver.core.messages import Failed, Returned
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from agentserver.core.blueprint import Listener
+    from agentserver.core.conversation import Accepted
+    from agentserver.core.guard import Rules
+
+    Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
+
+logger = logging.getLogger("agentserver.pump")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A listener with the code behind it and the settings that the code reads."""
+
+    listener: Listener
+    handler: Handler
+    settings: object | None = None
+
+
+class Invoker:
+    """Calls handlers. Knows which threads have one running, so that it can be stopped.
+
+    Args:
+        rules: codecs and bounds for what handlers store.
+        resources: what the organism's lifespan provides.
+    """
+
+    def __init__(self, rules: Rules, resources: Sequence[object]) -> None:
+        self._rules = rules
+        self._resources = resources
+        self._scopes: dict[str, anyio.CancelScope] = {}
+
+    def cancel(self, thread: str) -> None:
+        """Stop whatever runs on a thread; its result is void."""
+        scope = self._scopes.pop(thread, None)
+        if scope is not None:
+            scope.cancel()
+
+    async def call(self, bound: Bound, accepted: Accepted) -> Finished | None:
+        """Await the handler under its deadline. None when its thread was closed meanwhile.
+
+        A crash and a missed deadline come back as values.
+        """
+        delivery, listener = accepted.delivery, bound.listener
+        late = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
+        result: Returned | Failed = late
+        scope = anyio.CancelScope(deadline=anyio.current_time() + listener.deadline)
+        self._scopes[delivery.thread] = scope
+        with scope:
+            result = await self._run(bound, accepted, scope)
+        if self._scopes.pop(delivery.thread, None) is not scope:
+            return None
+        # A handler that shrugged off its cancellation is late all the same.
+        return Finished(delivery, accepted.element, late if scope.cancel_called else result)
+
+    async def _run(self, bound: Bound, accepted: Accepted, scope: anyio.CancelScope) -> Returned | Failed:
+        limits = self._rules.blueprint.limits
+        storage = ThreadStorage(accepted.storage, self._rules.codecs, self._rules.bounds, limits.storage)
+        todos = ThreadTodos(accepted.delivery.thread, bound.listener.name, accepted.todos)
+        invocation = Invocation(
+            metadata=accepted.metadata,
+            storage=storage,
+            todos=todos,
+            settings=bound.settings,
+            resources=self._resources,
+            idempotency_key=accepted.delivery.id,
+            attempt=accepted.delivery.attempt,
+        )
+        try:
+            with running(invocation):
+                value = await bound.handler(accepted.payload, accepted.metadata)
+        except asyncio.CancelledError:
+            # Ours reach the scope; one that the handler raised by itself is a crash and must not end the worker.
+            task = asyncio.current_task()
+            if scope.cancel_called or task is None or task.cancelling():
+                raise
+            return self._crashed(accepted, "the handler cancelled itself")
+        except Exception as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
+            return self._crashed(accepted, repr(error))
+        return Returned(value, collect(storage, todos))
+
+    def _crashed(self, accepted: Accepted, what: str) -> Failed:
+        delivery = accepted.delivery
+        logger.warning(
+            "%s crashed: %s",
+            delivery.to,
+            what,
+            exc_info=True,
+            extra={"conversation": delivery.conversation, "thread": delivery.thread},
+        )
+        return Failed(Code.INTERNAL, what)

@@ -1,0 +1,268 @@
+"""The pump: workers that take runnable deliveries, call handlers and commit what conversations decide.
+
+Owns the tasks, the overall limit and the conversations at work. Refuses to have rules of its own: every decision is a
+call of core/conversation.py, every promise about storage the engine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from agentserver.contract import Code
+from agentserver.core.audit import Event
+from agentserver.core.conversation import Accepted, Conversation, Finished
+from agentserver.core.messages import SYSTEM
+from agentserver.ports import ConflictError
+from agentserver.pump.exchange import ServerExchange
+from agentserver.pump.invoke import Bound, Invoker
+from agentserver.pump.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from agentserver.core.audit import Record
+    from agentserver.core.conversation import Outside
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery
+    from agentserver.core.step import Outcome
+    from agentserver.ports import Clock, Engine
+
+logger = logging.getLogger("agentserver.pump")
+
+BACKOFF = 0.1
+"""Seconds before the first repetition of a failed invocation; each further one waits twice as long."""
+
+BACKOFF_LIMIT = 5.0
+"""Seconds that a repetition waits at most."""
+
+
+class Pump:
+    """Runs an organism. An async context manager: leaving it drains what is in hand and stops.
+
+    Args:
+        rules: what conversations decide by.
+        bound: listeners with their handlers, by name.
+        engine: where conversations are kept; already open.
+        clock: time and randomness.
+        resources: what the organism's lifespan provides.
+        observers: called with the records of every committed step; must not block or raise.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        bound: Mapping[str, Bound],
+        engine: Engine,
+        clock: Clock,
+        resources: Sequence[object] = (),
+        observers: Sequence[Callable[[tuple[Record, ...]], None]] = (),
+    ) -> None:
+        self._rules = rules
+        self._limits = rules.blueprint.limits
+        self._bound = bound
+        self._engine = engine
+        self._clock = clock
+        self._observers = tuple(observers)
+        self._invoker = Invoker(rules, resources)
+        self._runnable: asyncio.Queue[Delivery] = asyncio.Queue()
+        self._schedule = Schedule(
+            {name: one.listener.concurrency for name, one in bound.items()}, self._runnable.put_nowait
+        )
+        self._live: dict[str, Conversation] = {}
+        self._exchanges: dict[str, ServerExchange] = {}
+        self._pending = 0
+        self._rest = asyncio.Event()
+        self._rest.set()
+        self._stopping = False
+        self._warned: set[str] = set()
+        self._tasks = anyio.create_task_group()
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        """Take up what the engine kept, then start the workers."""
+        await self._tasks.__aenter__()
+        async for delivery in self._engine.runnable():
+            self._pend(1)
+            self._schedule.put(delivery)
+        for _ in range(self._limits.concurrency):
+            self._tasks.start_soon(self._work)
+        self._tasks.start_soon(self._sweep)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Refuse new messages, let what is in hand finish for ``limits.drain`` seconds, then stop."""
+        self._stopping = True
+        if kind is None:
+            with anyio.move_on_after(self._limits.drain):
+                await self._rest.wait()
+        for exchange in self._exchanges.values():
+            exchange.finish()
+        self._tasks.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, error, trace)
+
+    # Gateways
+
+    async def open(self, principal: str) -> ServerExchange:
+        """Open a conversation. Raises ValueError when the name belongs to a listener or to the system."""
+        if principal in self._bound or principal == SYSTEM or principal.startswith(f"{SYSTEM}."):
+            raise ValueError(f"{principal!r} is the name of a listener, so no principal can bear it")
+        conversation = Conversation.opened(principal, self._clock.moment())
+        self._live[conversation.id] = conversation
+        exchange = ServerExchange(conversation.id, self._submit, self._close, self._new_id)
+        self._exchanges[conversation.id] = exchange
+        return exchange
+
+    async def _submit(self, conversation: str, outside: Outside) -> None:
+        if self._stopping:
+            raise RuntimeError("the server is stopping")
+        busy = self._pending >= self._limits.queue
+
+        def decide(current: Conversation) -> Outcome:
+            if busy:
+                return current.turn_away(outside, Code.BUSY, self._rules, self._clock.moment())
+            return current.receive(outside, self._rules, self._clock.moment())
+
+        if not await self._step(conversation, decide):
+            raise RuntimeError("the conversation is over")
+
+    async def _close(self, conversation: str, reason: str) -> None:
+        await self._step(conversation, lambda c: c.close(self._rules, self._clock.moment(), reason))
+
+    def _new_id(self) -> str:
+        return next(self._clock.moment().ids())
+
+    # Work
+
+    async def _work(self) -> None:
+        while True:
+            delivery = await self._runnable.get()
+            try:
+                await self._handle(delivery)
+            finally:
+                self._schedule.done(delivery.to)
+
+    async def _handle(self, delivery: Delivery) -> None:
+        conversation = await self._find(delivery.conversation)
+        accepted = None if conversation is None else conversation.accept(delivery, self._rules)
+        if accepted is None:
+            return
+        if isinstance(accepted, Accepted):
+            finished = await self._invoker.call(self._bound[delivery.to], accepted)
+        else:
+            finished = Finished(delivery, None, accepted)
+        if finished is not None:
+            over = finished
+            await self._step(
+                delivery.conversation, lambda c: c.conclude(over, self._rules, self._clock.moment())
+            )
+
+    async def _step(self, conversation: str, decide: Callable[[Conversation], Outcome]) -> bool:
+        """Decide, commit, and only then let the consequences go. A stale decision is taken again.
+
+        False when the conversation is over.
+        """
+        while True:
+            current = await self._find(conversation)
+            if current is None or current.closed:
+                return False
+            outcome = decide(current)
+            self._live[conversation] = outcome.conversation
+            try:
+                await self._engine.commit(outcome)
+            except ConflictError:
+                self._live.pop(conversation, None)
+                continue
+            self._release(outcome)
+            return True
+
+    async def _find(self, conversation: str) -> Conversation | None:
+        live = self._live.get(conversation)
+        if live is None:
+            live = await self._engine.load(conversation)
+            if live is not None:
+                live = self._live.setdefault(conversation, live)
+        return live
+
+    def _release(self, outcome: Outcome) -> None:
+        """Let go what was committed."""
+        self._report(outcome)
+        for thread in outcome.closed:
+            self._invoker.cancel(thread)
+        self._pend(len(outcome.added) - len(outcome.dropped) - (outcome.done is not None))
+        for delivery in outcome.ready:
+            self._schedule.put(delivery)
+        if outcome.retry is not None:
+            self._tasks.start_soon(self._retry, outcome.retry)
+        exchange = self._exchanges.get(outcome.conversation.id)
+        if exchange is not None:
+            for event in outcome.replies:
+                exchange.deliver(event)
+        if outcome.conversation.closed:
+            self._forget(outcome.conversation.id)
+
+    def _forget(self, conversation: str) -> None:
+        self._live.pop(conversation, None)
+        exchange = self._exchanges.pop(conversation, None)
+        if exchange is not None:
+            exchange.finish()
+
+    def _pend(self, change: int) -> None:
+        self._pending += change
+        if self._pending:
+            self._rest.clear()
+        else:
+            self._rest.set()
+
+    async def _retry(self, delivery: Delivery) -> None:
+        await anyio.sleep(min(BACKOFF * 2.0 ** (delivery.attempt - 1), BACKOFF_LIMIT))
+        self._schedule.put(delivery)
+
+    async def _sweep(self) -> None:
+        """Close conversations in which nothing has happened for ``limits.idle`` seconds."""
+        while True:
+            await anyio.sleep(self._limits.idle / 4)
+            limit = self._clock.moment().now - self._limits.idle
+            for conversation in list(self._live.values()):
+                if conversation.touched < limit and not conversation.requests:
+                    await self._close(conversation.id, "idle")
+
+    def _report(self, outcome: Outcome) -> None:
+        for observe in self._observers:
+            observe(outcome.records)
+        for record in outcome.records:
+            level = _LEVELS.get(record.event, logging.DEBUG)
+            if logger.isEnabledFor(level):
+                logger.log(
+                    level,
+                    "%s %s -> %s %s",
+                    record.event,
+                    record.sender,
+                    record.to,
+                    " ".join(filter(None, (record.root, record.code, record.detail))),
+                    extra={"conversation": record.conversation, "thread": record.thread},
+                )
+        if outcome.deprecated:
+            self._warn_deprecated(outcome)
+
+    def _warn_deprecated(self, outcome: Outcome) -> None:
+        name = next((r.to for r in outcome.records if r.event is Event.HANDLED), "")
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning("%s returned bytes, which is deprecated: return a HandlerResponse", name)
+
+
+_LEVELS = {
+    Event.REFUSED: logging.WARNING,
+    Event.FAILED: logging.WARNING,
+    Event.REPAIRED: logging.WARNING,
+    Event.RETRIED: logging.INFO,
+    Event.DISCARDED: logging.INFO,
+}

@@ -59,7 +59,8 @@ class Bounds:
         elements: in the whole document. More than twice as many ``<``, wherever they stand, are not parsed.
         attributes: of one element; as many namespace declarations may be in scope at once.
         text: characters of one run of text or of one attribute value.
-        name: characters of an element's or attribute's name and its prefix together.
+        name: characters of an element's or attribute's name and its prefix together. Beyond 50,000 it is a
+            syntax error to libxml2.
     """
 
     bytes: int = 1 << 20
@@ -134,10 +135,7 @@ _FROM, _TO, _THREAD = (f"{{{NAMESPACE}}}{name}" for name in ("from", "to", "thre
 _OPEN: Final = f'<message xmlns="{NAMESPACE}">'
 _NAME: Final = re.compile("[ -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]{1,256}")
 # In a document of less than 10 MB nothing but depth exhausts one of libxml2's own resources.
-_LIBXML2: Final = {
-    etree.ErrorTypes.ERR_RESOURCE_LIMIT: Fault.DEPTH,
-    etree.ErrorTypes.ERR_NAME_TOO_LONG: Fault.NAME,
-}
+_EXHAUSTED: Final = etree.ErrorTypes.ERR_RESOURCE_LIMIT
 _BOM: Final = b"\xef\xbb\xbf"
 _MISC: Final = re.compile(rb"(?:-->|\?>)?[ \t\r\n]*(<!--|<\?)")
 _CLOSING: Final = {b"<!--": b"-->", b"<?": b"?>"}
@@ -324,5 +322,5 @@ def _unparsed(error: etree.LxmlError) -> Malformed:
     last = cast("Any", error.error_log).last_error
     if last is None:
         return Malformed(Fault.SYNTAX, "ERR_UNKNOWN")
-    kind = _LIBXML2.get(last.type, Fault.SYNTAX)
+    kind = Fault.DEPTH if last.type == _EXHAUSTED else Fault.SYNTAX
     return Malformed(kind, f"{last.type_name} at line {last.line}, column {last.column}")

@@ -1,6 +1,6 @@
 """What is wrong with a configuration, and where.
 
-Owns Severity, Where, Finding, Report and ConfigError, and how they read. Refuses to know YAML and what is checked.
+Owns Severity, Where, Finding, Report and ConfigError, and how they read. Refuses to know YAML and the checks.
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ class ConfigError(Exception):
 
 @dataclass(slots=True)
 class Report:
-    """Collects the findings of one load; of several errors about one value it keeps the first."""
+    """Collects the findings of one load; of errors about the same value it keeps the first."""
 
     findings: list[Finding] = field(default_factory=list)
 
     def error(self, where: Where, message: str, suggestion: str = "") -> None:
         """Note a mistake that keeps the organism from loading."""
-        known = (
+        known = where.path and any(
             f.severity is Severity.ERROR and (f.file, f.line, f.path) == (where.file, where.line, where.path)
             for f in self.findings
         )
-        if not any(known):
+        if not known:
             self._add(Severity.ERROR, where, message, suggestion)
 
     def warning(self, where: Where, message: str, suggestion: str = "") -> None:

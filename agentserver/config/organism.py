@@ -43,8 +43,8 @@ class Bound:
         returns_bytes: whether the handler's return annotation admits the deprecated ``bytes``.
         schema: a hand-written XSD inside the project directory, resolved, or None.
         source: where the YAML declares the listener.
-        discovered: the ``@xmlify`` classes that the handler's code can name, in a stable order; candidates for
-            decoding the replies it gets. The listener's own payload classes are among them.
+        discovered: the ``@xmlify`` classes that the handler's code can name, in a stable order: candidates
+            for decoding the replies it gets. The listener's own payload classes are among them.
     """
 
     listener: Listener

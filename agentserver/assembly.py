@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.config import Organism
+    from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
     from agentserver.ports import Clock, Engine
     from agentserver.pump import ServerExchange
@@ -106,6 +107,10 @@ class Server:
         if self._pump is None:
             raise RuntimeError("the server is not running")
         return await self._pump.open(principal)
+
+    def conversation(self, conversation: str) -> Conversation | None:
+        """A conversation as it stands, for operators; None when it is unknown or over."""
+        return None if self._pump is None else self._pump.conversation(conversation)
 
 
 def build(organism: Organism, *, engine: Engine | None = None, clock: Clock | None = None) -> Server:

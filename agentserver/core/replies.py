@@ -100,7 +100,7 @@ def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | 
 
 
 def _from_text(text: bytes, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
-    reading = repair.read(text, codecs.known(), bounds)
+    reading = repair.read(text, tuple(codecs), bounds)
     if isinstance(reading, repair.Unreadable):
         code = Code.ROUTING if reading.unknown_root else Code.VALIDATION
         return Refusal(code, str(reading.reason), corrections=(str(reading.reason),))

@@ -139,6 +139,10 @@ class Pump:
     def _new_id(self) -> str:
         return next(self._clock.moment().ids())
 
+    def conversation(self, conversation: str) -> Conversation | None:
+        """A conversation at work, as it stands; it may be ahead of what is committed."""
+        return self._live.get(conversation)
+
     # Work
 
     async def _work(self) -> None:

@@ -1,7 +1,7 @@
 """Codecs: one object for each payload class that writes, judges, reads and explains it.
 
-Owns payload markup. Refuses to know envelopes, parsing of bytes and routing: an element comes in from the parser of
-the envelope, without comments and processing instructions, and markup goes out as text.
+Owns payload markup. Refuses to know envelopes, parsing of bytes and routing: an element comes in from the
+envelope's parser, without comments and processing instructions, and markup goes out as text.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from lxml import etree
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core import explain, generate, sample, schema
 from agentserver.core.describe import table
-from agentserver.core.lexical import carried, escape
-from agentserver.core.shape import PayloadError, PayloadType, Record, Scalar
+from agentserver.core.lexical import carried
+from agentserver.core.shape import PayloadError, PayloadType, Place, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
 
     from agentserver.core.explain import Fault
     from agentserver.core.shape import Field
@@ -27,11 +27,11 @@ SYSTEM = "urn:agentserver:system"
 """Namespace of the system's own payloads, without the version."""
 
 
-class Unencodable(ValueError):
-    """A value that XML or its schema's types cannot carry. The text names class and field, never the value."""
+class Unencodable(ValueError):  # noqa: N818 - says what the value is
+    """A value without a form in XML. The text names class and field, never the value."""
 
 
-class Undecodable(ValueError):
+class Undecodable(ValueError):  # noqa: N818 - says what the element is
     """A valid element that the class itself refuses to be built from. The text names the class alone."""
 
 
@@ -120,8 +120,12 @@ class Generated:
             markup = self._encode(value)
         except generate.Misfit as error:
             raise Unencodable(str(error)) from None
+        except AttributeError:  # a field deleted, or never set by a constructor of its own
+            raise Unencodable(f"{self.payload.__qualname__}: lacks one of its fields") from None
         if not carried(markup):
-            raise Unencodable(f"{_blame(self.described.record, value)}: holds a character that XML cannot carry")
+            raise Unencodable(
+                f"{_blame(self.described.record, value)}: holds a character that XML cannot carry"
+            )
         return markup
 
     def valid(self, element: etree._Element) -> bool:
@@ -161,7 +165,9 @@ class Generated:
         element = etree.fromstring(markup)
         if not self.valid(element):
             fault = self.faults(element)[0]
-            raise PayloadError(f"{label}: a default or example value breaks a rule: {fault.path}: {fault.rule}")
+            raise PayloadError(
+                f"{label}: a default or example value breaks a rule: {fault.path}: {fault.rule}"
+            )
         try:
             self.decode(element)
         except Undecodable as error:
@@ -171,7 +177,7 @@ class Generated:
 
 def _outlined(field: Field) -> Outline:
     label = "element" if isinstance(field.type, Record) else explain.label(field.type)
-    return Outline(field.xml, label, field.optional, field.repeated, field.place.value == "attribute")
+    return Outline(field.xml, label, field.optional, field.repeated, field.place is Place.ATTRIBUTE)
 
 
 def _blame(record: Record, value: Any) -> str:
@@ -216,22 +222,25 @@ class Codecs:
         cls = payload.cls if isinstance(payload, PayloadType) else payload.payload
         known = self._by_class.get(cls)
         if known is not None:
+            if known.name != (payload.qname if isinstance(payload, PayloadType) else payload.name):
+                raise PayloadError(
+                    f"{cls.__qualname__}: has a codec under another name; use one class for each"
+                )
             return known
         codec = Generated(payload) if isinstance(payload, PayloadType) else payload
         other = self._by_name.setdefault(codec.name, codec)
         if other is not codec and other.xsd() != codec.xsd():
             raise PayloadError(
-                f"{cls.__qualname__}: claims {codec.name} as {other.payload.__qualname__} does, with another schema; "
-                "give one of them another name, namespace or version"
+                f"{cls.__qualname__}: claims {codec.name}, as {other.payload.__qualname__} does, with another "
+                "schema; give one of them another name, namespace or version"
             )
         self._by_class[cls] = codec
         return codec
 
-    def of(self, cls: type) -> Codec:
+    def of(self, cls: Any) -> Codec:
         """The codec of a class. Raises PayloadError when it is no payload."""
-        known = self._by_class.get(cls)
-        if known is not None:
-            return known
+        if isinstance(cls, type) and cls in self._by_class:
+            return self._by_class[cls]
         described = cls.__dict__.get("__payload__") if isinstance(cls, type) else None
         if not isinstance(described, PayloadType) or described.cls is not cls:
             label = getattr(cls, "__qualname__", type(cls).__name__)
@@ -242,6 +251,6 @@ class Codecs:
         """The codec of a root element ``{namespace}root``, or None."""
         return self._by_name.get(name)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Codec]:
         """Every codec, in the order of addition."""
         return iter(self._by_class.values())

@@ -11,18 +11,16 @@ import re
 import types
 import typing
 import unicodedata
-from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, Flag
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
-from docstring_parser import ParseError
-from docstring_parser import parse as parse_docstring
 from lxml import etree
 
 from agentserver.contract import Attribute, Element
+from agentserver.core.docstrings import documentation
 from agentserver.core.facets import flat, lengths, narrowed
 from agentserver.core.lexical import WRITERS, carried
 from agentserver.core.schema import RESERVED
@@ -40,6 +38,9 @@ from agentserver.core.shape import (
     Scalar,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
 FIELDS = 256
 """Most fields of one class."""
 DEPTH = 16
@@ -48,8 +49,6 @@ ELEMENTS = 4096
 """Most elements of a payload in which every field occurs once."""
 CHOICES = 1000
 """Most members of an Enum or Literal."""
-DOC = 1000
-"""Most characters of one documentation text."""
 
 PAYLOAD = "urn:agentserver:payload"
 
@@ -97,7 +96,7 @@ class _Refusal(Exception):  # noqa: N818 - never leaves this module
 
 
 def table(
-    cls: type,
+    cls: Any,
     *,
     name: str | None = None,
     namespace: str | None = None,
@@ -110,9 +109,11 @@ def table(
     Raises PayloadError.
     """
     label = getattr(cls, "__qualname__", repr(cls))
-    root = cls.__name__ if name is None and isinstance(cls, type) else name
+    root = getattr(cls, "__name__", None) if name is None else name
     if not _xml_name(root):
-        raise PayloadError(f"{label}: {root!r} is not an XML name of at most {NAME_LENGTH} characters; use name=...")
+        raise PayloadError(
+            f"{label}: {root!r} is not an XML name of at most {NAME_LENGTH} characters; use name=..."
+        )
     reader = _Reader(dict(scope or {}))
     record = reader.record(cls, example or {})
     if record.name in reader.too_large():
@@ -125,7 +126,9 @@ def _versioned(label: str, namespace: str, version: int) -> str:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise PayloadError(f"{label}: version must be a whole number from 1")
     if not _NAMESPACE.fullmatch(namespace) or not carried(namespace) or "www.w3.org" in namespace:
-        raise PayloadError(f"{label}: {namespace!r} is not a namespace of your own; use a URI such as urn:shop:order")
+        raise PayloadError(
+            f"{label}: {namespace!r} is not a namespace of your own; use a URI such as urn:shop:order"
+        )
     web = namespace.startswith(("http://", "https://"))
     return f"{namespace.rstrip('/')}/v{version}" if web else f"{namespace}:v{version}"
 
@@ -160,13 +163,13 @@ class _Reader:
             weight[record.name] = 1 + sum(weight[p.name] if isinstance(p, Record) else 1 for p in parts)
         return {name for name, size in weight.items() if size > ELEMENTS}
 
-    def record(self, cls: type, example: Mapping[str, Any] | None = None) -> Record:
+    def record(self, cls: Any, example: Mapping[str, Any] | None = None) -> Record:
         """The table of a dataclass. Raises PayloadError."""
         if cls in self._done:
             return self._done[cls]
         self._check_class(cls)
         self._open.append(cls)
-        prose, docs = _documentation(cls)
+        prose, docs = documentation(cls)
         hints = self._hints(cls)
         fields = tuple(self._field(cls, each, hints[each.name], docs) for each in dataclasses.fields(cls))
         _check_names(cls, fields)
@@ -178,7 +181,7 @@ class _Reader:
         self._done[cls] = record
         return record
 
-    def _check_class(self, cls: type) -> None:
+    def _check_class(self, cls: Any) -> None:
         label = getattr(cls, "__qualname__", repr(cls))
         if not isinstance(cls, type) or "__dataclass_fields__" not in cls.__dict__:
             raise PayloadError(f"{label}: is not a dataclass; put @xmlify above @dataclass")
@@ -191,11 +194,13 @@ class _Reader:
             raise PayloadError(f"{label}: needs the constructor of a dataclass (init=True) and an XML name")
         if len(dataclasses.fields(cls)) > FIELDS:
             raise PayloadError(f"{label}: has more than {FIELDS} fields; nest some in a dataclass")
-        for each in cls.__dataclass_fields__.values():
+        for each in vars(cls)["__dataclass_fields__"].values():
             if "INITVAR" in str(each._field_type):  # noqa: SLF001 - the only mark of a pseudo-field
-                raise PayloadError(f"{label}.{each.name}: is an InitVar, which no message could carry; use a field")
+                raise PayloadError(
+                    f"{label}.{each.name}: is an InitVar, which no message could carry; use a field"
+                )
 
-    def _hints(self, cls: type) -> dict[str, Any]:
+    def _hints(self, cls: Any) -> dict[str, Any]:
         scope = {**self._scope, **{each.__name__: each for each in self._open}}
         try:
             return typing.get_type_hints(cls, localns=scope, include_extras=True)
@@ -223,7 +228,7 @@ class _Reader:
     def _described(self, each: dataclasses.Field[Any], use: _Use, doc: str) -> Field:
         if not each.init:
             raise _Refusal("has init=False, so no message could fill it; make it a property")
-        if unicodedata.normalize("NFKC", each.name) != each.name:
+        if unicodedata.normalize("NFKC", each.name) != each.name or not each.name.isidentifier():
             raise _Refusal("has a name that Python itself would spell differently")
         marks = [m for m in use.metadata if isinstance(m, (Element, Attribute))]
         facets = tuple(m for m in use.metadata if not isinstance(m, (Element, Attribute)))
@@ -245,7 +250,7 @@ class _Reader:
         if use.nullable:
             raise _Refusal("is an optional list; XML cannot tell it from an empty one: use list[...] alone")
         inner = typing.get_args(use.bare)
-        if origin is tuple and (len(inner) != 2 or inner[1] is not ...):  # noqa: PLR2004 - tuple[T, ...]
+        if origin is tuple and inner[1:] != (...,):
             raise _Refusal("is a tuple of fixed length; use tuple[T, ...] or a dataclass")
         item = _unfold(inner[0])
         if item.nullable or typing.get_origin(item.bare) in {list, tuple}:
@@ -253,7 +258,12 @@ class _Reader:
         if any(isinstance(m, (Element, Attribute)) for m in item.metadata):
             raise _Refusal("names its items inside the list; put Element around the list")
         least, most = lengths(facets)
-        return (Count.LIST if origin is list else Count.TUPLE), self._single(item.bare, item.metadata), least, most
+        return (
+            (Count.LIST if origin is list else Count.TUPLE),
+            self._single(item.bare, item.metadata),
+            least,
+            most,
+        )
 
     def _single(self, bare: Any, facets: tuple[Any, ...]) -> Scalar | Record:
         if dataclasses.is_dataclass(bare) and isinstance(bare, type):
@@ -286,7 +296,9 @@ def _unfold(annotation: Any) -> _Use:
         elif origin in {typing.Union, types.UnionType}:
             rest = [each for each in typing.get_args(annotation) if each is not type(None)]
             if len(rest) != 1:
-                raise _Refusal("is a union; use one type, or a dataclass with an optional field for each case")
+                raise _Refusal(
+                    "is a union; use one type, or a dataclass with an optional field for each case"
+                )
             nullable, annotation = True, rest[0]
         elif hasattr(annotation, "__value__") and not isinstance(annotation, type):
             annotation = annotation.__value__
@@ -307,7 +319,9 @@ def _chosen(bare: Any) -> Scalar | None:
 def _closed(pairs: list[tuple[Any, Any]], enum: type[Enum] | None) -> Scalar:
     kinds = {_CHOICE_KINDS.get(type(value)) for value, _ in pairs}
     if len(kinds) != 1 or None in kinds or (enum and kinds == {Kind.BOOL}):
-        raise _Refusal("must list values that are all str, or all int (a Literal also all bool); for None use | None")
+        raise _Refusal(
+            "must list values that are all str, or all int (a Literal also all bool); for None use | None"
+        )
     if len(pairs) > CHOICES:
         raise _Refusal(f"lists more than {CHOICES} values; use str and check the value in the handler")
     (kind,) = kinds
@@ -343,7 +357,9 @@ def _default(each: dataclasses.Field[Any]) -> Default | None:
     return None
 
 
-def _check_count(place: Place, count: Count, item: Scalar | Record, default: Default | None, least: int) -> None:
+def _check_count(
+    place: Place, count: Count, item: Scalar | Record, default: Default | None, least: int
+) -> None:
     repeated = count in {Count.LIST, Count.TUPLE}
     if place is Place.ATTRIBUTE and (repeated or isinstance(item, Record)):
         raise _Refusal("is an Attribute, which holds one scalar; make it an element")
@@ -368,39 +384,4 @@ def _check_names(cls: type, fields: tuple[Field, ...]) -> None:
 def _check_example(cls: type, record: Record) -> None:
     unknown = set(record.example) - {each.name for each in record.fields}
     if unknown:
-        raise PayloadError(f"{cls.__qualname__}: example= names {sorted(unknown)[0]!r}, which is not a field of it")
-
-
-def _documentation(cls: type) -> tuple[str, dict[str, str]]:
-    """What the class says of itself and of its fields, those of its base classes included."""
-    docs: dict[str, str] = {}
-    prose = ""
-    for each in reversed(cls.__mro__):
-        text = each.__dict__.get("__doc__")
-        if dataclasses.is_dataclass(each) and isinstance(text, str) and not _generated(each, text):
-            prose, found = _parsed(text)
-            docs.update(found)
-    return prose, docs
-
-
-def _generated(cls: type, text: str) -> bool:
-    return text.startswith(f"{cls.__name__}(") and text.endswith(")")
-
-
-def _parsed(text: str) -> tuple[str, dict[str, str]]:
-    try:
-        doc = parse_docstring(text)
-    except ParseError:  # documentation that cannot be read is none
-        return "", {}
-    prose = doc.description or ""
-    names: dict[str, str] = {}
-    for param in doc.params:
-        for name in param.arg_name.split(","):
-            names[name.strip()] = _bounded(param.description or "")
-    return _bounded(prose), names
-
-
-def _bounded(text: str) -> str:
-    words = " ".join(text.split())[:DOC]
-    return words if carried(words) else ""
-
+        raise PayloadError(f"{cls.__qualname__}: example= names {min(unknown)!r}, which is not a field of it")

@@ -1,13 +1,13 @@
 """Faults: what to correct in an element that its schema refuses, in the schema's own words.
 
-Owns the wording and the bounds. Refuses to quote: no value, no unknown name and no validator's text is in a fault.
-A document is compared with a tree of parts; field tables give one here, hand-written schemas give one in binding.
+Owns the wording and the bounds. Refuses to quote: no value, no unknown name and no validator's text goes out.
+A document is compared with a tree of parts; field tables give one here, hand-written schemas in binding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from agentserver.core.lexical import WRITERS
 from agentserver.core.shape import Facets, Kind, Place, Record, Scalar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
     from agentserver.core.shape import Field, PayloadType
 
 FAULTS = 8
@@ -125,12 +127,12 @@ def _walk(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
 
 
 def _attributes(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
-    for name in element.attrib:
-        known = part.attributes.get(str(name))
+    for name in map(str, element.attrib):
+        known = part.attributes.get(name)
         if known is None:
-            if not str(name).startswith(_XSI):
+            if not name.startswith(_XSI):
                 yield _fault(path, "has an attribute that is not allowed here")
-        elif not known[0].accepts(str(element.get(name, ""))):
+        elif not known[0].accepts(element.get(name, "")):
             yield _fault(f"{path}/@{name}", f"must be {known[0].rule}")
     for name, (leaf, required) in part.attributes.items():
         if required and name not in element.attrib:
@@ -173,8 +175,9 @@ def _children(element: etree._Element, part: Part, path: str) -> Iterator[Fault]
 
 def _counted(slot: Slot, count: int, path: str) -> Iterator[Fault]:
     if count < slot.least:
-        few = f"missing element {slot.name}"
-        yield _fault(path, few if slot.least == 1 else f"{few}: at least {slot.least} are needed")
+        leaf = slot.part().leaf
+        many = f", at least {slot.least} of them" if slot.least > 1 else ""
+        yield _fault(path, f"missing element {slot.name}{many}" + (f": {leaf.rule}" if leaf else ""))
     if slot.most is not None and count > slot.most:
         yield _fault(path, f"element {slot.name} may occur at most {_times(slot.most)}")
 
@@ -270,13 +273,16 @@ class _Judges:
         return Leaf(label(each.type), accepts)
 
 
+def _same(part: Part) -> Part:
+    return part
+
+
 def _record(payload: PayloadType, record: Record, made: Mapping[str, Part], judges: _Judges) -> Part:
     slots = {}
     for each in record.placed(Place.ELEMENT):
         inner = made[each.type.name] if isinstance(each.type, Record) else Part(leaf=judges.leaf(each))
         least = 0 if each.optional else max(each.least, 1)
-        slots[f"{{{payload.namespace}}}{each.xml}"] = Slot(
-            each.xml, least, each.most if each.repeated else 1, lambda inner=inner: inner
-        )
+        most = each.most if each.repeated else 1
+        slots[f"{{{payload.namespace}}}{each.xml}"] = Slot(each.xml, least, most, partial(_same, inner))
     attributes = {each.xml: (judges.leaf(each), not each.optional) for each in record.placed(Place.ATTRIBUTE)}
     return Part(slots=slots, attributes=attributes, ordered=record.ordered)

@@ -48,8 +48,8 @@ def narrowed(kind: Kind, metadata: Iterable[Any]) -> Facets:
         apply = _APPLY.get(type(item))
         if apply is None:
             raise ValueError(
-                f"has the constraint {_named(item)}, which XSD cannot state; use Gt, Ge, Lt, Le, Interval, MinLen, "
-                "MaxLen, Len, MultipleOf or Pattern, and check the rest in the handler"
+                f"has the constraint {_named(item)}, which XSD cannot state; use Gt, Ge, Lt, Le, Interval, "
+                "MinLen, MaxLen, Len, MultipleOf or Pattern, and check the rest in the handler"
             )
         facets = apply(kind, facets, item)
     _check_range(facets)
@@ -61,7 +61,7 @@ def lengths(metadata: Iterable[Any]) -> tuple[int, int | None]:
     facets = Facets()
     for item in metadata:
         if not isinstance(item, (MinLen, MaxLen)):
-            raise ValueError(
+            raise ValueError(  # noqa: TRY004 - one kind of refusal
                 f"has {_named(item)} on the list; put it on the items, as in list[Annotated[str, ...]]: "
                 "a list itself takes MinLen, MaxLen and Len"
             )
@@ -100,7 +100,7 @@ def _limit(kind: Kind, raw: Any) -> Any:
     return value
 
 
-def _lower(inclusive: bool) -> Callable[[Kind, Facets, Any], Facets]:  # noqa: FBT001 - one table below
+def _lower(*, inclusive: bool) -> Callable[[Kind, Facets, Any], Facets]:
     def apply(kind: Kind, facets: Facets, item: Any) -> Facets:
         new = Bound(_limit(kind, item.ge if inclusive else item.gt), inclusive)
         return replace(facets, lower=_tighter(facets.lower, new, lambda a, b: a > b))
@@ -108,7 +108,7 @@ def _lower(inclusive: bool) -> Callable[[Kind, Facets, Any], Facets]:  # noqa: F
     return apply
 
 
-def _upper(inclusive: bool) -> Callable[[Kind, Facets, Any], Facets]:  # noqa: FBT001 - one table below
+def _upper(*, inclusive: bool) -> Callable[[Kind, Facets, Any], Facets]:
     def apply(kind: Kind, facets: Facets, item: Any) -> Facets:
         new = Bound(_limit(kind, item.le if inclusive else item.lt), inclusive)
         return replace(facets, upper=_tighter(facets.upper, new, lambda a, b: a < b))
@@ -152,10 +152,14 @@ def _step(kind: Kind, facets: Facets, item: Any) -> Facets:
     if facets.step is not None:
         raise ValueError("has two MultipleOf; state their common multiple")
     if kind is Kind.INT and not (step >= 1 and step == int(step) and (power or not 10**STEPS % int(step))):
-        raise ValueError(f"has a MultipleOf that XSD cannot state; use a power of ten or a divisor of {10**STEPS}")
+        raise ValueError(
+            f"has a MultipleOf that XSD cannot state; use a power of ten or a divisor of {10**STEPS}"
+        )
     if not power:
         if kind is Kind.DECIMAL:
-            raise ValueError("has a MultipleOf that XSD cannot state; use a power of ten such as Decimal('0.01')")
+            raise ValueError(
+                "has a MultipleOf that XSD cannot state; use a power of ten such as Decimal('0.01')"
+            )
     elif abs(step.adjusted()) > _POWERS:
         raise ValueError(f"has a MultipleOf beyond 10 to the power of {_POWERS}")
     return replace(facets, step=step)

@@ -1,8 +1,8 @@
 """Python source of the decoder and the encoder of a payload class.
 
-Owns the shape of the generated code: straight lines, one function for each record. Refuses to know XSD: the decoder
-trusts that its element is valid, and that comments and processing instructions were removed in parsing.
-Every name in the source is made here or is a field name that Python accepted; every other string is quoted by repr.
+Owns the shape of the generated code, a function for each record. Refuses to know XSD: the decoder trusts that its
+element is valid, and that comments and processing instructions were removed in parsing.
+Every name in the source is made here or is a field name that Python accepted; every string is quoted by repr.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from agentserver.core.shape import Field, PayloadType
 
 
-class Misfit(ValueError):
-    """A value that cannot be written. Holds the field it was found in."""
+class Misfit(ValueError):  # noqa: N818 - says what the value is
+    """A value that cannot be written. The text names the field."""
 
 
 def functions(payload: PayloadType) -> tuple[Callable[[Any], Any], Callable[[Any], str]]:
@@ -47,7 +47,7 @@ class _Module:
         root, space = self._payload.root, escape_attribute(self._payload.namespace)
         yield "def encode(o):"
         opened, closed = f'<{root} xmlns="{space}"', f"</{root}>"
-        yield f"  return {opened!r} + encode_0(o) + {closed!r}"
+        yield f"  return {opened!r} + encode_0(o, 'payload') + {closed!r}"
 
     def _keep(self, stem: str, value: Any) -> str:
         """Make an object reachable from the source under a fresh name."""
@@ -121,10 +121,10 @@ class _Module:
     # encoding
 
     def _encoder(self, record: Record) -> Iterator[str]:
-        yield f"def encode_{self._index[id(record)]}(o):"
-        owner = record.cls.__qualname__
+        yield f"def encode_{self._index[id(record)]}(o, w):"
+        refusal = f": must be {record.cls.__qualname__}, not "
         yield f"  if type(o) is not {self._keep('C', record.cls)}:"
-        yield f"    raise Misfit('must be {owner}, not ' + type(o).__name__)"
+        yield f"    raise Misfit(w + {refusal!r} + type(o).__name__)"
         yield "  s = ''"
         for field in record.placed(Place.ATTRIBUTE):
             yield from self._attribute(record, field)
@@ -137,15 +137,16 @@ class _Module:
         value = self._writer(record, field, escape_attribute)
         yield f"  v = o.{field.name}"
         guard = "if v is not None: " if field.count is Count.OPTIONAL else ""
-        yield f"  {guard}s += f' {field.xml}=\"{{{value}(v)}}\"'"
+        opened = f' {field.xml}="'
+        yield f"  {guard}s += {opened!r} + {value}(v) + '\"'"
 
     def _element(self, record: Record, field: Field) -> Iterator[str]:
         if isinstance(field.type, Record):
-            inner = f"{self._nested(record, field)}(v)"
+            inner = f"encode_{self._index[id(field.type)]}(v, {_where(record, field)!r})"
         else:
             inner = f"{self._writer(record, field, escape)}(v)"
         opened = f"<{field.xml}" if isinstance(field.type, Record) else f"<{field.xml}>"
-        add = f"s += f'{opened}{{{inner}}}</{field.xml}>'"
+        add = f"s += {opened!r} + {inner} + {f'</{field.xml}>'!r}"
         yield f"  v = o.{field.name}"
         if field.repeated:
             yield f"  for v in {self._keep('L', _sequence(_where(record, field)))}(v): {add}"
@@ -153,18 +154,6 @@ class _Module:
             yield f"  if v is not None: {add}"
         else:
             yield f"  {add}"
-
-    def _nested(self, record: Record, field: Field) -> str:
-        assert isinstance(field.type, Record)
-        number, where = self._index[id(field.type)], _where(record, field)
-
-        def nested(value: Any) -> str:
-            try:
-                return str(self.names[f"encode_{number}"](value))
-            except Misfit as error:
-                raise Misfit(f"{where}: {error}") from None
-
-        return self._keep("N", nested)
 
     def _writer(self, record: Record, field: Field, escaping: Callable[[str], str]) -> str:
         assert isinstance(field.type, Scalar)

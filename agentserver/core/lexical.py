@@ -1,7 +1,7 @@
 """Values as XML text and back: one writer and one reader for each kind of scalar.
 
 Owns the lexical forms and the characters that XML carries. Refuses to know fields, elements and schemas.
-Writers are strict about Python types, because XSD would accept the text of a wrong one (``True`` as a string).
+Writers are strict about Python types: XSD would accept the text of a wrong one, such as a number in a string.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 DIGITS = 1000
-"""Most digits before and after the point: below CPython's limit for int(), and far below a cost that hurts."""
+"""Most digits before and after the point: below CPython's limit for int()."""
 
 _ZONE = timedelta(hours=14)
 _CONTROLS = "".join(chr(code) for code in range(32) if chr(code) not in "\t\n\r")
@@ -118,8 +118,10 @@ def _write_date(value: Any) -> str:
     return value.isoformat()
 
 
-def _write_zoned(value: date | time) -> str:
-    offset = value.utcoffset() if isinstance(value, (datetime, time)) else None
+def _write_zoned(value: datetime | time) -> str:
+    offset = value.utcoffset()
+    if value.tzinfo is not None and offset is None:
+        raise ValueError("has a time zone without a UTC offset of its own")
     if offset is not None and (abs(offset) > _ZONE or offset % timedelta(minutes=1)):
         raise ValueError("has a UTC offset that XML cannot carry: whole minutes up to 14:00")
     return value.isoformat()

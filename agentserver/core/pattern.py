@@ -1,7 +1,7 @@
-"""Regular expressions of XSD: the profile that payloads may use, and a text that matches.
+r"""Regular expressions of XSD: the profile that payloads may use, and a text that matches.
 
 Owns which expressions are portable. Refuses to know fields and facets other than a length.
-The profile is what libxml2 and xmlschema read alike; ``\\w \\s \\i \\c`` and their complements differ between
+The profile is what libxml2 and xmlschema read alike; ``\w \s \i \c`` and their complements differ between
 them on real characters, and ``^`` and ``$`` are plain characters in XSD but anchors to most authors.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import re._constants as sre  # type: ignore[import-not-found] # no public parser; pinned by the tests
 import re._parser as sre_parser  # type: ignore[import-not-found]
+from sys import maxunicode
 from typing import TYPE_CHECKING, Any
 
 from elementpath.regex import RegexError, translate_pattern
@@ -96,7 +97,7 @@ def _restrict(parent: etree._Element, regexes: Sequence[str]) -> None:
 
 
 def sample(regexes: Sequence[str], least: int = 0, most: int | None = None) -> str | None:
-    """A short text that matches every expression and the length, the same one each time; None when not found."""
+    """A short text that fits every expression and the length, the same each time; None when not found."""
     accepts = acceptor(regexes)
     for regex in regexes:
         tree = sre_parser.parse(_translated(regex))
@@ -114,7 +115,7 @@ def _expand(tree: Any, extra: int) -> str:
 
 def _repeat(value: Any, extra: int) -> str:
     low, high, body = value
-    return _expand(body, extra) * min(low + extra, high)
+    return _expand(body, extra) * int(min(low + extra, high))
 
 
 def _one_of(items: Any, extra: int) -> str:
@@ -122,7 +123,9 @@ def _one_of(items: Any, extra: int) -> str:
     negated = items[0][0] is sre.NEGATE
     ranges = [_range(op, value) for op, value in items if op is not sre.NEGATE]
     candidates = [ord(char) for char in _PREFERRED]
-    candidates += [edge for low, high in ranges for edge in (low, low - 1, high + 1) if 0 < edge <= 0x10FFFF]
+    candidates += [
+        edge for low, high in ranges for edge in (low, low - 1, high + 1) if 0 < edge <= maxunicode
+    ]
     for code in candidates:
         if any(low <= code <= high for low, high in ranges) is not negated and carried(chr(code)):
             return chr(code)

@@ -1,19 +1,22 @@
 """An example value of a payload class, the same one each time.
 
-Owns which values stand for a field: required fields and lists hold a sample, fields with a default hold it, and
+Owns which values stand for a field: required fields and lists hold a sample, fields with a default hold it,
 optional fields are left out, because a model copies what it sees. Refuses to know markup.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from fractions import Fraction
+from typing import Any, TYPE_CHECKING
 
 from agentserver.core import pattern
 from agentserver.core.shape import Count, Facets, Field, Kind, PayloadError, Record, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
 
 WRONG = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, AssertionError)
 """What a constructor may raise to refuse its arguments."""
@@ -77,7 +80,7 @@ def _fits(facets: Facets, value: Any) -> bool:
         below = high is None or value < high.value or (high.inclusive and value == high.value)
     except TypeError:  # a zoned time beside one without a zone
         return False
-    return above and below and (facets.step is None or not Decimal(value) % facets.step)
+    return above and below and (facets.step is None or not Fraction(value) % Fraction(facets.step))
 
 
 def _text(facets: Facets) -> Iterator[str]:
@@ -100,10 +103,10 @@ def _numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:
         yield from (one, step, kind(0))
         for end, away in ((facets.lower, step), (facets.upper, -step)):
             if end is not None:
-                near = kind(end.value // step * step)
-                yield from (end.value, near, near + away)
+                whole = Fraction(end.value) // Fraction(step)
+                yield from (end.value, whole * step, whole * step + away)
         if facets.lower and facets.upper:
-            yield (facets.lower.value + facets.upper.value) / 2
+            yield kind((Decimal(facets.lower.value) + Decimal(facets.upper.value)) / 2)
 
     return candidates
 

@@ -1,6 +1,6 @@
 """The frozen field table of a payload class: what schema, codec, example and explanation are made from.
 
-Owns the values that describe a class. Refuses to know annotations (describe), markup (schema, codec) and messages.
+Owns the values that describe a class. Refuses to know annotations, markup and messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The decorator that makes a dataclass a payload.
 
-Owns when a class is checked: at declaration. Refuses to keep anything: what it learns is attached to the class.
+Owns when a class is checked: at declaration. Refuses to keep anything: what it learns is put on the class.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ def xmlify(
         PayloadError: what cannot be represented, with class, field and what would work.
     """
     caller = sys._getframe(1)  # noqa: SLF001 - the only way to the names local to a function
+    if namespace is not None and namespace.startswith("urn:agentserver:"):
+        raise PayloadError(
+            f"the namespace {namespace!r} is the server's own; use a URI such as urn:shop:order"
+        )
 
     def attach(target: C) -> C:
         scope = _locals(target, caller)
@@ -65,12 +69,15 @@ def xmlify(
     return attach if cls is None else attach(cls)
 
 
-def describe(cls: type, *, name: str | None = None, namespace: str | None = None, version: int = 1) -> PayloadType:
+def describe(
+    cls: type, *, name: str | None = None, namespace: str | None = None, version: int = 1
+) -> PayloadType:
     """The field table of a dataclass, proved as ``@xmlify`` does, without touching the class.
 
     Raises PayloadError.
     """
-    payload = table(cls, name=name, namespace=namespace, version=version, scope=_locals(cls, sys._getframe(1)))  # noqa: SLF001
+    caller = sys._getframe(1)  # noqa: SLF001 - as above
+    payload = table(cls, name=name, namespace=namespace, version=version, scope=_locals(cls, caller))
     Generated(payload)
     return payload
 

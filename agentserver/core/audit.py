@@ -5,8 +5,8 @@ Owns the vocabulary of events. Refuses to know where records go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Event(StrEnum):
@@ -26,8 +26,7 @@ class Event(StrEnum):
     CLOSED = "closed"  # a thread or the conversation was closed
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One event of a conversation.
 
     Args:

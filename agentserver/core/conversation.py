@@ -7,8 +7,8 @@ clocks and storage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
 from agentserver.core import envelope, replies
@@ -20,7 +20,7 @@ from agentserver.core.replies import Draft, Drafts
 from agentserver.core.routing import Place, Proposal, Route, resolve
 from agentserver.core.step import Letter, Outcome, Request, Step
 from agentserver.core.threads import ThreadTree
-from agentserver.core.todos import TodoBook, Watcher, nudge
+from agentserver.core.todos import NO_TODOS, TodoBook, Watcher, nudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Effects, Moment, Returned
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """A delivery that its listener may be called with.
 
     Args:
@@ -51,8 +50,7 @@ class Accepted:
     todos: tuple[Watcher, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """An invocation that is over. ``element`` is None when the handler was never called."""
 
     delivery: Delivery
@@ -60,8 +58,7 @@ class Finished:
     result: Returned | Failed
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(NamedTuple):
     """A message from outside.
 
     Args:
@@ -75,8 +72,7 @@ class Outside:
     to: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(NamedTuple):
     """Everything that one conversation remembers. Every change gives a new value.
 
     Args:
@@ -95,10 +91,10 @@ class Conversation:
     id: str
     principal: str
     tree: ThreadTree
-    todos: TodoBook = field(default_factory=TodoBook)
-    requests: Mapping[str, Request] = field(default_factory=dict)
+    todos: TodoBook = NO_TODOS
+    requests: Mapping[str, Request] = MappingProxyType({})
     messages: int = 0
-    memory: Mapping[str, object] = field(default_factory=dict)
+    memory: Mapping[str, object] = MappingProxyType({})
     version: int = 0
     touched: float = 0.0
     closed: bool = False
@@ -265,7 +261,7 @@ def _apply(step: Step, thread: str, effects: Effects) -> None:
         node = step.tree.nodes[thread]
         merged = {**node.storage, **effects.stored}
         kept = {name: value for name, value in merged.items() if value is not None}
-        step.tree = step.tree.put(replace(node, storage=kept))
+        step.tree = step.tree.put(node._replace(storage=kept))
 
 
 def _note_repairs(step: Step, delivery: Delivery, drafts: Drafts) -> None:
@@ -278,7 +274,7 @@ def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Ou
     """Admit every proposal. An answer first ends the sub-tasks that were under way."""
     thread = step.tree.nodes[delivery.thread]
     if proposals and thread.refusals:
-        step.tree = step.tree.put(replace(thread, refusals=0))
+        step.tree = step.tree.put(thread._replace(refusals=0))
     if any(proposal.route is Route.ANSWER for proposal in proposals):
         step.prune(thread.id)
     for proposal in proposals:
@@ -333,7 +329,7 @@ def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
     limit = step.rules.blueprint.limits.refusals
     thread = step.tree.nodes[delivery.thread]
     count = thread.refusals + 1
-    step.tree = step.tree.put(replace(thread, refusals=count))
+    step.tree = step.tree.put(thread._replace(refusals=count))
     step.note(
         Event.REFUSED,
         thread=thread.id,

@@ -5,9 +5,8 @@ Owns their shapes. Refuses to know how they are decided on, stored or shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,8 +20,7 @@ TODO = "system.todo"
 """The service that keeps todos."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """The time and the randomness of one decision, so that a recorded decision can be taken again.
 
     Args:
@@ -42,8 +40,7 @@ class Moment:
             number += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One message on its way to one listener.
 
     Args:
@@ -75,8 +72,7 @@ class Delivery:
     attempt: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A message that leaves the server through the gateway that opened the conversation.
 
     Args:
@@ -95,8 +91,7 @@ class Reply:
     error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """Nothing of a request is queued, held or running any more; ``answered`` says whether it got a reply."""
 
     conversation: str
@@ -104,8 +99,7 @@ class Done:
     answered: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(NamedTuple):
     """What a handler changed besides sending: committed with its outcome or not at all.
 
     Args:
@@ -120,16 +114,14 @@ class Effects:
 NO_EFFECTS = Effects({})
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(NamedTuple):
     """A handler came back with ``value``; whether that is a valid result is not yet decided."""
 
     value: object
     effects: Effects = NO_EFFECTS
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """A handler did not come back, or what reached it could not be read. ``detail`` is for the log only."""
 
     code: Code

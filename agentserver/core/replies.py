@@ -5,8 +5,7 @@ Owns the meaning of HandlerResponse, sequences, None and deprecated bytes. Refus
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, HandlerResponse
 from agentserver.core import repair
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from agentserver.core.envelope import Bounds
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A valid payload on its way out.
 
     Args:
@@ -43,8 +41,7 @@ class Draft:
     element: etree._Element
 
 
-@dataclass(frozen=True, slots=True)
-class Drafts:
+class Drafts(NamedTuple):
     """Everything one invocation wants to send, in order, and how deprecated text was repaired."""
 
     drafts: tuple[Draft, ...] = ()

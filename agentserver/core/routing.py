@@ -6,9 +6,8 @@ proposal it makes. What it cannot resolve it gives no receiver, without saying w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Target
 from agentserver.core.messages import TODO
@@ -29,8 +28,7 @@ class Route(StrEnum):
     PEER = "peer"  # any other listener
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """One message to one receiver, before it is judged.
 
     Args:
@@ -52,8 +50,7 @@ class Proposal:
     element: etree._Element
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a draft is written: by whom, on which thread, for which caller (None on the principal's root)."""
 
     listener: Listener

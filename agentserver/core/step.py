@@ -6,8 +6,7 @@ Refuses to decide anything: conversation.py says what happens, this module keeps
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code
 from agentserver.core import envelope
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from agentserver.core.threads import Thread
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """An outside message that has not come to rest.
 
     Args:
@@ -43,8 +41,7 @@ class Request:
     answered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(NamedTuple):
     """A message without its address: who wrote it, in which cause, and the payload.
 
     Args:
@@ -66,8 +63,7 @@ class Letter:
     about: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What one step changes. Committed whole or not at all.
 
     Args:
@@ -109,6 +105,8 @@ class Step:
         self.todos = conversation.todos
         self.memory = conversation.memory
         self._requests = dict(conversation.requests)
+        self._pending: dict[str, int] = {}
+        self._held: dict[str, int] = {}
         self._messages = conversation.messages
         self._done: str | None = None
         self._retry: Delivery | None = None
@@ -134,27 +132,36 @@ class Step:
         """Note a thread that a request was delivered on."""
         entry = self._requests[request]
         if thread not in entry.threads:
-            self._requests[request] = replace(entry, threads=(*entry.threads, thread))
+            self._requests[request] = entry._replace(threads=(*entry.threads, thread))
 
-    def _count(self, request: str, *, pending: int = 0, held: int = 0) -> None:
-        entry = self._requests[request]
-        self._requests[request] = replace(entry, pending=entry.pending + pending, held=entry.held + held)
+    def _count(self, request: str, pending: int) -> None:
+        self._pending[request] = self._pending.get(request, 0) + pending
+
+    def _count_held(self, request: str, held: int) -> None:
+        self._held[request] = self._held.get(request, 0) + held
+
+    def _settle_counts(self) -> None:
+        for request in self._pending.keys() | self._held.keys():
+            pending, held = self._pending.pop(request, 0), self._held.pop(request, 0)
+            if pending or held:
+                entry = self._requests[request]
+                self._requests[request] = entry._replace(pending=entry.pending + pending, held=entry.held + held)
 
     # Deliveries
 
     def take(self, delivery: Delivery) -> None:
         """Consume the first delivery of a thread's inbox."""
         thread = self.tree.nodes[delivery.thread]
-        self.tree = self.tree.put(replace(thread, inbox=thread.inbox[1:]))
+        self.tree = self.tree.put(thread._replace(inbox=thread.inbox[1:]))
         self._woken[thread.id] = None
         self._done = delivery.id
-        self._count(delivery.request, pending=-1)
+        self._count(delivery.request, -1)
 
     def again(self, delivery: Delivery) -> None:
         """Leave the first delivery of a thread's inbox in place for another attempt."""
         thread = self.tree.nodes[delivery.thread]
-        self._retry = replace(delivery, attempt=delivery.attempt + 1)
-        self.tree = self.tree.put(replace(thread, inbox=(self._retry, *thread.inbox[1:])))
+        self._retry = delivery._replace(attempt=delivery.attempt + 1)
+        self.tree = self.tree.put(thread._replace(inbox=(self._retry, *thread.inbox[1:])))
 
     def post(self, letter: Letter, thread: str) -> None:
         """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
@@ -178,7 +185,7 @@ class Step:
             about=letter.about,
         )
         self._added[delivery.id] = delivery
-        self._count(delivery.request, pending=1)
+        self._count(delivery.request, 1)
         self.record(Event.SENT, delivery)
         self._place(delivery)
 
@@ -188,9 +195,9 @@ class Step:
             self._queue(delivery)
             return
         self.todos = self.todos.keep(holder)
-        self._count(delivery.request, held=1)
+        self._count_held(delivery.request, 1)
         thread = self.tree.nodes[delivery.thread]
-        self.tree = self.tree.put(replace(thread, held=(*thread.held, Held(holder.watcher_id, delivery))))
+        self.tree = self.tree.put(thread._replace(held=(*thread.held, Held(holder.watcher_id, delivery))))
         if holder.kept + 1 == holder.count:
             self._release(thread.id, lambda held: held.watcher == holder.watcher_id)
 
@@ -198,16 +205,16 @@ class Step:
         thread = self.tree.nodes[delivery.thread]
         if not thread.inbox:
             self._woken[thread.id] = None
-        self.tree = self.tree.put(replace(thread, inbox=(*thread.inbox, delivery)))
+        self.tree = self.tree.put(thread._replace(inbox=(*thread.inbox, delivery)))
 
     def _release(self, thread_id: str, chosen: Callable[[Held], bool]) -> None:
         """Queue the chosen of a thread's held deliveries in the order of the calls that they answer."""
         thread = self.tree.nodes[thread_id]
         freed = [held.delivery for held in thread.held if chosen(held)]
         rest = tuple(held for held in thread.held if not chosen(held))
-        self.tree = self.tree.put(replace(thread, held=rest))
+        self.tree = self.tree.put(thread._replace(held=rest))
         for delivery in sorted(freed, key=self._call_order):
-            self._count(delivery.request, held=-1)
+            self._count_held(delivery.request, -1)
             self._queue(delivery)
 
     def _call_order(self, delivery: Delivery) -> int:
@@ -238,11 +245,10 @@ class Step:
         for held in node.held:
             if held.delivery.origin in gone:
                 stale.add(held.delivery.id)
-                self._count(held.delivery.request, held=-1)
+                self._count_held(held.delivery.request, -1)
         self._drop(d for d in node.waiting() if d.id in stale)
         self.tree = self.tree.put(
-            replace(
-                node,
+            node._replace(
                 inbox=tuple(d for d in node.inbox if d.id not in stale),
                 held=tuple(h for h in node.held if h.delivery.id not in stale),
             )
@@ -253,13 +259,13 @@ class Step:
         for thread in threads:
             self._closed.append(thread.id)
             for held in thread.held:
-                self._count(held.delivery.request, held=-1)
+                self._count_held(held.delivery.request, -1)
             self._drop(thread.waiting())
             self.note(Event.CLOSED, thread=thread.id, to=thread.owner)
 
     def _drop(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
-            self._count(delivery.request, pending=-1)
+            self._count(delivery.request, -1)
             self.record(Event.DROPPED, delivery)
             if self._added.pop(delivery.id, None) is None:
                 self._dropped.append(delivery)
@@ -273,7 +279,7 @@ class Step:
         self._replies.append(
             Reply(self.before.id, letter.request, letter.sender, letter.root, message, error=error)
         )
-        self._requests[letter.request] = replace(self._requests[letter.request], answered=True)
+        self._requests[letter.request] = self._requests[letter.request]._replace(answered=True)
         self.note(
             Event.ANSWERED,
             thread=letter.origin,
@@ -302,52 +308,27 @@ class Step:
     # Records
 
     def record(self, event: Event, delivery: Delivery, *, code: str = "", detail: str = "") -> None:
-        """Note an event of a delivery."""
-        message = delivery.message if event is Event.SENT else b""
-        self.note(
-            event,
-            thread=delivery.thread,
-            sender=delivery.sender,
-            to=delivery.to,
-            root=_local(delivery.root),
-            hop=delivery.hop,
-            code=code,
-            detail=detail,
-            delivery=delivery.id,
-            message=message,
-        )
-
-    def note(
-        self,
-        event: Event,
-        *,
-        thread: str,
-        sender: str = "",
-        to: str = "",
-        root: str = "",
-        hop: int = 0,
-        code: str = "",
-        detail: str = "",
-        delivery: str = "",
-        message: bytes = b"",
-    ) -> None:
-        """Note any event."""
+        """Note an event of a delivery. The envelope goes with the event that admitted it."""
         self._records.append(
             Record(
                 event,
                 self.moment.now,
                 self.before.id,
-                thread,
-                sender,
-                to,
-                root,
-                hop,
+                delivery.thread,
+                delivery.sender,
+                delivery.to,
+                _local(delivery.root),
+                delivery.hop,
                 code,
                 detail,
-                delivery,
-                message,
+                delivery.id,
+                delivery.message if event is Event.SENT else b"",
             )
         )
+
+    def note(self, event: Event, *, thread: str, **more: Any) -> None:
+        """Note any event; ``more`` are fields of Record."""
+        self._records.append(Record(event, self.moment.now, self.before.id, thread, **more))
 
     # The end
 
@@ -359,22 +340,25 @@ class Step:
 
     def finish(self, *, closed: bool = False) -> Outcome:
         """Settle spent budgets, stuck holds and requests at rest, and hand over the whole change."""
+        before = self.before
         self._settle_exhausted()
+        self._settle_counts()
         self._settle_held()
         self._settle_requests()
-        after = replace(
-            self.before,
+        after = type(before)(
+            id=before.id,
+            principal=before.principal,
             tree=self.tree,
             todos=self.todos,
             requests=self._requests,
             messages=self._messages,
             memory=self.memory,
-            version=self.before.version + 1,
+            version=before.version + 1,
             touched=self.moment.now,
             closed=closed,
         )
         return Outcome(
-            before=self.before.version,
+            before=before.version,
             conversation=after,
             done=self._done,
             added=tuple(self._added.values()),
@@ -408,8 +392,8 @@ class Step:
         node = self.tree.nodes[thread]
         above = self.tree.caller(node)
         remaining = {key: value for key, value in self.tree.nodes.items() if key != thread}
-        remaining[above.id] = replace(above, children=tuple(c for c in above.children if c != thread))
-        self.tree = replace(self.tree, nodes=remaining)
+        remaining[above.id] = above._replace(children=tuple(c for c in above.children if c != thread))
+        self.tree = self.tree._replace(nodes=remaining)
         self._close((node,))
 
     def _settle_held(self) -> None:
@@ -419,6 +403,7 @@ class Step:
             return
         for thread in [node.id for node in self.tree.nodes.values() if node.held]:
             self._release(thread, lambda held: held.delivery.request in stuck)
+        self._settle_counts()
 
     def _settle_requests(self) -> None:
         for request in list(self._requests.values()):

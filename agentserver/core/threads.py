@@ -12,25 +12,27 @@ Invariants:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from agentserver.core.messages import Delivery
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+NOTHING: Mapping[str, bytes] = MappingProxyType({})
+
+
+class Held(NamedTuple):
     """A delivery that a todo keeps back."""
 
     watcher: str
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(NamedTuple):
     """One thread.
 
     Args:
@@ -53,7 +55,7 @@ class Thread:
     inbox: tuple[Delivery, ...] = ()
     held: tuple[Held, ...] = ()
     refusals: int = 0
-    storage: Mapping[str, bytes] = field(default_factory=dict)
+    storage: Mapping[str, bytes] = NOTHING
 
     @property
     def quiet(self) -> bool:
@@ -65,8 +67,7 @@ class Thread:
         return self.inbox + tuple(held.delivery for held in self.held)
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadTree:
+class ThreadTree(NamedTuple):
     """Threads by id. Every change gives a new tree and leaves this one as it was."""
 
     root: str
@@ -113,7 +114,7 @@ class ThreadTree:
         above = self.nodes[parent]
         nodes = dict(self.nodes)
         nodes[thread] = Thread(thread, owner, parent, self.opened)
-        nodes[parent] = replace(above, children=(*above.children, thread))
+        nodes[parent] = above._replace(children=(*above.children, thread))
         return ThreadTree(self.root, nodes, self.opened + 1)
 
     def put(self, thread: Thread) -> ThreadTree:
@@ -127,5 +128,5 @@ class ThreadTree:
             return self, ()
         gone = {node.id for node in closed}
         nodes = {key: node for key, node in self.nodes.items() if key not in gone}
-        nodes[thread] = replace(nodes[thread], children=())
+        nodes[thread] = nodes[thread]._replace(children=())
         return ThreadTree(self.root, nodes, self.opened), closed

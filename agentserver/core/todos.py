@@ -95,6 +95,8 @@ class TodoBook:
 
     def notice(self, delivery: Delivery) -> TodoBook:
         """Count a delivery that its thread is being given."""
+        if not self.watchers:
+            return self
         book = self
         for watcher in self.watchers.values():
             if not watcher.raised and watcher.matches(delivery):
@@ -103,6 +105,8 @@ class TodoBook:
 
     def of(self, thread: str) -> tuple[Watcher, ...]:
         """The thread's watchers."""
+        if not self.watchers:
+            return ()
         return tuple(watcher for watcher in self.watchers.values() if watcher.thread == thread)
 
     def owns(self, thread: str, watcher_id: str) -> bool:
@@ -124,6 +128,9 @@ class TodoBook:
 
     def _put(self, watcher: Watcher) -> TodoBook:
         return TodoBook({**self.watchers, watcher.watcher_id: watcher})
+
+
+NO_TODOS = TodoBook()
 
 
 def nudge(watchers: Collection[Watcher]) -> str:

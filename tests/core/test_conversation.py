@@ -263,10 +263,9 @@ def test_a_delivery_that_no_longer_satisfies_its_schema_fails_without_a_call():
     paper = solo(answer)
     paper.say(Ask("hi"), "a")
     (delivery,) = paper.waiting
-    from dataclasses import replace
 
     for message in (b"junk", delivery.message.replace(b"<text>hi</text>", b""), delivery.message.replace(b"Ask", b"Ark")):
-        accepted = paper.conversation.accept(replace(delivery, message=message), paper.rules)
+        accepted = paper.conversation.accept(delivery._replace(message=message), paper.rules)
         assert isinstance(accepted, Failed)
         assert accepted.code == "internal"
     assert paper.calls == []

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 
 import pytest
 from hypothesis import strategies as st
@@ -57,16 +56,16 @@ def test_a_thread_at_rest_is_reused_for_its_owner_only():
 
 def test_a_thread_with_work_below_it_is_not_reused():
     tree = tree_of(("root", "a", "t1"), ("t1", "b", "t2"), ("t2", "c", "t3"))
-    busy = tree.put(replace(tree.get("t3"), inbox=(delivery(),)))
+    busy = tree.put(tree.get("t3")._replace(inbox=(delivery(),)))
     assert busy.reusable("root", "a") is None
-    held = tree.put(replace(tree.get("t1"), held=(Held("w", delivery()),)))
+    held = tree.put(tree.get("t1")._replace(held=(Held("w", delivery()),)))
     assert held.reusable("root", "a") is None
     assert tree.reusable("root", "a").id == "t1"
 
 
 def test_the_oldest_thread_at_rest_is_reused():
     tree = tree_of(("root", "a", "t1"), ("root", "a", "t2"), ("root", "a", "t3"))
-    tree = tree.put(replace(tree.get("t1"), inbox=(delivery(),)))
+    tree = tree.put(tree.get("t1")._replace(inbox=(delivery(),)))
     assert tree.reusable("root", "a").id == "t2"
 
 

@@ -7,7 +7,7 @@ envelope's parser, without comments and processing instructions, and markup goes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from lxml import etree
 
@@ -94,6 +94,20 @@ class Codec(Protocol):
 
     def example(self) -> str:
         """Markup that validates and decodes, the same each time."""
+        ...
+
+
+@runtime_checkable
+class Source(Protocol):
+    """What a class carries as ``__payload__`` when its codec is made elsewhere."""
+
+    @property
+    def cls(self) -> type:
+        """The dataclass."""
+        ...
+
+    def codec(self) -> Codec:
+        """A new codec. Raises PayloadError."""
         ...
 
 
@@ -223,16 +237,14 @@ class Codecs:
         known = self._by_class.get(cls)
         if known is not None:
             if known.name != (payload.qname if isinstance(payload, PayloadType) else payload.name):
-                raise PayloadError(
-                    f"{cls.__qualname__}: has a codec under another name; use one class for each"
-                )
+                raise PayloadError(f"{cls.__qualname__}: has a codec under another name; use two classes")
             return known
         codec = Generated(payload) if isinstance(payload, PayloadType) else payload
         other = self._by_name.setdefault(codec.name, codec)
         if other is not codec and other.xsd() != codec.xsd():
             raise PayloadError(
-                f"{cls.__qualname__}: claims {codec.name}, as {other.payload.__qualname__} does, with another "
-                "schema; give one of them another name, namespace or version"
+                f"{cls.__qualname__}: claims {codec.name}, as {other.payload.__qualname__} does, with "
+                "another schema; give one of them another name, namespace or version"
             )
         self._by_class[cls] = codec
         return codec
@@ -242,10 +254,10 @@ class Codecs:
         if isinstance(cls, type) and cls in self._by_class:
             return self._by_class[cls]
         described = cls.__dict__.get("__payload__") if isinstance(cls, type) else None
-        if not isinstance(described, PayloadType) or described.cls is not cls:
+        if not isinstance(described, (PayloadType, Source)) or described.cls is not cls:
             label = getattr(cls, "__qualname__", type(cls).__name__)
             raise PayloadError(f"{label}: is not a payload; put @xmlify above @dataclass")
-        return self.add(described)
+        return self.add(described if isinstance(described, PayloadType) else described.codec())
 
     def named(self, name: str) -> Codec | None:
         """The codec of a root element ``{namespace}root``, or None."""

@@ -98,7 +98,7 @@ class _Refusal(Exception):  # noqa: N818 - never leaves this module
 def table(
     cls: Any,
     *,
-    name: str | None = None,
+    name: Any = None,
     namespace: str | None = None,
     version: int = 1,
     example: Mapping[str, Any] | None = None,
@@ -109,7 +109,7 @@ def table(
     Raises PayloadError.
     """
     label = getattr(cls, "__qualname__", repr(cls))
-    root = getattr(cls, "__name__", None) if name is None else name
+    root: Any = getattr(cls, "__name__", None) if name is None else name
     if not _xml_name(root):
         raise PayloadError(
             f"{label}: {root!r} is not an XML name of at most {NAME_LENGTH} characters; use name=..."
@@ -122,7 +122,7 @@ def table(
     return PayloadType(cls, str(root), space, record, tuple(reader.records()))
 
 
-def _versioned(label: str, namespace: str, version: int) -> str:
+def _versioned(label: str, namespace: str, version: Any) -> str:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise PayloadError(f"{label}: version must be a whole number from 1")
     if not _NAMESPACE.fullmatch(namespace) or not carried(namespace) or "www.w3.org" in namespace:
@@ -377,7 +377,7 @@ def _check_names(cls: type, fields: tuple[Field, ...]) -> None:
         other = seen.setdefault((each.place, each.xml), each.name)
         if other != each.name:
             raise PayloadError(
-                f"{cls.__qualname__}.{each.name}: is named {each.xml!r} in XML, as {other} is; rename one of them"
+                f"{cls.__qualname__}.{each.name}: is named {each.xml!r} in XML, as {other} is; rename one"
             )
 
 

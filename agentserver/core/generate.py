@@ -1,7 +1,7 @@
 """Python source of the decoder and the encoder of a payload class.
 
-Owns the shape of the generated code, a function for each record. Refuses to know XSD: the decoder trusts that its
-element is valid, and that comments and processing instructions were removed in parsing.
+Owns the shape of the generated code, a function for each record. Refuses to know XSD: the decoder trusts that
+its element is valid, and that comments and processing instructions were removed in parsing.
 Every name in the source is made here or is a field name that Python accepted; every string is quoted by repr.
 """
 

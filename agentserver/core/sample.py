@@ -10,7 +10,7 @@ import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentserver.core import pattern
 from agentserver.core.shape import Count, Facets, Field, Kind, PayloadError, Record, Scalar

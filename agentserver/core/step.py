@@ -6,6 +6,7 @@ Refuses to decide anything: conversation.py says what happens, this module keeps
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code
@@ -16,12 +17,18 @@ from agentserver.core.refusals import system_error
 from agentserver.core.threads import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lxml import etree
 
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Moment
     from agentserver.core.threads import Thread
+
+
+PARSED_LIMIT = 1 << 14
+"""Bytes of a message beyond which its parsed form is not handed on: trees weigh more than their text."""
 
 
 class Request(NamedTuple):
@@ -52,6 +59,7 @@ class Letter(NamedTuple):
         request: the outside message that caused it.
         hop: its place in the causal chain.
         about: for a SystemError, the listener it concerns.
+        element: the payload element, parsed and valid, if the writer has it.
     """
 
     sender: str
@@ -61,6 +69,7 @@ class Letter(NamedTuple):
     request: str
     hop: int
     about: str = ""
+    element: etree._Element | None = None
 
 
 class Outcome(NamedTuple):
@@ -77,6 +86,7 @@ class Outcome(NamedTuple):
         closed: threads that closed; what runs on them is to be cancelled.
         replies: what the gateway is told, in order.
         records: what happened, in order.
+        parsed: payload elements of new deliveries, by delivery; spares whoever runs them the reading. Not to be kept.
         deprecated: whether a handler returned bytes.
     """
 
@@ -90,6 +100,7 @@ class Outcome(NamedTuple):
     closed: tuple[str, ...] = ()
     replies: tuple[Reply | Done, ...] = ()
     records: tuple[Record, ...] = ()
+    parsed: Mapping[str, etree._Element] = MappingProxyType({})
     deprecated: bool = False
 
 
@@ -111,6 +122,7 @@ class Step:
         self._done: str | None = None
         self._retry: Delivery | None = None
         self._added: dict[str, Delivery] = {}
+        self._parsed: dict[str, etree._Element] = {}
         self._dropped: list[Delivery] = []
         self._woken: dict[str, None] = {}
         self._closed: list[str] = []
@@ -172,18 +184,20 @@ class Step:
         self._messages += 1
         to = self.tree.nodes[thread].owner
         delivery = Delivery(
-            id=next(self.ids),
-            conversation=self.before.id,
-            request=letter.request,
-            thread=thread,
-            origin=letter.origin,
-            sender=letter.sender,
-            to=to,
-            root=letter.root,
-            message=envelope.write(letter.sender, to, thread, letter.markup),
-            hop=letter.hop,
-            about=letter.about,
+            next(self.ids),
+            self.before.id,
+            letter.request,
+            thread,
+            letter.origin,
+            letter.sender,
+            to,
+            letter.root,
+            envelope.write(letter.sender, to, thread, letter.markup),
+            letter.hop,
+            letter.about,
         )
+        if letter.element is not None and len(delivery.message) <= PARSED_LIMIT:
+            self._parsed[delivery.id] = letter.element
         self._added[delivery.id] = delivery
         self._count(delivery.request, 1)
         self.record(Event.SENT, delivery)
@@ -368,6 +382,7 @@ class Step:
             closed=tuple(self._closed),
             replies=tuple(self._replies),
             records=tuple(self._records),
+            parsed=self._parsed,
             deprecated=self.deprecated,
         )
 

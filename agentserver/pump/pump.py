@@ -19,11 +19,13 @@ from agentserver.core.messages import SYSTEM
 from agentserver.ports import ConflictError
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Bound, Invoker
-from agentserver.pump.schedule import Schedule
+from agentserver.pump.schedule import Schedule, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
+
+    from lxml import etree
 
     from agentserver.core.audit import Record
     from agentserver.core.conversation import Outside
@@ -69,10 +71,11 @@ class Pump:
         self._clock = clock
         self._observers = tuple(observers)
         self._invoker = Invoker(rules, resources)
-        self._runnable: asyncio.Queue[Delivery] = asyncio.Queue()
+        self._turns = Turns()
         self._schedule = Schedule(
-            {name: one.listener.concurrency for name, one in bound.items()}, self._runnable.put_nowait
+            {name: one.listener.concurrency for name, one in bound.items()}, self._turns.put
         )
+        self._parsed: dict[str, etree._Element] = {}
         self._live: dict[str, Conversation] = {}
         self._exchanges: dict[str, ServerExchange] = {}
         self._pending = 0
@@ -147,7 +150,7 @@ class Pump:
 
     async def _work(self) -> None:
         while True:
-            delivery = await self._runnable.get()
+            delivery = await self._turns.take()
             try:
                 await self._handle(delivery)
             finally:
@@ -155,7 +158,8 @@ class Pump:
 
     async def _handle(self, delivery: Delivery) -> None:
         conversation = await self._find(delivery.conversation)
-        accepted = None if conversation is None else conversation.accept(delivery, self._rules)
+        parsed = self._parsed.pop(delivery.id, None)
+        accepted = None if conversation is None else conversation.accept(delivery, self._rules, parsed)
         if accepted is None:
             return
         if isinstance(accepted, Accepted):
@@ -200,6 +204,9 @@ class Pump:
         self._report(outcome)
         for thread in outcome.closed:
             self._invoker.cancel(thread)
+        self._parsed.update(outcome.parsed)
+        for delivery in outcome.dropped:
+            self._parsed.pop(delivery.id, None)
         self._pend(len(outcome.added) - len(outcome.dropped) - (outcome.done is not None))
         for delivery in outcome.ready:
             self._schedule.put(delivery)

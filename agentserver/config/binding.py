@@ -156,14 +156,14 @@ class Binder:
         name = declared.entry.schema_file
         if name is None:
             return None
-        path = (self._project.root / name).resolve()
-        if path.is_relative_to(self._project.root) and path.is_file():
+        root = self._project.root
+        path = (root / name).resolve()
+        if path.is_relative_to(root) and path.is_file():
             return path
         refusal = Refusal(f'"{name}" is no file inside the project directory {self._project.shown}')
-        beside = path.parent.iterdir() if path.parent.is_dir() else ()
-        self.report.error(
-            declared.where("schema"), refusal.message, did_you_mean(path.name, (file.name for file in beside))
-        )
+        files = [file for file in path.parent.glob("*") if path.is_relative_to(root) and file.is_file()]
+        suggestion = did_you_mean(path.name, (file.name for file in files))
+        self.report.error(declared.where("schema"), refusal.message, suggestion)
         return refusal
 
     def _settings(self, declared: Declared) -> object | Refusal | None:

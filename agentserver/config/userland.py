@@ -5,8 +5,8 @@ know what the names stand for.
 
 A process has one set of modules, so two organisms whose project directories hold different modules of one
 name cannot both be loaded in it: the second one is refused, whether its YAML or one of its modules asks for
-the module. The project directory is on the import path during the import only, so handlers import at module
-level.
+the module, until the modules of the first are forgotten. The project directory is on the import path during
+the import only, so handlers import at module level.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 from agentserver.config.findings import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 T = TypeVar("T")
 
@@ -114,6 +114,22 @@ class Importer:
 
     project: Project
     _failed: dict[str, Unresolved] = field(default_factory=dict)
+    _before: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
+
+    def brought(self) -> tuple[str, ...]:
+        """The project's modules that came into the process since this importer was made.
+
+        This package is never among them, even when the project directory is the checkout that it runs from.
+        """
+        own = __name__.split(".", maxsplit=1)[0]
+        with _first_on_path(self.project.root):
+            return tuple(
+                name
+                for name, module in list(sys.modules.items())
+                if name not in self._before
+                and name.split(".", maxsplit=1)[0] != own
+                and self.project.holds(name, module)
+            )
 
     def resolve(self, path: str) -> object | Unresolved:
         """What a dotted path names: a module's attribute, or an attribute of that."""
@@ -185,8 +201,8 @@ def stranger(name: str, module: ModuleType) -> str:
         iter(getattr(module, "__path__", ())), "the interpreter"
     )
     return (
-        f'"{name}" is already loaded from {origin}, so this process cannot load the project\'s own: '
-        "rename one of them, or run the organisms in separate processes"
+        f'this process takes "{name}" from {origin}, not from the project: rename one of them, give the '
+        "project's package an __init__.py, or run the organisms in separate processes"
     )
 
 
@@ -220,6 +236,12 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
         for name in names:
             parts = name.split(".")
             yield from ((node.lineno, ".".join(parts[: i + 1])) for i in range(len(parts)))
+
+
+def forget(names: Iterable[str]) -> None:
+    """Drop modules from the process; who holds a reference keeps what it has."""
+    for name in names:
+        sys.modules.pop(name, None)
 
 
 @contextmanager

@@ -107,6 +107,6 @@ class Invoker:
             delivery.to,
             what,
             exc_info=True,
-            extra={"conversation": delivery.conversation, "thread": delivery.thread},
+            extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
         )
         return Failed(Code.INTERNAL, what)

@@ -258,7 +258,7 @@ class Pump:
                     record.sender,
                     record.to,
                     " ".join(filter(None, (record.root, record.code, record.detail))),
-                    extra={"conversation": record.conversation, "thread": record.thread},
+                    extra={"conversation": record.conversation, "thread_id": record.thread},
                 )
         if outcome.deprecated:
             self._warn_deprecated(outcome)

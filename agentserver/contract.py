@@ -104,7 +104,7 @@ class Code(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SystemError:  # noqa: A001 - the contract's name
+class SystemError:
     """The payload by which the system tells a listener that a message of its own came to nothing."""
 
     code: Code
@@ -169,9 +169,14 @@ class Watcher(Protocol):
     """A todo of the running thread, as ``get_raised_for`` shows it."""
 
     @property
-    def watcher_id(self) -> str: ...
+    def watcher_id(self) -> str:
+        """The id by which it is closed."""
+        ...
+
     @property
-    def description(self) -> str: ...
+    def description(self) -> str:
+        """What the nudge calls it."""
+        ...
 
 
 class Todos(Protocol):

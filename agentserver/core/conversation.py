@@ -1,8 +1,8 @@
-"""The conversation: the only state machine. It accepts what a gateway or the queue hands it and concludes what handlers did.
+"""The conversation: the only state machine. It accepts messages and concludes what handlers did with them.
 
-Owns every decision about messages: who is called, who is answered, what is refused, when a thread closes. Synchronous and
-pure: time and randomness are arguments, so a recorded decision can be taken again. Refuses to know handlers, queues,
-clocks and storage.
+Owns every decision about messages: who is called, who is answered, what is refused, when a thread closes.
+Synchronous and pure: time and randomness are arguments, so a recorded decision can be taken again. Refuses to know
+handlers, queues, clocks and storage.
 """
 
 from __future__ import annotations
@@ -118,7 +118,13 @@ class Conversation(NamedTuple):
             return _turn_away(step, request, judged)
         for proposal in judged:
             letter = Letter(
-                self.principal, self.tree.root, proposal.root, proposal.markup, request, 1, element=proposal.element
+                self.principal,
+                self.tree.root,
+                proposal.root,
+                proposal.markup,
+                request,
+                1,
+                element=proposal.element,
             )
             step.note(
                 Event.RECEIVED,
@@ -149,8 +155,8 @@ class Conversation(NamedTuple):
     ) -> Accepted | Failed | None:
         """Read a delivery for its listener. None when its thread closed meanwhile. Changes nothing.
 
-        ``element`` is the payload as the step that made the delivery parsed and validated it; without it the message
-        is read and validated afresh.
+        ``element`` is the payload as the step that made the delivery parsed and validated it; without it the
+        message is read and validated afresh.
         """
         thread = self.tree.get(delivery.thread)
         if thread is None:
@@ -197,13 +203,15 @@ class Conversation(NamedTuple):
         read = replies.normalise(result.value, rules.codecs, rules.bounds)
         if isinstance(read, Failed):
             return _give_up(step, delivery, read)
+        judged: tuple[Proposal, ...] | Refusal
         if isinstance(read, Drafts):
             _note_repairs(step, delivery, read)
-            place = Place(listener, thread.id, self.tree.caller(thread).owner)
-            read = _judge(step, read.drafts, place)
-        if isinstance(read, Refusal):
-            return _refuse(step, delivery, read)
-        return _send(step, delivery, read)
+            judged = _judge(step, read.drafts, Place(listener, thread.id, self.tree.caller(thread).owner))
+        else:
+            judged = read
+        if isinstance(judged, Refusal):
+            return _refuse(step, delivery, judged)
+        return _send(step, delivery, judged)
 
 
 def _read_own(delivery: Delivery, rules: Rules) -> etree._Element | Failed:
@@ -375,9 +383,7 @@ def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
     )
     if count > limit:
         return _give_up(step, delivery, Failed(Code.INTERNAL, f"{count} refusals in a row"))
-    letter = step.error(
-        delivery, refusal.code, refusal.corrections, final=count == limit, about=refusal.to
-    )
+    letter = step.error(delivery, refusal.code, refusal.corrections, final=count == limit, about=refusal.to)
     step.post(letter, thread.id)
     return step.finish()
 

@@ -1,7 +1,7 @@
 """One atomic change of a conversation, gathered before it is committed.
 
-Owns the bookkeeping: which deliveries are added, dropped and runnable, which threads close, which requests come to rest.
-Refuses to decide anything: conversation.py says what happens, this module keeps the books straight.
+Owns the bookkeeping: which deliveries are added, dropped and runnable, which threads close, which requests come to
+rest. Refuses to decide anything: conversation.py says what happens, this module keeps the books straight.
 """
 
 from __future__ import annotations
@@ -157,7 +157,9 @@ class Step:
             pending, held = self._pending.pop(request, 0), self._held.pop(request, 0)
             if pending or held:
                 entry = self._requests[request]
-                self._requests[request] = entry._replace(pending=entry.pending + pending, held=entry.held + held)
+                self._requests[request] = entry._replace(
+                    pending=entry.pending + pending, held=entry.held + held
+                )
 
     # Deliveries
 
@@ -238,7 +240,7 @@ class Step:
     # Threads
 
     def call(self, letter: Letter, owner: str, *, apart: bool = False) -> None:
-        """Post a letter to a listener on a child of the letter's origin: one at rest, unless ``apart``, or a new one."""
+        """Post a letter to a listener on a child of the letter's origin: one at rest or, if ``apart``, a new one."""
         child = None if apart else self.tree.reusable(letter.origin, owner)
         thread = next(self.ids) if child is None else child.id
         if child is None:

@@ -1,8 +1,9 @@
 """What every engine promises, as checks that any engine can be held to.
 
-The promise, in words: *effectively once for each delivery*. A committed outcome is there whole or not at all; a decision
-taken on a stale version changes nothing; what was committed and not consumed is handed out again; what was consumed never
-is. Whether that outlives the process is the engine's own word: ``durable`` says which checks apply.
+The promise, in words: *effectively once for each delivery*. A committed outcome is there whole or not at all; a
+decision taken on a stale version changes nothing; what was committed and not consumed is handed out again; what
+was consumed never is. Whether that outlives the process is the engine's own word: ``durable`` says which checks
+apply.
 
 Owns the checks. Refuses to know any engine: it is given a way to open one.
 """
@@ -161,7 +162,8 @@ async def conversations_do_not_touch_each_other(subject: Subject) -> None:
         await engine.commit(story.said(ones[1].conversation, "2"))
         await engine.commit(story.closed(ones[2].conversation))
         _hold(await engine.load(ones[0].conversation.id) == ones[0].conversation, "others stay as they were")
-        _hold(len(await _runnable(engine)) == 3, "others' deliveries stay runnable")
+        left = [ones[0].ready[0].id, ones[1].ready[0].id]
+        _hold(set(left) <= set(await _runnable(engine)), "others' deliveries stay runnable")
 
 
 async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:

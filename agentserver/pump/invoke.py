@@ -91,22 +91,23 @@ class Invoker:
             with running(invocation):
                 value = await bound.handler(accepted.payload, accepted.metadata)
         except asyncio.CancelledError:
-            # Ours reach the scope; one that the handler raised by itself is a crash and must not end the worker.
+            # Ours reach the scope; one that the handler raised by itself must not end the worker.
             task = asyncio.current_task()
             if scope.cancel_called or task is None or task.cancelling():
                 raise
-            return self._crashed(accepted, "the handler cancelled itself")
+            return _crashed(accepted, asyncio.CancelledError("the handler cancelled itself"))
         except Exception as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
-            return self._crashed(accepted, repr(error))
+            return _crashed(accepted, error)
         return Returned(value, collect(storage, todos))
 
-    def _crashed(self, accepted: Accepted, what: str) -> Failed:
-        delivery = accepted.delivery
-        logger.warning(
-            "%s crashed: %s",
-            delivery.to,
-            what,
-            exc_info=True,
-            extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
-        )
-        return Failed(Code.INTERNAL, what)
+
+def _crashed(accepted: Accepted, error: BaseException) -> Failed:
+    delivery = accepted.delivery
+    logger.warning(
+        "%s crashed: %r",
+        delivery.to,
+        error,
+        exc_info=error,
+        extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
+    )
+    return Failed(Code.INTERNAL, repr(error))

@@ -1,7 +1,7 @@
 """The pump: workers that take runnable deliveries, call handlers and commit what conversations decide.
 
-Owns the tasks, the overall limit and the conversations at work. Refuses to have rules of its own: every decision is a
-call of core/conversation.py, every promise about storage the engine's.
+Owns the tasks, the overall limit and the conversations at work. Refuses to have rules of its own: every decision
+is a call of core/conversation.py, every promise about storage the engine's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentserver.core.conversation import Accepted, Conversation, Finished
 from agentserver.core.messages import SYSTEM
 from agentserver.ports import ConflictError
 from agentserver.pump.exchange import ServerExchange
-from agentserver.pump.invoke import Bound, Invoker
+from agentserver.pump.invoke import Invoker
 from agentserver.pump.schedule import Schedule, Turns
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.step import Outcome
     from agentserver.ports import Clock, Engine
+    from agentserver.pump.invoke import Bound
 
 logger = logging.getLogger("agentserver.pump")
 

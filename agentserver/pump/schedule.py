@@ -1,7 +1,7 @@
-"""Whose turn it is: deliveries that may run now, those that wait for their listener, workers that wait for work.
+"""Whose turn it is: deliveries that may run, those that wait for their listener, workers that wait for work.
 
-Owns the concurrency limit of each listener and the queue between the pump and its workers. Refuses to know what a delivery
-is for.
+Owns the concurrency limit of each listener and the queue between the pump and its workers. Refuses to know what a
+delivery is for.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ STRETCH = 32
 class Turns:
     """The queue that workers take from, in order.
 
-    Idle workers are woken at the end of the event loop's turn, for what is then left: a worker that comes back meanwhile
-    finds the next message of its chain without another one being woken for it, as asyncio.Queue would.
+    Idle workers are woken at the end of the event loop's turn, for what is then left: a worker that comes back
+    meanwhile finds the next message of its chain without another one being woken for it, as asyncio.Queue would.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Turns:
         return self._ready.popleft()
 
     def _deal(self) -> None:
-        """Wake as many idle workers as there are deliveries; one that was cancelled meanwhile does not count."""
+        """Wake as many idle workers as there are deliveries, not counting those cancelled meanwhile."""
         self._dealing = False
         wanted = len(self._ready)
         while wanted and self._idle:

@@ -39,14 +39,14 @@ def listener(name, *peers, payloads=(Ask,), **more):
     return Listener(name, payloads, f"the {name}", peers=frozenset(peers), **more)
 
 
-def rules(*listeners, guards=(PeersGuard(),), payloads=(Answer, Note), **limits):
+def rules(*listeners, guards=None, payloads=(Answer, Note), **limits):
     named = {one.name: one for one in listeners}
     codecs = Codecs([*(p for one in listeners for p in one.payloads), *payloads])
     roots = {name: frozenset(codecs.of(p).name for p in one.payloads) for name, one in named.items()}
     services = frozenset(codecs.of(p).name for p in (TodoUntil, TodoComplete))
     usage = {name: usage_instructions(one, named, codecs) for name, one in named.items()}
     blueprint = Blueprint(named, Limits(**limits), roots, services, usage)
-    return Rules(blueprint, codecs, tuple(guards), Bounds())
+    return Rules(blueprint, codecs, (PeersGuard(),) if guards is None else tuple(guards), Bounds())
 
 
 @dataclass
@@ -90,7 +90,11 @@ class Paper:
         return outcome
 
     def say(self, payload, to=None, request=None):
-        data = payload if isinstance(payload, bytes) else self.rules.codecs.of(type(payload)).encode(payload).encode()
+        data = (
+            payload
+            if isinstance(payload, bytes)
+            else self.rules.codecs.of(type(payload)).encode(payload).encode()
+        )
         request = request or f"r{self.seeds}"
         self.apply(self.conversation.receive(Outside(data, request, to), self.rules, self.moment()))
         return request
@@ -103,7 +107,9 @@ class Paper:
         if isinstance(accepted, Failed):
             return Finished(delivery, None, accepted)
         assert isinstance(accepted, Accepted)
-        storage = ThreadStorage(accepted.storage, self.rules.codecs, self.rules.bounds, self.rules.blueprint.limits.storage)
+        storage = ThreadStorage(
+            accepted.storage, self.rules.codecs, self.rules.bounds, self.rules.blueprint.limits.storage
+        )
         todos = ThreadTodos(delivery.thread, delivery.to, accepted.todos)
         call = Call(accepted.payload, accepted.metadata, storage, todos, delivery.attempt)
         self.calls.append((delivery.to, call))

@@ -10,8 +10,8 @@ import pytest
 from agentserver import HandlerResponse, SystemError, get_todo_registry, invocation
 from agentserver.assembly import SystemClock
 from agentserver.core.audit import Event
-from agentserver.core.messages import Done, Reply
 from agentserver.core.envelope import read
+from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError
 from agentserver.pump import Bound, Pump
@@ -100,7 +100,10 @@ async def test_all_replies_of_a_request_stream_in():
 
     async with desk((listener("a"), twice)) as d:
         exchange = await d.open()
-        assert [d.decode(r) async for r in exchange.replies(d.markup(Ask("x")), "a")] == [Answer("1"), Answer("2")]
+        assert [d.decode(r) async for r in exchange.replies(d.markup(Ask("x")), "a")] == [
+            Answer("1"),
+            Answer("2"),
+        ]
 
 
 async def test_events_carry_what_was_sent_and_end_with_the_conversation():
@@ -227,7 +230,9 @@ async def test_respond_cancels_the_running_handlers_of_sub_threads():
         await started.wait()
         return respond(Answer("quick"))
 
-    async with desk((listener("a", "slow", "quick"), a), (listener("slow"), slow), (listener("quick"), quick)) as d:
+    async with desk(
+        (listener("a", "slow", "quick"), a), (listener("slow"), slow), (listener("quick"), quick)
+    ) as d:
         assert await d.ask(Ask("hi")) == Answer("done")
         await cancelled.wait()
         await until(lambda: d.pump._pending == 0)
@@ -261,7 +266,10 @@ async def test_the_server_runs_no_more_than_its_limit_at_once():
         running -= 1
         return respond(Answer("x"))
 
-    async with desk((listener("a"), work), (listener("b"), work), concurrency=2) as d, anyio.create_task_group() as tasks:
+    async with (
+        desk((listener("a"), work), (listener("b"), work), concurrency=2) as d,
+        anyio.create_task_group() as tasks,
+    ):
         for number in range(20):
             tasks.start_soon(d.ask, Ask("x"), "ab"[number % 2])
     assert most == 2
@@ -312,14 +320,13 @@ async def test_what_does_not_finish_in_time_is_cancelled_and_nobody_waits():
         await anyio.sleep_forever()
 
     answers = []
-    async with anyio.create_task_group() as tasks:
-        async with desk((listener("a"), work), drain=0.01) as d:
+    async with anyio.create_task_group() as tasks, desk((listener("a"), work), drain=0.01) as d:
 
-            async def one():
-                answers.append(await d.ask(Ask("x")))
+        async def one():
+            answers.append(await d.ask(Ask("x")))
 
-            tasks.start_soon(one)
-            await until(lambda: d.pump._pending == 1)
+        tasks.start_soon(one)
+        await until(lambda: d.pump._pending == 1)
     assert answers == [None]
 
 

@@ -1,8 +1,8 @@
 """Every way in which broken payload text can be read as elements that a schema knows.
 
 Owns the search: which ``<`` may be a tag and where an element may end, given the field tables. Refuses to
-judge: it names candidates, and repair decides among them. An element holds either elements or text, so nothing
-but known tags can stand between elements, and within a text everything may be text, an end tag too.
+judge: it names candidates, and repair decides among them. An element holds either elements or text, so only
+known tags can stand between elements, and within a text everything may be text, an end tag too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,8 @@ from agentserver.core.shape import PayloadType, Place, Record, Scalar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-WORK: Final = 20_000
+WORK: Final = 5_000
 """Tags and quotes that one search may look at, alternatives counted each time."""
-
-DEPTH: Final = 64
-"""Elements inside one another."""
 
 UNNAMED: Final = frozenset({"message", "envelope"})
 """Roots that are never given a namespace that the text leaves out: they could be meant as envelopes."""
@@ -108,7 +105,6 @@ class _Open:
     type: Record | Scalar
     payload: PayloadType
     outer: _Open | None
-    depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +198,7 @@ class Search:
         here = replace(state, place=place)
         tag = self._at.get(place)
         if tag is None:
-            if self._past(GAP, place) >= self._end:
+            if self._past(GAP, place) >= self._end and self._ending(element, place):
                 yield _closed(here, element, len(self._text)).note(Repair.CUT, place)
         elif tag.closing and tag.name == element.name:
             end = _END.match(self._text, tag.after)
@@ -220,9 +216,10 @@ class Search:
             if not self._spend():
                 return
             tag = self._tags[index]
-            end = _END.match(self._text, tag.after) if tag.closing and tag.name == element.name else None
+            own_tag = tag.closing and tag.name == element.name
+            end = _END.match(self._text, tag.after) if own_tag else None
+            own = own or own_tag
             if end and not end[1]:
-                own = True
                 yield _closed(state.put(Slice(state.place, tag.place)), element, end.end())
             elif not own and _ends(tag, element):
                 ended = _closed(state.put(Slice(state.place, tag.place)), element, tag.place)
@@ -232,12 +229,16 @@ class Search:
 
     def _cut_text(self, state: _State, element: _Open) -> Iterator[_State]:
         """A value may end with the input only if its end tag had begun: else nobody knows its rest."""
-        begun = self._text[max(self._end, state.place) :]
-        if begun.startswith("</") and f"</{element.name}".startswith(begun):
+        if self._end < len(self._text) and self._ending(element, state.place):
             ended = _closed(state.put(Slice(state.place, self._end)), element, len(self._text))
             yield ended.note(Repair.CUT, self._end)
         else:
             self.cut = True
+
+    def _ending(self, element: _Open, place: int) -> bool:
+        """Whether the text ends with the beginning of this element's end tag, or between tags."""
+        begun = self._text[max(self._end, place) :]
+        return not begun or (begun.startswith("</") and f"</{element.name}".startswith(begun))
 
     def _past(self, blanks: re.Pattern[str], place: int) -> int:
         found = blanks.match(self._text, place)
@@ -250,9 +251,6 @@ class Search:
         self, state: _State, tag: Tag, payload: PayloadType, kind: Record | Scalar
     ) -> Iterator[_State]:
         root = state.open is None
-        depth = state.open.depth + 1 if state.open else 1
-        if depth > DEPTH:
-            return
         for place, empty, attributes, pieces in self._start_tags(tag.after, kind, payload):
             if root and "xmlns" not in attributes and tag.name in UNNAMED:
                 continue
@@ -260,7 +258,7 @@ class Search:
             opened = replace(state.put(f"<{tag.name}{space}", *pieces, ">"), place=place)
             if root and "xmlns" not in attributes:
                 opened = opened.note(Repair.NAMESPACE, tag.place)
-            element = _Open(tag.name, kind, payload, state.open, depth)
+            element = _Open(tag.name, kind, payload, state.open)
             yield _closed(opened, element, place) if empty else replace(opened, open=element)
 
     def _start_tags(

@@ -231,8 +231,6 @@ class _Reader:
             if isinstance(element, Malformed) or not self.codecs[payload.qname].valid(element):
                 return None
             elements.append(element)
-        if not elements:
-            return None
         if candidate.outside:
             return Unreadable(Reason.OUTSIDE)
         contents = [text[piece.start : piece.end] for piece in candidate.pieces if isinstance(piece, Slice)]
@@ -275,17 +273,14 @@ def _trailing(text: str, place: int) -> tuple[Note, ...]:
 
 def _rendered(candidate: Candidate, text: str) -> Iterator[tuple[PayloadType, str]]:
     """Each payload and its markup."""
-    current: PayloadType | None = None
-    parts: list[str] = []
+    payloads: list[tuple[PayloadType, list[str]]] = []
     for piece in candidate.pieces:
         if isinstance(piece, PayloadType):
-            if current is not None:
-                yield current, "".join(parts)
-            current, parts = piece, []
+            payloads.append((piece, []))
         else:
-            parts.append(piece if isinstance(piece, str) else _content(text[piece.start : piece.end], piece))
-    if current is not None:
-        yield current, "".join(parts)
+            written = piece if isinstance(piece, str) else _content(text[piece.start : piece.end], piece)
+            payloads[-1][1].append(written)
+    return ((payload, "".join(parts)) for payload, parts in payloads)
 
 
 def _content(content: str, piece: Slice) -> str:

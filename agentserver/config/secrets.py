@@ -37,10 +37,13 @@ class Secrets:
         Values under 4 characters and single lines under 8 are left alone.
         """
         forms = {form for value in values for form in _forms(value) if len(form) >= MIN_LENGTH}
-        return cls(tuple(sorted(forms, key=lambda form: (-len(form), form))))
+        return cls(tuple(sorted(forms)))
 
     def redact(self, text: str) -> str:
-        """The text with every occurrence replaced by ``[redacted]``; overlapping occurrences become one."""
+        """The text with every occurrence replaced by ``[redacted]``.
+
+        Occurrences that overlap become one, so the longest wins and nothing of a shorter one is left over.
+        """
         parts: list[str] = []
         done = 0
         for start, end in _merged(self._spans(text)):

@@ -33,6 +33,8 @@ def test_the_path_is_searched_during_the_import_only(project):
     before = list(sys.path)
     assert resolve(project, "listeners.quick.first") == str(project.root)
     assert sys.path == before
+    assert resolve(project, "listeners.greet.greet").__name__ == "greet"
+    assert sys.path == before
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,13 @@ def test_a_failure_outside_the_project_has_no_line(project):
     assert Project(project.root, project.root).explain(crash) == "ZeroDivisionError: division by zero"
 
 
+def test_a_payload_that_is_refused_is_blamed_on_the_line_that_declares_it(project):
+    project.write("listeners/greet.py", CODE + "\n@xmlify\n@dataclass\nclass Odd:\n    a: complex\n")
+    (finding,) = project.findings(ONE)
+    line = len(CODE.splitlines()) + 2
+    assert f"failed: listeners/greet.py:{line}: PayloadError: " in finding
+
+
 def test_an_interrupt_is_not_the_projects(project):
     def interrupt():
         raise KeyboardInterrupt
@@ -149,14 +158,15 @@ def test_packages_without_init_are_told_apart_too(project):
     other.load(text)
 
 
-def test_an_import_that_another_organism_answers_is_refused(project):
+@pytest.mark.parametrize("statement", ["import shared", "from shared import value"])
+def test_an_import_that_another_organism_answers_is_refused(project, statement):
     project.write("shared.py", "value = 1\n")
     project.write("listeners/greet.py", CODE + "\nimport shared\n")
     project.load(ONE)
     other = project.beside("other")
     other.write("shared.py", "value = 2\n")
     other.write("mine/__init__.py", "")
-    other.write("mine/greet.py", CODE + "\ndef late():\n    from shared import value\n")
+    other.write("mine/greet.py", CODE + f"\ndef late():\n    {statement}\n")
     findings = other.findings(ONE.replace("listeners.greet", "mine.greet"))
     assert len(findings) == 1
     line = len(CODE.splitlines()) + 3

@@ -112,9 +112,9 @@ def _as_text(html: str, url: httpx.URL, characters: int) -> Page:
 
 
 def _links(root: etree._Element, page: httpx.URL) -> Iterator[Link]:
-    for anchor in root.iter("a"):
+    for anchor in root.iterfind(".//a[@href]"):
         try:
-            url = str(page.join(str(anchor.get("href", ""))).copy_with(fragment=None))
+            url = str(page.join(str(anchor.get("href"))).copy_with(fragment=None))
         except (httpx.InvalidURL, ValueError):
             continue
         label = _clean(_text(anchor))[:200]

@@ -11,6 +11,8 @@ from anyio import Path
 from agentserver import HandlerMetadata, HandlerResponse, invocation
 from listeners.payloads import Mail, Mailed
 
+_FORM = SMTP.clone(max_line_length=998)  # as long as RFC 5322 allows, so that a subject is not folded
+
 
 @dataclass(frozen=True, slots=True)
 class OutboxSettings:
@@ -44,7 +46,7 @@ def compose(mail: Mail, sender: str) -> bytes:
 
     The schema of ``Mail`` refuses line breaks already; a header is worth two locks.
     """
-    message = EmailMessage(policy=SMTP)
+    message = EmailMessage(policy=_FORM)
     message["From"] = sender
     message["To"] = mail.to
     message["Subject"] = mail.subject

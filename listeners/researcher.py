@@ -15,7 +15,7 @@ from annotated_types import Ge, MaxLen
 from agentserver import (
     HandlerMetadata,
     HandlerResponse,
-    SystemError,  # noqa: A004 - the contract's name
+    SystemError,
     TodoRegistered,
     TodoUntil,
     get_todo_registry,

@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
 def names_of(files: Iterable[Parsed]) -> set[str]:
     """Every listener's name, those of faulty entries too."""
-    return {
-        entry["name"]
-        for parsed in files
-        for entry in parsed.document.data.get("listeners") or ()
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
-    }
+    lists = [parsed.document.data.get("listeners") for parsed in files]
+    entries = [entry for entries in lists if isinstance(entries, list) for entry in entries]
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+    return {name for name in names if isinstance(name, str)}
 
 
 def check_names(listeners: Iterable[Declared], report: Report) -> None:

@@ -1,6 +1,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from agentserver.config import ConfigError, load, project_directory
 from agentserver.core.blueprint import Limits
@@ -147,6 +150,11 @@ def test_a_missing_file_is_a_finding(project):
         load(project.root / "nowhere.yaml", environ={})
 
 
+@pytest.mark.parametrize("value", ["5", "true", "text", "{a: b}", "[5]", "[[]]", "", "[{name: []}]"])
+def test_listeners_that_are_none(project, value):
+    assert project.errors(f"name: demo\nlisteners: {value}\n")
+
+
 @pytest.mark.parametrize("text", ["name: demo\n", "name: demo\nlisteners: []\n"])
 def test_an_organism_needs_a_listener(project, text):
     (error,) = project.errors(text)
@@ -156,3 +164,59 @@ def test_an_organism_needs_a_listener(project, text):
 def test_the_same_organism_loads_twice(project):
     text = "name: demo\nlisteners: [{name: a, handler: listeners.greet.greet, description: d}]\n"
     assert project.load(text).listeners[0].handler is project.load(text).listeners[0].handler
+
+
+KEYS = [
+    "name",
+    "listeners",
+    "limits",
+    "lifespan",
+    "include",
+    "handler",
+    "description",
+    "payload_class",
+    "agent",
+    "peers",
+]
+KEYS += ["settings", "settings_class", "schema", "deadline", "hops", "idle", "broadcast", "x"]
+VALUES = st.sampled_from(
+    [
+        "greeter",
+        "listeners.greet.greet",
+        "listeners.greet.Greeting",
+        "listeners.greet.Settings",
+        "listeners.no.no",
+        "os.path",
+        "30s",
+        "${A}",
+        "${file:organism.yaml}",
+        "${B}",
+        "no",
+        "",
+        "\x1b",
+        "../x",
+        "system.todo",
+    ]
+)
+TREES = st.recursive(
+    VALUES | st.none() | st.booleans() | st.integers(-5, 10**20) | st.floats(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=25,
+)
+ENTRIES = st.lists(st.dictionaries(st.sampled_from(KEYS), TREES, min_size=2), max_size=3)
+
+
+@settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    data=st.fixed_dictionaries(
+        {"name": VALUES, "listeners": ENTRIES | TREES}, optional={"limits": TREES, "include": TREES}
+    )
+)
+def test_any_tree_is_an_organism_or_has_errors(project, data):
+    project.environ["A"] = "hunter22"
+    project.errors(yaml.safe_dump(data))

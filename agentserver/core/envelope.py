@@ -115,7 +115,8 @@ _DEFAULT: Final = Bounds()
 
 # Reused because a new parser costs a third of a small message. lxml locks a parser while it works, so threads
 # may share it. `collect_ids=False` is absent on purpose: with it libxml2 opens external DTDs. Comments and
-# processing instructions go because they would split `.text`.
+# processing instructions go because they would split `.text`. What stays of a document, in any lxml parser, is each
+# name that the thread had not seen before.
 _PARSER: Final = etree.XMLParser(
     encoding="utf-8",
     resolve_entities=False,
@@ -158,7 +159,12 @@ _TYPED: Final = etree.XPath(
 
 
 def read(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malformed:
-    """The envelope in `data`, or why there is none. Raises nothing, whatever the bytes."""
+    """The envelope in `data`, or why there is none. Raises nothing, whatever the bytes.
+
+    The bytes are UTF-8, with or without a byte order mark, and have no DOCTYPE. What is read has a canonical form.
+    ``xsi:type`` is refused: it would pick a type, and canonical forms would not tell two types apart. Other
+    attributes of that namespace, ``xml:base`` and ``xml:id`` mean nothing here.
+    """
     root = _parse(data, bounds)
     if isinstance(root, Malformed):
         return root

@@ -137,6 +137,8 @@ def test_a_hostile_document_is_refused_for_its_fault(file: Path) -> None:
         assert len(answer.detail) <= 200
         assert "hello" not in answer.detail
         assert answer.detail.isprintable()
+        if answer.kind is Fault.DOCTYPE:
+            assert envelope._before(file.read_bytes(), Bounds()) == answer, "refused before it is parsed"
 
 
 def test_the_corpus_is_all_there() -> None:

@@ -382,6 +382,7 @@ FLOODS = {
     "invalid lines": "<Order>" + "<line><sku>a & b</sku><count>x</count></line>" * 5000 + "</Order>",
     "unclosed lines": "<Order>" + "<line><sku>a<count>1" * 9000 + "</Order>",
     "quotes": "<Order kind=" + "\"' " * 80 * K + ">",
+    "attributes": "<Order" + " kind='a'" * 20 * K + "><remark>&</remark></Order>",
     "payloads": "<Note><t>&</t></Note>" * 10 * K,
     "nesting": "<Tree>" * 40 * K + "<name>&",
     "blanks": "<Order><line><sku>a" + "</sku>" * 1000 + " " * 150 * K + "<x></Order>",

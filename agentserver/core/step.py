@@ -150,16 +150,18 @@ class Step:
         self._pending[request] = self._pending.get(request, 0) + pending
 
     def _count_held(self, request: str, held: int) -> None:
+        self._count(request, 0)
         self._held[request] = self._held.get(request, 0) + held
 
     def _settle_counts(self) -> None:
-        for request in self._pending.keys() | self._held.keys():
-            pending, held = self._pending.pop(request, 0), self._held.pop(request, 0)
+        for request, pending in self._pending.items():
+            held = self._held.get(request, 0)
             if pending or held:
                 entry = self._requests[request]
                 self._requests[request] = entry._replace(
                     pending=entry.pending + pending, held=entry.held + held
                 )
+        self._pending, self._held = {}, {}
 
     # Deliveries
 
@@ -389,8 +391,8 @@ class Step:
         )
 
     def _ready(self) -> tuple[Delivery, ...]:
-        nodes = (self.tree.get(thread) for thread in self._woken)
-        return tuple(node.inbox[0] for node in nodes if node is not None and node.inbox)
+        nodes = [self.tree.get(thread) for thread in self._woken]
+        return tuple([node.inbox[0] for node in nodes if node is not None and node.inbox])
 
     def _settle_exhausted(self) -> None:
         """A request that overran its budget ends at once, with a refusal to whoever made it."""
@@ -415,7 +417,7 @@ class Step:
 
     def _settle_held(self) -> None:
         """When only held replies are left of a request, no other reply can come: let them go."""
-        stuck = {r.id for r in self._requests.values() if r.held and r.held == r.pending}
+        stuck = [r.id for r in self._requests.values() if r.held and r.held == r.pending]
         if not stuck:
             return
         for thread in [node.id for node in self.tree.nodes.values() if node.held]:
@@ -423,9 +425,7 @@ class Step:
         self._settle_counts()
 
     def _settle_requests(self) -> None:
-        for request in list(self._requests.values()):
-            if request.pending:
-                continue
+        for request in [request for request in self._requests.values() if not request.pending]:
             del self._requests[request.id]
             self._replies.append(Done(self.before.id, request.id, request.answered))
             if not request.answered:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, running
+from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, Running
 from agentserver.core.conversation import Finished
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.messages import Failed, Returned
@@ -65,7 +65,7 @@ class Invoker:
         delivery, listener = accepted.delivery, bound.listener
         late = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
         result: Returned | Failed = late
-        scope = anyio.CancelScope(deadline=anyio.current_time() + listener.deadline)
+        scope = anyio.CancelScope(deadline=asyncio.get_running_loop().time() + listener.deadline)
         self._scopes[delivery.thread] = scope
         with scope:
             result = await self._run(bound, accepted, scope)
@@ -79,16 +79,16 @@ class Invoker:
         storage = ThreadStorage(accepted.storage, self._rules.codecs, self._rules.bounds, limits.storage)
         todos = ThreadTodos(accepted.delivery.thread, bound.listener.name, accepted.todos)
         invocation = Invocation(
-            metadata=accepted.metadata,
-            storage=storage,
-            todos=todos,
-            settings=bound.settings,
-            resources=self._resources,
-            idempotency_key=accepted.delivery.id,
-            attempt=accepted.delivery.attempt,
+            accepted.metadata,
+            storage,
+            todos,
+            bound.settings,
+            self._resources,
+            accepted.delivery.id,
+            accepted.delivery.attempt,
         )
         try:
-            with running(invocation):
+            with Running(invocation):
                 value = await bound.handler(accepted.payload, accepted.metadata)
         except asyncio.CancelledError:
             # Ours reach the scope; one that the handler raised by itself must not end the worker.

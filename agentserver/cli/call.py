@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,6 +36,19 @@ class Output(StrEnum):
     XML = "xml"
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was asked for; see the options of ``command``."""
+
+    listener: str
+    fields: tuple[str, ...]
+    file: BinaryIO | None
+    root: str | None
+    pairs: tuple[str, ...]
+    timeout: float | None
+    output: Output | None
+
+
 @click.command(
     "call",
     short_help="Send one message and print the answers.",
@@ -54,18 +68,7 @@ class Output(StrEnum):
 )
 @click.option("--xml", "output", flag_value=Output.XML, type=Output, help="Print answers as XML, one a line.")
 @click.pass_context
-def command(  # noqa: PLR0913 - one argument for each option
-    ctx: click.Context,
-    *,
-    listener: str,
-    fields: tuple[str, ...],
-    organism: Path | None,
-    file: BinaryIO | None,
-    root: str | None,
-    pairs: tuple[str, ...],
-    timeout: float | None,
-    output: Output | None,
-) -> None:
+def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     """Send one message to LISTENER and print the answers.
 
     Fields are options by name: --text "good day" --count 3. Nested fields have dotted names (--lines.0.sku A1), a
@@ -76,15 +79,13 @@ def command(  # noqa: PLR0913 - one argument for each option
     """
     import anyio
 
-    values = _values(fields, pairs)
-    loaded = project.load(ctx, organism)
-    server = project.server(ctx, loaded)
-    data = file.read() if file is not None else _compose(server, listener, root, values)
-    if file is not None and values:
+    call = Call(**asked)
+    values = _values(call.fields, call.pairs)
+    if call.file is not None and values:
         raise click.UsageError("give fields or --payload, not both")
-    ctx.exit(
-        anyio.run(_exchange, server, listener, data, timeout, output or Output.FIELDS, backend="asyncio")
-    )
+    server = project.server(ctx, project.load(ctx, organism))
+    data = call.file.read() if call.file is not None else _compose(server, call, values)
+    ctx.exit(anyio.run(_exchange, server, call, data, backend="asyncio"))
 
 
 def _values(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -108,15 +109,15 @@ def _values(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, 
     return values
 
 
-def _compose(server: Server, listener: str, root: str | None, values: list[tuple[str, str]]) -> bytes:
+def _compose(server: Server, call: Call, values: list[tuple[str, str]]) -> bytes:
     from agentserver.gateways import form
     from agentserver.gateways.console_lines import usage
 
-    codec = _codec(server, listener, root)
+    codec = _codec(server, call.listener, call.root)
     made = form.compose(codec, values)
     if isinstance(made, bytes):
         return made
-    raise click.UsageError("\n".join((*made.lines, f"{listener} takes: {usage(codec)}")))
+    raise click.UsageError("\n".join((*made.lines, f"{call.listener} takes: {usage(codec)}")))
 
 
 def _codec(server: Server, listener: str, root: str | None) -> Codec:
@@ -133,47 +134,44 @@ def _codec(server: Server, listener: str, root: str | None) -> Codec:
     return codecs[root]
 
 
-async def _exchange(server: Server, listener: str, data: bytes, timeout: float | None, output: Output) -> int:  # noqa: ASYNC109 - an option of the command
+async def _exchange(server: Server, call: Call, data: bytes) -> int:
     import anyio
 
     status = SILENT
-    limit = timeout if timeout is not None else float("inf")
     async with server:
         exchange = await server.open(project.PRINCIPAL)
-        with anyio.move_on_after(limit) as scope:
-            async for reply in exchange.replies(data, listener):
-                status = _print(server, reply, output) or (0 if status == SILENT else status)
+        with anyio.move_on_after(call.timeout) as scope:
+            async for reply in exchange.replies(data, call.listener):
+                refused = _print(server, reply, call.output or Output.FIELDS)
+                status = REFUSED if refused or status == REFUSED else 0
         await exchange.close()
     if scope.cancelled_caught:
-        click.echo(f"no end of answers within {limit:g} s", err=True)
+        click.echo(f"no end of answers within {call.timeout:g} s", err=True)
         return SILENT
     if status == SILENT:
         click.echo("ended without an answer", err=True)
     return status
 
 
-def _print(server: Server, reply: Reply, output: Output) -> int:
-    """Print one answer; a SystemError goes to standard error and gives 1."""
+def _print(server: Server, reply: Reply, output: Output) -> bool:
+    """Print one answer. A SystemError goes to standard error; gives whether it is one."""
     from agentserver.contract import SystemError as Refused
-    from agentserver.gateways.console_view import decoded
+    from agentserver.gateways.console_view import decoded, field_lines
     from agentserver.gateways.plain_values import jsonable
-    from agentserver.gateways.terminal import Screen, visible_lines
+    from agentserver.gateways.terminal import Screen, visible_lines, wants_colour
 
     value = decoded(reply, server.rules.codecs)
     if isinstance(value, Refused):
         for line in visible_lines(f"{value.code}: {value.message}"):
             click.echo(line, err=True)
-        return REFUSED
+        return True
     if output is Output.JSON and value is not None:
         click.echo(json.dumps(jsonable(value)))
     elif output is Output.XML or value is None:
         click.echo(reply_markup(reply))
     else:
-        from agentserver.gateways.console_view import field_lines
-        from agentserver.gateways.terminal import wants_colour
-
         Screen(wants_colour(sys.stdout, os.environ)).show(*field_lines(value, margin=""))
-    return 0
+    return False
 
 
 def reply_markup(reply: Reply) -> str:

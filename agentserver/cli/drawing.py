@@ -109,7 +109,7 @@ def svg(graph: Graph) -> str:
     root.set("role", "img")
     _add(root, "title").text = f"{graph.name}: who may talk to whom"
     _add(root, "style").text = STYLE
-    _marker(root)
+    _markers(root)
     columns = {place: i for i, column in enumerate(scene.layout.columns) for place in column}
     for edge in scene.layout.edges:
         _edge(root, edge, scene, columns)
@@ -132,12 +132,18 @@ def _scene(places: Layout) -> _Scene:
     return _Scene(places, tuple(left), tuple(widths))
 
 
-def _marker(root: etree._Element) -> None:
-    marker = _add(_add(root, "defs"), "marker", id="head", viewBox="0 0 8 8", refX="7.5", refY="4")
-    for key, value in {"markerWidth": "8", "markerHeight": "8", "orient": "auto-start-reverse"}.items():
-        marker.set(key, value)
-    head = _add(marker, "path", d="M0,0.8 L8,4 L0,7.2 z")
-    head.set("class", "head")
+def _markers(root: etree._Element) -> None:
+    """The two ends of an arrow; one marker turned around is not understood everywhere."""
+    for name, tip, outline in (
+        ("head", "7.5", "M0,0.8 L8,4 L0,7.2 z"),
+        ("tail", "0.5", "M8,0.8 L0,4 L8,7.2 z"),
+    ):
+        marker = _add(
+            _add(root, "defs"), "marker", id=name, viewBox="0 0 8 8", refX=tip, refY="4", orient="auto"
+        )
+        marker.set("markerWidth", "8")
+        marker.set("markerHeight", "8")
+        _add(marker, "path", d=outline).set("class", "head")
 
 
 def _box(root: etree._Element, listener: Listener, scene: _Scene, column: int) -> None:
@@ -175,7 +181,7 @@ def _edge(root: etree._Element, edge: Edge, scene: _Scene, columns: Mapping[Plac
     if edge.forward:
         path.set("marker-end", "url(#head)")
     if edge.backward:
-        path.set("marker-start", "url(#head)")
+        path.set("marker-start", "url(#tail)")
     sign = {(True, False): "->", (False, True): "<-"}.get((edge.forward, edge.backward), "<->")
     _add(path, "title").text = f"{edge.left} {sign} {edge.right}"
 

@@ -6,6 +6,7 @@ Owns the choice between prompt and plain lines. What a session does is for gatew
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from pathlib import Path
@@ -47,8 +48,6 @@ def command(ctx: click.Context, organism: Path | None) -> None:
 
 
 async def _session(server: Server) -> int:
-    import logging
-
     from agentserver.gateways.console import Console
     from agentserver.gateways.terminal import Screen, wants_colour
 
@@ -60,10 +59,15 @@ async def _session(server: Server) -> int:
         lines, above = _lines(console, server, screen)
         with above:
             if interactive:
-                for handler in logging.getLogger().handlers:
-                    handler.addFilter(without_hops)
-                screen.say(console.greeting(server.organism.name))
+                _greet(console, server, screen)
             return await console.run(lines)
+
+
+def _greet(console: Console, server: Server, screen: Screen) -> None:
+    """Begin an interactive session, in which hops are seen and need not be logged."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(without_hops)
+    screen.say(console.greeting(server.organism.name))
 
 
 def _escape(stream: object) -> None:

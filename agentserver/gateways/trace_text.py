@@ -125,8 +125,23 @@ def _bounded(text: str, most: int = 500) -> str:
 
 
 def tree(records: Sequence[Record]) -> tuple[Line, ...]:
-    """The conversation as an indented tree of calls, one line for each record."""
-    return tuple(line(hop) for hop in read(records))
+    """The conversation as an indented tree of calls.
+
+    One line for each record, less those that the next one tells too: a message from outside before its delivery, a
+    finished invocation before what it sent.
+    """
+    lines: list[Line] = []
+    following: Event | None = None
+    for hop in reversed(list(read(records))):
+        event = hop.record.event
+        if event not in {Event.RECEIVED, Event.HANDLED} or following not in _TOLD:
+            lines.append(line(hop))
+        following = following if event in _BETWEEN else event
+    return tuple(reversed(lines))
+
+
+_BETWEEN = frozenset({Event.CLOSED, Event.DROPPED})
+_TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 
 
 def tree_text(records: Sequence[Record]) -> str:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PRINCIPAL = "test"
+"""Who opens a testbed's conversation."""
+
 TIMEOUT = 10.0
 """Seconds that a test waits for an answer before it fails with the trace so far."""
 
@@ -210,7 +213,6 @@ async def organism(
     environ: Mapping[str, str] | None = None,
     scripted: Mapping[str, Script] | None = None,
     clock: Clock | None = None,
-    principal: str = "test",
     strict: bool = False,
     timeout: float = TIMEOUT,  # noqa: ASYNC109 - of each answer, not of this function
 ) -> AsyncIterator[Testbed]:
@@ -221,13 +223,12 @@ async def organism(
         environ: what ``${NAME}`` refers to; the process's environment when None.
         scripted: by listener, what takes the place of its handler (see ``ScriptedPeer``).
         clock: a fresh ``FakeClock`` when None, so that times and ids are the same at every run.
-        principal: who opens the conversation.
         strict: see ``Testbed``.
         timeout: see ``Testbed``.
 
     Raises:
         ConfigError: the organism cannot load.
-        ValueError: a scripted name is no listener, or the principal's name is one.
+        ValueError: a scripted name is no listener, or a listener has the principal's name.
         AssertionError: on leaving, when one was raised inside a scripted peer.
     """
     known = os.environ if environ is None else environ
@@ -235,7 +236,7 @@ async def organism(
     peers = {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()}
     server = build(_rescripted(loaded, peers), clock=clock or FakeClock())
     async with _unwrapped(), server:
-        bed = Testbed(server, await server.open(principal), peers, strict, timeout)
+        bed = Testbed(server, await server.open(PRINCIPAL), peers, strict, timeout)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bed.listen)
             await anyio.lowlevel.checkpoint()

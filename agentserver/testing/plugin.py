@@ -32,7 +32,8 @@ class Organisms(Protocol):
 def organism(pytestconfig: pytest.Config) -> Organisms:
     """Runs organisms in memory.
 
-    ``async with organism("config/organism.yaml") as o: await o.ask(payload)``. Works under any plugin that runs coroutines on asyncio, such as anyio's (``pytest.mark.anyio``).
+    ``async with organism("config/organism.yaml") as o: await o.ask(payload)``. Works under any plugin
+    that runs coroutines on asyncio, such as anyio's (``pytest.mark.anyio``).
     """
 
     def enter(

@@ -118,7 +118,10 @@ class Binder:
         return None
 
     def _payloads(self, declared: Declared, named: tuple[type, ...], found: Signature) -> tuple[type, ...]:
-        """What the listener accepts: what the YAML names, or else the annotation; empty after a finding."""
+        """What the listener accepts: what the YAML names, or else the annotation; empty after a finding.
+
+        Beside what the YAML names, an annotation may name more: the answers that the handler gets from its peers.
+        """
         where = declared.where("payload_class", missing=True)
         annotated = tuple(kind for kind in found.payloads if kind not in SYSTEM_PAYLOADS)
         if "payload_class" in declared.faulty:
@@ -127,12 +130,9 @@ class Binder:
             suggestion = "name the class here, or annotate the handler's first parameter with it"
             self.report.error(where, "is missing, and the handler's annotation names no class", suggestion)
             return ()
-        extra = [kind.__qualname__ for kind in annotated if kind not in named] if named else []
-        if extra:
-            place = self._place(found)
-            message = (
-                f"{place}: the handler's annotation names {', '.join(extra)}, which payload_class does not"
-            )
+        if named and annotated and not set(named) & set(annotated):
+            told = ", ".join(kind.__qualname__ for kind in annotated)
+            message = f"{self._place(found)}: the handler's annotation names {told}, which payload_class does not"
             self.report.error(declared.where("handler"), message, "make them agree")
             return ()
         untaken = [kind.__qualname__ for kind in named if annotated and kind not in annotated]

@@ -24,12 +24,18 @@ def test_one_of_them_must_name_a_class(project):
 
 
 def test_annotation_and_declaration_agree(project):
-    code = "async def it(payload: Reply | Greeting, metadata): ..."
+    code = "async def it(payload: Reply, metadata): ..."
     (finding,) = project.handler(code)
     assert finding == (
         f"organism.yaml:5: listeners[0].handler: listeners/greet.py:{line_of(project, 'async def it')}: the handler's "
         "annotation names Reply, which payload_class does not (make them agree)"
     )
+
+
+def test_an_annotation_may_also_name_the_answers_that_the_handler_gets(project):
+    assert project.handler("async def it(payload: Greeting | Reply, metadata): ...") == []
+    (bound,) = project.load((project.root / "organism.yaml").read_text()).listeners
+    assert [kind.__name__ for kind in bound.listener.payloads] == ["Greeting"]
 
 
 def test_a_declared_class_that_the_annotation_leaves_out_is_a_warning(project):

@@ -154,27 +154,24 @@ def animals(web, *names):
 
 
 async def test_a_fan_out_is_joined_in_the_order_of_the_calls(desk, web):
-    animals(web, "first", "second", "third")
-    turn = {name: Event() for name in ("first", "second")}
-    for name, after, then in (
-        ("third", None, "second"),
-        ("second", "second", "first"),
-        ("first", "first", None),
-    ):
-        web.page(f"/{name}", f"<p>The {name} otter swims.</p>", after=turn.get(after))
-        answer = web.routes[f"/{name}"]
+    names = ["first", "second", "third"]
+    animals(web, *names)
+    turn = {name: Event() for name in names}
+    for name in names:
+        web.page(f"/{name}", f"<p>The {name} otter swims.</p>", after=turn[name])
+    last_first = iter([*reversed(names), None])
 
-        def first_answer_then_let_go(handler, answer=answer, then=then):
-            answer(handler)
-            if then:
-                turn[then].set()
+    def after_each_page_the_next(record):
+        if record.event == "sent" and record.sender == "fetcher":
+            turn.get(next(last_first), Event()).set()
 
-        web.routes[f"/{name}"] = first_answer_then_let_go
     async with run(on_site(desk, web)) as o:
         c = await o.open()
+        o.server.trace.watch(after_each_page_the_next)
         answer = await c.ask(o.make("Question", "What about otters?"), "router")
-        assert answer.text.splitlines() == [f"The {n} otter swims." for n in ("first", "second", "third")]
-        assert sorted(web.asked) == ["/", "/first", "/second", "/third"]
+        pages = [r.message for r in c.records("sent") if r.sender == "fetcher"][1:]
+        assert [name for page in pages for name in names if f"/{name}<".encode() in page] == names[::-1]
+        assert answer.text.splitlines() == [f"The {name} otter swims." for name in names]
 
 
 async def test_a_page_that_never_comes_is_a_timeout_that_the_researcher_reports(desk, web):
@@ -200,6 +197,19 @@ async def test_a_crash_of_the_fetcher_reaches_the_researcher_too(desk, web, capl
             "(The system says: The message could not be processed.)",
         ]
     assert "provides no AsyncClient" in caplog.text
+
+
+@pytest.fixture
+def no_room(desk):
+    Path("out").write_text("in the way")
+
+
+@pytest.mark.usefixtures("no_room")
+async def test_an_outbox_that_cannot_write_is_reported(desk):
+    async with run(desk) as o:
+        c = await o.open()
+        answer = await c.ask(o.make("Question", "6 * 7, mail it to me"), "router")
+        assert answer == o.make("Answer", "That did not work: The message could not be processed.")
 
 
 async def test_conversations_at_the_same_time_do_not_mix(desk):

@@ -44,8 +44,9 @@ async def test_plain_text_is_taken_as_it_is(fetch, web):
     assert (await fetch("/")).text == "one <b>\ntwo three"
 
 
-async def test_an_empty_page_is_a_page(fetch, web):
-    web.page("/", "")
+@pytest.mark.parametrize("body", ["", " ", "<!-- nothing -->", "<!doctype html>", "<html"])
+async def test_an_empty_page_is_a_page(fetch, web, body):
+    web.page("/", body)
     page = await fetch("/")
     assert (page.problem, page.text) == (None, "")
 
@@ -55,6 +56,11 @@ async def test_a_page_with_characters_that_no_message_can_carry_still_arrives(fe
     page = await fetch("/")
     assert page.problem is None
     assert page.text.startswith("a")
+
+
+async def test_a_deep_page_is_a_page(fetch, web):
+    web.page("/", "<div>" * 20_000 + "<p>Down here.</p>")
+    assert (await fetch("/")).problem is None
 
 
 async def test_long_text_is_cut(fetch, web):

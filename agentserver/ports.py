@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from agentserver.core.step import Outcome
 
 
-class ConflictError(Exception):
+class EngineError(Exception):
+    """The engine could not commit, and kept nothing of the outcome."""
+
+
+class ConflictError(EngineError):
     """The conversation has moved on since the outcome was decided: load it and decide again."""
 
 

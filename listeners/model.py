@@ -7,7 +7,7 @@ library, and let ``listeners.resources.lifespan`` provide ``Model(that_function)
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import MaxLen
@@ -53,7 +53,7 @@ class Turn:
 
     calls: Sequence[Call] = ()
     text: str = ""
-    sources: Sequence[str] = field(default=())
+    sources: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

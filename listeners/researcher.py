@@ -37,6 +37,9 @@ from listeners.payloads import (
 )
 from listeners.resources import Site
 
+Heard: TypeAlias = Research | Result | Page | Summary | Mailed | SystemError
+"""What the model is told of: the question, the answers of tools, refusals."""
+
 Response: TypeAlias = HandlerResponse | list[HandlerResponse]
 
 ROLE = """\
@@ -81,11 +84,8 @@ class Notebook:
         return replace(self, said=[*self.said, Said(who, text)])
 
 
-async def research(payload: object, metadata: HandlerMetadata) -> Response | None:
-    """Take a question or an answer to a call; act when nothing is outstanding.
-
-    The payload is a ``Research``, an answer of a tool, ``TodoRegistered`` or ``SystemError``.
-    """
+async def research(payload: Heard | TodoRegistered, metadata: HandlerMetadata) -> Response | None:
+    """Take a question or an answer to a call; act when nothing is outstanding."""
     storage = invocation().storage
     notebook = storage.get(Notebook) or Notebook()
     if isinstance(payload, TodoRegistered):
@@ -146,7 +146,7 @@ def as_said(call: Call) -> str:
     return f"{call.payload}: {next(iter(call.fields.values()), '')}"
 
 
-def as_text(payload: object) -> str:
+def as_text(payload: Heard) -> str:
     """What the model reads of a payload."""
     match payload:
         case Research():
@@ -160,6 +160,6 @@ def as_text(payload: object) -> str:
             lines = [payload.source, payload.text]
         case SystemError():
             lines = [payload.message]
-        case _:
+        case Result() | Mailed():
             lines = [str(payload)]
     return "\n".join(lines)

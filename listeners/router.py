@@ -54,8 +54,10 @@ class Errand:
     answer: Answer | None = None
 
 
-async def route(payload: object, metadata: HandlerMetadata) -> HandlerResponse:
-    """Take a ``Question``, or what a desk, the outbox or the system says about it."""
+async def route(
+    payload: Question | Result | Report | Mailed | SystemError, metadata: HandlerMetadata
+) -> HandlerResponse:
+    """Take a question, or what a desk, the outbox or the system says about it."""
     storage = invocation().storage
     errand = storage.get(Errand) or Errand()
     match payload:
@@ -65,13 +67,12 @@ async def route(payload: object, metadata: HandlerMetadata) -> HandlerResponse:
             errand, response = finish(Answer(str(payload)), errand)
         case Report():
             errand, response = finish(Answer(payload.text, payload.sources), errand)
-        case Mailed() if errand.answer is not None:
-            text = f"{errand.answer.text}\n(Mailed to {payload.to}: {payload.file})"
-            response = HandlerResponse.respond(replace(errand.answer, text=text))
+        case Mailed():
+            answer = errand.answer or Answer("It is done.")
+            text = f"{answer.text}\n(Mailed to {payload.to}: {payload.file})"
+            response = HandlerResponse.respond(replace(answer, text=text))
         case SystemError():
             response = HandlerResponse.respond(Answer(f"That did not work: {payload.message}"))
-        case _:
-            raise TypeError(f"no message of the router's: {type(payload).__name__}")
     storage.set(errand)
     return response
 

@@ -50,8 +50,8 @@ class Shouted:
     message: str
 
 
-async def greet(payload: object, metadata: HandlerMetadata) -> HandlerResponse | None:
-    """Take a ``Greeting``, the shouter's answer, or word from the system that a message went nowhere."""
+async def greet(payload: Greeting | Shouted | SystemError, metadata: HandlerMetadata) -> HandlerResponse:
+    """Take a greeting, the shouter's answer, or word from the system that a message went nowhere."""
     match payload:
         case Greeting():
             return HandlerResponse(
@@ -62,7 +62,6 @@ async def greet(payload: object, metadata: HandlerMetadata) -> HandlerResponse |
             return HandlerResponse(payload=GreetingResponse(message="Hello, whoever you are!"), to="shouter")
         case Shouted():
             return HandlerResponse.respond(payload)
-    return None
 
 
 async def shout(payload: GreetingResponse, metadata: HandlerMetadata) -> HandlerResponse:

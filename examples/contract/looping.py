@@ -36,7 +36,7 @@ class Landed:
     alone: bool
 
 
-async def count_down(payload: object, metadata: HandlerMetadata) -> HandlerResponse | None:
+async def count_down(payload: Countdown | Landed, metadata: HandlerMetadata) -> HandlerResponse:
     """Send one step less to oneself. Each step answers the one before it, the first one the caller."""
     match payload:
         case Countdown(left=0):
@@ -45,4 +45,3 @@ async def count_down(payload: object, metadata: HandlerMetadata) -> HandlerRespo
             return HandlerResponse(Countdown(payload.left - 1), to=str(metadata.own_name))
         case Landed():
             return HandlerResponse.respond(Landed(payload.steps + 1, payload.alone))
-    return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from adding import AddPayload, ResultPayload
 
-from agentserver import HandlerMetadata, HandlerResponse, TodoUntil, get_todo_registry, xmlify
+from agentserver import HandlerMetadata, HandlerResponse, TodoRegistered, TodoUntil, get_todo_registry, xmlify
 
 
 @xmlify
@@ -40,7 +40,7 @@ class Outcome:
 
 
 async def agent_handler(
-    payload: object, metadata: HandlerMetadata
+    payload: Plan | ResultPayload | TodoRegistered, metadata: HandlerMetadata
 ) -> HandlerResponse | list[HandlerResponse] | None:
     """Register a todo and call; when the answer comes, close what the nudge reports, then respond."""
     closed = 0
@@ -57,4 +57,5 @@ async def agent_handler(
             ]
         case ResultPayload():
             return HandlerResponse.respond(Outcome(payload.value, metadata.todo_nudge, closed))
-    return None
+        case TodoRegistered():
+            return None

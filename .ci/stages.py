@@ -6,6 +6,7 @@ Owns the list of stages and their thresholds. Refuses to know what is inside a t
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
-CODE = ("agentserver", "tests", "listeners", "examples", "benchmarks", ".ci")
+CODE = ("agentserver", "tests", "listeners", "examples", "benchmarks", "docs", ".ci")
 IN_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
 OVERALL_COVERAGE = 95
 CORE_COVERAGE = 98
 SOAK_SCALE = 100
+BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
+QUICK = {"hop": ("--rounds=1", "--hops=300")}
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
 LOCK_MACHINES = ("x86_64-manylinux_2_28", "aarch64-manylinux_2_28")
 
@@ -104,7 +107,7 @@ def pytest(*args: str, env: Mapping[str, str] | None = None) -> None:
 def check_types() -> None:
     """Strict typing; each folder of scripts alone, because their module names may repeat."""
     tool("mypy", *present("agentserver", "benchmarks"))
-    for scripts in present("listeners", "examples", ".ci"):
+    for scripts in present("listeners", "examples", "docs", ".ci"):
         tool("mypy", scripts)
 
 
@@ -144,11 +147,19 @@ def coverage_bounds() -> None:
     )
 
 
+def quick_benchmarks() -> None:
+    """Run each benchmark just long enough to show that it works."""
+    for script in BENCHMARKS:
+        call(PYTHON, script, *QUICK.get(script.stem, ()))
+
+
 def benchmarks(*args: str) -> None:
-    """Run each benchmark; they print ratios, and fail on their own bounds."""
-    for script in sorted((ROOT / "benchmarks").glob("[!_]*.py")):
-        print(f"--- {script.name}", flush=True)
-        call(PYTHON, script, *args)
+    """Run the benchmarks that the arguments name (or all) at full length; the options go to each."""
+    names = [arg for arg in args if not arg.startswith("-")]
+    options = [arg for arg in args if arg.startswith("-")]
+    for script in BENCHMARKS:
+        if not names or script.stem in names:
+            call(PYTHON, script, *options)
 
 
 def soak(*args: str) -> None:
@@ -183,42 +194,35 @@ def check_contents(wheel: Path) -> None:
         raise StageError(message)
 
 
-def install_wheel(wheel: Path, home: Path) -> Path:
-    """An environment that holds the wheel and what the lock pins for it; returns its bin folder."""
-    tool("venv", "--without-pip", home)
-    pip = ("pip", "--disable-pip-version-check", "--python", home / "bin/python")
-    locked = ("--require-hashes", "--only-binary", ":all:", "-r", ROOT / "requirements.lock")
-    tool(*pip, "install", "--quiet", *locked)
-    tool(*pip, "install", "--quiet", "--no-index", "--no-deps", wheel)
-    tool(*pip, "check")
-    return home / "bin"
+def constraints(folder: Path) -> Path:
+    """The versions of the lock without its hashes, which pip would then ask of the wheel as well."""
+    pinned = re.findall(r"^[a-z0-9-]+==\S+", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
+    path = folder / "constraints.txt"
+    path.write_text("\n".join(pinned), "utf-8")
+    return path
 
 
 def try_wheel() -> None:
-    """Build, install and use the package where the checkout cannot be seen, with the console extra and without it."""
+    """Build the wheel, install what it asks for and no more, and use it where the checkout cannot be seen."""
     with tempfile.TemporaryDirectory(prefix="agentserver-wheel-") as folder:
         scratch = Path(folder).resolve()
-        dist, work = scratch / "dist", scratch / "work"
+        dist, home, work = scratch / "dist", scratch / "env", scratch / "work"
         work.mkdir()
         tool("build", "--wheel", "--no-isolation", "--outdir", dist, ROOT)
         (wheel,) = dist.glob("*.whl")
         check_contents(wheel)
-        scripts = install_wheel(wheel, scratch / "env")
-        call(scripts / "agentserver", "--version", cwd=work)
-        call(scripts / "agentserver", "init", "x", cwd=work)
-        call(scripts / "agentserver", "check", cwd=work / "x")
-        call(scripts / "agentserver", "run", cwd=work / "x", stdin="/quit\n")
-        tool(
-            "pip",
-            "--python",
-            scripts / "python",
-            "uninstall",
-            "--quiet",
-            "--yes",
-            "prompt-toolkit",
-            "wcwidth",
-        )
-        call(scripts / "agentserver", "run", cwd=work / "x", stdin="/quit\n")
+        tool("venv", "--without-pip", home)
+        pip = ("pip", "--disable-pip-version-check", "--python", home / "bin/python")
+        install = (*pip, "install", "--quiet", "--only-binary=:all:", "--constraint", constraints(scratch))
+        agentserver = home / "bin/agentserver"
+        tool(*install, wheel)
+        tool(*pip, "check")
+        call(agentserver, "--version", cwd=work)
+        call(agentserver, "init", "x", cwd=work)
+        call(agentserver, "check", cwd=work / "x")
+        call(agentserver, "run", cwd=work / "x", stdin="/quit\n")
+        tool(*install, f"{wheel}[console]")
+        call(agentserver, "run", cwd=work / "x", stdin="/quit\n")
 
 
 # --- mutation --------------------------------------------------------------------------------------------------------
@@ -251,20 +255,10 @@ def lock(*args: str) -> None:
         "--strip-extras",
     )
     silent = ("--no-emit-index-url", "--no-emit-find-links")
-    dev = ("--extra=codegen", "--group=dev", "--constraint=requirements.lock")
-    for output, more in (("requirements.lock", ()), ("requirements-dev.lock", dev)):
-        compiled = (
-            "pip",
-            "compile",
-            *flags,
-            *silent,
-            "--extra=console",
-            *more,
-            *args,
-            "-o",
-            output,
-            "pyproject.toml",
-        )
+    run = ("--extra=console", "--group=example")
+    dev = (*run, "--extra=codegen", "--group=dev", "--constraint=requirements.lock")
+    for output, wanted in (("requirements.lock", run), ("requirements-dev.lock", dev)):
+        compiled = ("pip", "compile", *flags, *silent, *wanted, *args, "-o", output, "pyproject.toml")
         call(uv, *compiled, env={"UV_CUSTOM_COMPILE_COMMAND": "./run lock"})
         check_lock(uv, output)
 
@@ -285,7 +279,7 @@ TESTS = (
     Stage("tests", covered_tests, needs=("tests",)),
     Stage("coverage", coverage_bounds),
     Stage("wheel", try_wheel, needs=("README.md", "LICENSE")),
-    Stage("bench", lambda: benchmarks("--quick"), needs=("benchmarks/hop.py",)),
+    Stage("bench", quick_benchmarks, needs=("benchmarks/hop.py",)),
 )
 
 

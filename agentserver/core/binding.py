@@ -27,6 +27,7 @@ from agentserver.core.codec import Outline, Undecodable, Unencodable
 from agentserver.core.explain import FAULTS, Fault, Part, faults
 from agentserver.core.lexical import carried
 from agentserver.core.model import Model
+from agentserver.core.pattern import misjudged
 from agentserver.core.sample import WRONG
 from agentserver.core.schema import XSD
 from agentserver.core.shape import PayloadError
@@ -155,6 +156,9 @@ def _check(each: etree._Element) -> None:
         raise PayloadError(
             f"schema: line {each.sourceline}: mixed content is not supported; give text an element"
         )
+    reason = misjudged(each.get("value", "")) if tag == "pattern" else ""
+    if reason:
+        raise PayloadError(f"schema: line {each.sourceline}: has a pattern that {reason}")
     if tag in {"assert", "assertion"} and _SLOW_XPATH.search(each.get("test", "")):
         raise PayloadError(
             f"schema: line {each.sourceline}: an assertion may not use regular expressions or documents; "

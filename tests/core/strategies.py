@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf
+from elementpath.regex import translate_pattern
 from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver.contract import Attribute, Element, Pattern
-from agentserver.core.pattern import compiled
 from agentserver.core.shape import Count, Facets, Field, Kind, Record, Scalar
 
 PARSER = etree.XMLParser(
@@ -58,7 +59,7 @@ def scalars(scalar: Scalar) -> st.SearchStrategy[Any]:
 def _text(facets: Facets) -> st.SearchStrategy[str]:
     if not facets.patterns:
         return st.text(TEXT, min_size=facets.least, max_size=facets.most or facets.least + 20)
-    first, *others = [compiled(each) for each in facets.patterns]
+    first, *others = [re.compile(translate_pattern(each, back_references=False)) for each in facets.patterns]
 
     def fits(text: str) -> bool:
         most = len(text) if facets.most is None else facets.most

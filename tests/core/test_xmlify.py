@@ -246,7 +246,7 @@ UTC_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (Annotated[int, MultipleOf(2), MultipleOf(5)], "two MultipleOf"), (Annotated[int, Pattern("1")], "str alone"),
         (Annotated[str, Pattern("^a$")], "must not use \\^"), (Annotated[str, Pattern("(")], "not a regular expression"),
         (Annotated[str, Pattern(5)], "must be text"), (Annotated[int, Predicate(bool)], "Predicate.*in the handler"),
-        (Annotated[str, at.LowerCase[str]], "Predicate"), (Annotated[datetime, at.Timezone(None)], "Timezone"), (Annotated[str, "doc"], "constraint str"),
+        (at.LowerCase[str], "Predicate"), (Annotated[datetime, at.Timezone(None)], "Timezone"), (Annotated[str, "doc"], "constraint str"),
         (Annotated[list[str], Ge(1)], "has Ge on the list"), (Annotated[list[str], Pattern("a")], "has Pattern on the list"),
         (list[Annotated[str, Element("x")]], "around the list"), (Annotated[str, Element("a"), Attribute()], "keep one"),
         (Annotated[str, Element("a b")], "not an XML name"), (Annotated[str, Element("a:b")], "not an XML name"),

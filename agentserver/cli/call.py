@@ -136,13 +136,14 @@ def _codec(server: Server, listener: str, root: str | None) -> Codec:
 
 async def _exchange(server: Server, call: Call, data: bytes) -> int:
     import anyio
+    import anyio.to_thread
 
     status = SILENT
     async with server:
         exchange = await server.open(project.PRINCIPAL)
         with anyio.move_on_after(call.timeout) as scope:
             async for reply in exchange.replies(data, call.listener):
-                refused = _print(server, reply, call.output or Output.FIELDS)
+                refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
                 status = REFUSED if refused or status == REFUSED else 0
         await exchange.close()
     if scope.cancelled_caught:
@@ -158,7 +159,7 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
     from agentserver.contract import SystemError as Refused
     from agentserver.gateways.console_view import decoded, field_lines
     from agentserver.gateways.plain_values import jsonable
-    from agentserver.gateways.terminal import Screen, visible_lines, wants_colour
+    from agentserver.gateways.terminal import paint, visible_lines, wants_colour
 
     value = decoded(reply, server.rules.codecs)
     if isinstance(value, Refused):
@@ -170,7 +171,9 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
     elif output is Output.XML or value is None:
         click.echo(reply_markup(reply))
     else:
-        Screen(wants_colour(sys.stdout, os.environ)).show(*field_lines(value, margin=""))
+        colour = wants_colour(sys.stdout, os.environ)
+        for each in field_lines(value, margin=""):
+            click.echo(paint(each, colour=colour))
     return False
 
 

@@ -42,25 +42,23 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     """
     import anyio
 
-    loaded = project.load(ctx, organism)
-    server = project.server(ctx, loaded)
-    ctx.exit(anyio.run(_session, server, backend="asyncio"))
-
-
-async def _session(server: Server) -> int:
     from agentserver.gateways.console import Console
     from agentserver.gateways.terminal import Screen, wants_colour
 
+    server = project.server(ctx, project.load(ctx, organism))
     _escape(sys.stdout)
-    interactive = sys.stdin.isatty()
     screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
-    async with server:
-        console = Console(server, screen, interactive=interactive, principal=project.PRINCIPAL)
-        lines, above = _lines(console, server, screen)
-        with above:
-            if interactive:
-                _greet(console, server, screen)
-            return await console.run(lines)
+    console = Console(server, screen, interactive=sys.stdin.isatty(), principal=project.PRINCIPAL)
+    if console.interactive:
+        _greet(console, server, screen)
+    lines, above = _lines(console, server, screen)
+
+    async def session() -> int:
+        async with server:
+            with above:
+                return await console.run(lines)
+
+    ctx.exit(anyio.run(session, backend="asyncio"))
 
 
 def _greet(console: Console, server: Server, screen: Screen) -> None:

@@ -64,7 +64,7 @@ class Console:
     def __init__(self, host: Host, screen: Screen, *, interactive: bool, principal: str = "console") -> None:
         self._host = host
         self._screen = screen
-        self._interactive = interactive
+        self.interactive = interactive
         self._takers = takers_of(host.rules)
         self._addressee = next(iter(self._takers))
         self._talks = Talks(host, principal)
@@ -74,7 +74,7 @@ class Console:
         self._failures = 0
         self._mistakes = 0
         self._ending: Ending | None = None
-        self._reading = anyio.CancelScope()
+        self._reading: anyio.CancelScope
         self._commands: Mapping[Verb, Callable[[str], Awaitable[None]]] = {
             Verb.HELP: self._help,
             Verb.NEW: self._new,
@@ -113,6 +113,7 @@ class Console:
         Raises:
             ValueError: when the principal's name is a listener's.
         """
+        self._reading = anyio.CancelScope()
         await self._talks.open()
         stop = self._host.trace.watch(self._hops.note)
         try:
@@ -128,7 +129,11 @@ class Console:
         return self._status()
 
     async def _converse(self, lines: Lines, tasks: TaskGroup) -> None:
-        while self._ending is None and not self._screen.gone:
+        while self._ending is None:
+            if not self.interactive:
+                await self._screen.written()
+            if self._screen.gone:
+                break
             typed = await lines.next("... " if self._gathering else f"{self._addressee}> ")
             if typed is Key.END:
                 break
@@ -151,7 +156,7 @@ class Console:
         talk = await self._talk()
         self._talks.began(talk)
         tasks.start_soon(self._deliver, talk, letter)
-        if not self._interactive:
+        if not self.interactive:
             await self._talks.rest.wait()
 
     def _understand(self, line: str) -> Meaning:
@@ -223,11 +228,12 @@ class Console:
             await talk.close()
         await self._talks.rest.wait()
         self._hops.flush()
+        await self._screen.written()
 
     def _status(self) -> int:
         if self._ending is Ending.INTERRUPTED:
             return INTERRUPTED
-        if self._interactive or self._ending is Ending.TERMINATED:
+        if self.interactive or self._ending is Ending.TERMINATED:
             return 0
         return 2 if self._mistakes else int(self._failures > 0 or self._screen.gone)
 
@@ -288,7 +294,7 @@ class Console:
             async for number in received:
                 if number == signal.SIGTERM:
                     self._end(Ending.TERMINATED)
-                elif self._interactive:
+                elif self.interactive:
                     await self._interrupt()
                 else:
                     self._end(Ending.INTERRUPTED)

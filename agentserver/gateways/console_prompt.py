@@ -6,11 +6,12 @@ Owns the terminal while a line is typed. Refuses to know what lines mean.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer, Completion
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from agentserver.gateways.console_complete import candidates
@@ -48,9 +49,9 @@ class ListenerCompleter(Completer):
 
 
 class PrivateHistory(FileHistory):
-    """History in a file of mode 0600. A line that begins with a space or holds a known secret is not kept.
+    """History in a file of mode 0600. A line that begins with a space or holds a known secret is not written.
 
-    Secrets that the organism does not know of are kept like any other text.
+    Secrets that the organism does not know of are written like any other text.
     """
 
     def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
@@ -59,11 +60,13 @@ class PrivateHistory(FileHistory):
         path.chmod(0o600)
         super().__init__(path)
         self._redact = redact
+        # One thread, so that the event loop does not wait for the disk and lines keep their order.
+        self._writer = ThreadPoolExecutor(max_workers=1)
 
-    def append_string(self, string: str) -> None:
-        """Remember a line, unless it is a private one."""
+    def store_string(self, string: str) -> None:
+        """Write a line, unless it is a private one."""
         if not string.startswith(" ") and self._redact(string) == string:
-            super().append_string(string)
+            self._writer.submit(super().store_string, string)
 
 
 def history(path: Path | None, redact: Callable[[str], str]) -> tuple[History, str]:
@@ -71,7 +74,7 @@ def history(path: Path | None, redact: Callable[[str], str]) -> tuple[History, s
     if path is None:
         return InMemoryHistory(), ""
     try:
-        return PrivateHistory(path, redact), ""
+        return ThreadedHistory(PrivateHistory(path, redact)), ""
     except OSError as error:
         return InMemoryHistory(), f"no history: {path}: {error.strerror}"
 

@@ -6,9 +6,11 @@ escaped, never passed on. Refuses to know what the lines are about.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -85,31 +87,24 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 @dataclass
 class Screen:
-    """Where lines go. A reader that went away is noticed, not raised: see ``gone``.
+    """Where lines go. A thread writes them in order, so that nothing else waits for a terminal or a full pipe.
 
     Args:
         colour: whether lines are painted.
         redact: takes secrets out of a text.
         out: gives the stream at each write, because a prompt may replace it meanwhile.
+        gone: whether the reader went away; what follows is dropped.
     """
 
     colour: bool = False
     redact: Callable[[str], str] = str
     out: Callable[[], TextIO] = lambda: sys.stdout
     gone: bool = False
+    _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
 
     def show(self, *lines: Line) -> None:
         """Print lines."""
-        if self.gone or not lines:
-            return
-        text = "".join(f"{paint(self._redacted(line), colour=self.colour)}\n" for line in lines)
-        stream = self.out()
-        try:
-            stream.write(text)
-            stream.flush()
-        except BrokenPipeError:
-            self.gone = True
-            silence(stream)
+        self._put("".join(f"{paint(self._redacted(line), colour=self.colour)}\n" for line in lines))
 
     def say(self, text: str, style: Style = Style.PLAIN) -> None:
         """Print one text by its own line breaks."""
@@ -117,12 +112,29 @@ class Screen:
 
     def prompt(self, text: str) -> None:
         """Print without ending the line."""
-        stream = self.out()
-        stream.write(visible(text))
-        stream.flush()
+        self._put(visible(text))
+
+    async def written(self) -> None:
+        """Wait until everything so far is written."""
+        await asyncio.wrap_future(self._writer.submit(lambda: None))
 
     def _redacted(self, line: Iterable[Segment]) -> Line:
         return tuple((style, self.redact(text)) for style, text in line)
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._writer.submit(self._write, text)
+
+    def _write(self, text: str) -> None:
+        if self.gone:
+            return
+        stream = self.out()
+        try:
+            stream.write(text)
+            stream.flush()
+        except BrokenPipeError:
+            self.gone = True
+            silence(stream)
 
 
 def silence(stream: TextIO) -> None:

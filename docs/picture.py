@@ -42,10 +42,9 @@ def transcript() -> list[str]:
     )
     lines = [f"> {QUESTION}"]
     for line in done.stdout.splitlines():
-        plain = re.sub(r"^\s*\+\d+\.\d+s {2}", "", line)
-        plain = re.sub(r" {2}\d+ ms$", "", plain)
-        plain = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", plain)
-        lines.append(plain.removeprefix("  ") if plain != line else plain)
+        told = re.sub(r"^\s*\+\d+\.\d+s {2}( {2})?", "", line)
+        told = re.sub(r" {2}\d+ ms$", "", told)
+        lines.append(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", told))
     return in_order(lines)
 
 

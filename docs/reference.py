@@ -1,7 +1,7 @@
 """Writes docs/contract.md: the names that handler authors import, from their docstrings.
 
-    python docs/reference.py          # write it
-    python docs/reference.py --check  # exit 1 when it is out of date
+python docs/reference.py          # write it
+python docs/reference.py --check  # exit 1 when it is out of date
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def signature(thing: Any) -> str:
     """The call, with defaults, or the fields of a dataclass."""
     if dataclasses.is_dataclass(thing):
         fields = dataclasses.fields(thing)
-        return ", ".join(f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default!r}" for f in fields)
+        return ", ".join(
+            f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default!r}" for f in fields
+        )
     parameters = inspect.signature(thing).parameters.values()
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters if p.name != "self"]
     return str(inspect.Signature(plain))[1:-1]
@@ -62,7 +64,9 @@ def described(name: str, thing: Any, level: str) -> list[str]:
     lines = [f"{level} `{name}{call}`", "", inspect.getdoc(thing) or "", ""]
     if isinstance(thing, type) and not issubclass(thing, Enum):
         for method, function in methods(thing):
-            lines += [f"- `.{method}({signature(function)})`: {' '.join((inspect.getdoc(function) or '').split())}"]
+            lines += [
+                f"- `.{method}({signature(function)})`: {' '.join((inspect.getdoc(function) or '').split())}"
+            ]
         lines += [""] if methods(thing) else []
     return lines
 

@@ -84,8 +84,8 @@ def bind(cls: C, schema: str | bytes, *, folder: Mapping[str, bytes] | None = No
     Raises PayloadError when class and schema do not fit each other or the schema is refused.
     """
     binding = Binding(cls, schema.encode() if isinstance(schema, str) else schema, folder or {}, example)
-    cls.__payload__ = binding  # type: ignore[attr-defined]
     cls.__xml_name__ = root_name(cls)  # type: ignore[attr-defined]
+    cls.__payload__ = binding  # type: ignore[attr-defined]
     return cls
 
 
@@ -177,7 +177,7 @@ class Bound:
         self.name = root_name(binding.cls)
         self._source = binding.schema
         self._tree = inlined(binding.schema, binding.folder)
-        self._judge = _judge(self._tree)
+        self._judge = judge(self._tree)
         self._model = Model(self._tree, self.name)
         self._asserted = any(True for _ in self._tree.iter(f"{{{XSD}}}assert", f"{{{XSD}}}assertion"))
         context = XmlContext()
@@ -281,8 +281,8 @@ class Bound:
 _WORDS = {"SCHEMAV_CVC_PATTERN_VALID": "must match the pattern of its type"}
 
 
-def _judge(tree: etree._Element) -> etree.XMLSchema:
-    """libxml2's schema, without what only XSD 1.1 knows."""
+def judge(tree: etree._Element) -> etree.XMLSchema:
+    """libxml2's schema, without what only XSD 1.1 knows. Raises PayloadError."""
     plain = deepcopy(tree)
     for each in list(plain.iter(f"{{{XSD}}}assert", f"{{{XSD}}}assertion")):
         parent = each.getparent()

@@ -73,46 +73,62 @@ def misread(regex: str) -> str | None:
     Raises RegexError, re.error or etree.LxmlError for a bad expression.
     """
     tree, judge = _tree(regex), acceptor((regex,))
+    reference = _Matcher(tree)
     alphabet = _alphabet(tree)
     words = chain(islice(_words(alphabet), _WORDS), islice(_variants(tree, alphabet), _WORDS))
-    return next((word for word in words if judge(word) != _matches(tree, word)), None)
+    return next((word for word in words if judge(word) != reference.matches(word)), None)
 
 
 def matches(regex: str, text: str) -> bool:
     """Whether the whole text matches, in time polynomial in its length. Raises RegexError or re.error."""
-    return _matches(_tree(regex), text)
+    return _Matcher(_tree(regex)).matches(text)
 
 
-def _matches(tree: Any, text: str) -> bool:
-    return len(text) in _ends(tree, text, {0})
+class _Matcher:
+    """An expression that tries all ways at once, so that no way is tried twice."""
 
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+        self._held: dict[tuple[Any, int, str], bool] = {}
 
-def _ends(tree: Any, text: str, starts: set[int]) -> set[int]:
-    """Where a match can end that begins at one of ``starts``: all ways at once, so none is tried twice."""
-    for op, value in tree:
-        if op in _MOVES:
-            starts = _MOVES[op](value, text, starts)
-        elif op in _STEPS:  # one character
-            starts = {at + 1 for at in starts if at < len(text) and _holds(op, value, ord(text[at]))}
-    return starts
+    def matches(self, text: str) -> bool:
+        return len(text) in self._ends(self._tree, text, {0})
 
+    def _ends(self, tree: Any, text: str, starts: set[int]) -> set[int]:
+        """Where a match can end that begins at one of ``starts``."""
+        for op, value in tree:
+            if op is sre.MAX_REPEAT:
+                starts = self._repeated(value, text, starts)
+            elif op is sre.SUBPATTERN:
+                starts = self._ends(value[3], text, starts)
+            elif op is sre.BRANCH:
+                starts = set().union(*(self._ends(each, text, starts) for each in value[1]))
+            elif op in _STEPS:  # one character; what is left are the anchors of the translation
+                starts = {at + 1 for at in starts if at < len(text) and self._holds(op, value, text[at])}
+        return starts
 
-def _repeated(value: Any, text: str, starts: set[int]) -> set[int]:
-    low, high, body = value
-    for _ in range(low):
-        starts = _ends(body, text, starts)
-        if not starts:
-            return starts
-    reached, count = set(starts), low
-    while starts and count < high:
-        starts = _ends(body, text, starts) - reached
-        reached |= starts
-        count += 1
-    return reached
+    def _repeated(self, value: Any, text: str, starts: set[int]) -> set[int]:
+        low, high, body = value
+        for _ in range(low):
+            starts = self._ends(body, text, starts)
+            if not starts:
+                return starts
+        reached, count = set(starts), low
+        while starts and count < high:
+            starts = self._ends(body, text, starts) - reached
+            reached |= starts
+            count += 1
+        return reached
+
+    def _holds(self, op: Any, value: Any, char: str) -> bool:
+        """Whether one atom matches one character; a class may have hundreds of ranges, so answers are kept."""
+        key = op, id(value), char
+        if key not in self._held:
+            self._held[key] = _holds(op, value, ord(char))
+        return self._held[key]
 
 
 def _holds(op: Any, value: Any, code: int) -> bool:
-    """Whether one atom matches one character."""
     if op is sre.IN:
         negated = value[0][0] is sre.NEGATE
         return any(_holds(kind, item, code) for kind, item in value if kind is not sre.NEGATE) is not negated
@@ -120,13 +136,6 @@ def _holds(op: Any, value: Any, code: int) -> bool:
         return chr(code).isdecimal() is (value is sre.CATEGORY_DIGIT)
     low, high = _range(op, value)
     return (low <= code <= high) is not (op is sre.NOT_LITERAL)
-
-
-_MOVES: dict[Any, Callable[[Any, str, set[int]], set[int]]] = {
-    sre.MAX_REPEAT: _repeated,
-    sre.SUBPATTERN: lambda value, text, starts: _ends(value[3], text, starts),
-    sre.BRANCH: lambda value, text, starts: set().union(*(_ends(each, text, starts) for each in value[1])),
-}
 
 
 def _words(alphabet: Sequence[str]) -> Iterator[str]:

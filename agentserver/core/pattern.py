@@ -83,13 +83,8 @@ def misread(regex: str) -> str | None:
     return next(chain(wrong, (word for word in _pumped(alphabet) if judge(word) is None)), None)
 
 
-def matches(regex: str, text: str) -> bool:
-    """Whether the whole text matches, in time polynomial in its length. Raises RegexError or re.error."""
-    return _Matcher(_tree(regex)).matches(text)
-
-
 class _Matcher:
-    """An expression that tries all ways at once, so that no way is tried twice."""
+    """An expression that tries all ways at once and so takes polynomial time."""
 
     def __init__(self, tree: Any) -> None:
         self._tree = tree

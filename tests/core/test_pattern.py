@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 from agentserver.core.pattern import (
     LONGEST,
     _alphabet,
+    _Matcher,
+    _tree,
     _variants,
     acceptor,
-    matches,
     misread,
     objection,
     sample,
     sre_parser,
 )
+
+
+def matches(regex: str, text: str) -> bool:
+    return _Matcher(_tree(regex)).matches(text)
 
 
 def reference(regex: str) -> re.Pattern[str]:

@@ -112,7 +112,8 @@ async def test_a_script_with_a_line_that_means_nothing_exits_2_and_goes_on():
 
 async def test_operators_see_the_detail_of_a_refusal_made_harmless():
     _, shown, _ = await session("@stray/Ping")
-    assert "refused stray -> \\x1b[31mnobody  routing" in shown
+    assert "refused stray -> " in shown
+    assert "nobody  routing: " in shown
     assert "\x1b" not in shown
 
 

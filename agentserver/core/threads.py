@@ -92,12 +92,12 @@ class ThreadTree(NamedTuple):
         return self.nodes[thread.parent]
 
     def below(self, thread: str) -> Iterator[Thread]:
-        """Every descendant, parents before children."""
-        pending = list(self.nodes[thread].children)
+        """Every descendant: parents before children, the older child with all of its own before the younger."""
+        pending = list(reversed(self.nodes[thread].children))
         while pending:
             node = self.nodes[pending.pop()]
             yield node
-            pending.extend(node.children)
+            pending.extend(reversed(node.children))
 
     def at_rest(self, thread: Thread) -> bool:
         """Whether nothing is under way on the thread and below it."""

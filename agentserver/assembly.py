@@ -86,7 +86,9 @@ class Server:
                 provided = await stack.enter_async_context(self.organism.lifespan())
                 resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
             engine = await stack.enter_async_context(self.engine)
-            bound = {b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners}
+            bound = {
+                b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners
+            }
             pump = Pump(self.rules, bound, engine, self.clock, resources, (self.trace.observe,))
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
@@ -115,7 +117,9 @@ class Server:
 
 def build(organism: Organism, *, engine: Engine | None = None, clock: Clock | None = None) -> Server:
     """Put a server together. It starts when it is entered."""
-    discovered = [payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)]
+    discovered = [
+        payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
+    ]
     codecs = Codecs(dict.fromkeys(discovered))
     rules = Rules(blueprint(organism, codecs), codecs, guards(), Bounds(bytes=organism.limits.payload))
     return Server(organism, rules, engine or MemoryEngine(), clock or SystemClock())

@@ -241,7 +241,9 @@ def _ask(step: Step, proposals: tuple[Proposal, ...]) -> tuple[tuple[Proposal, .
     allowed: list[Proposal] = []
     worst: Denied | None = None
     for proposal in proposals:
-        denied = next(filter(None, (g.judge(step.memory.get(g.name), proposal) for g in step.rules.guards)), None)
+        denied = next(
+            filter(None, (g.judge(step.memory.get(g.name), proposal) for g in step.rules.guards)), None
+        )
         if denied is None:
             allowed.append(proposal)
         elif worst is None or worst.code is Code.ROUTING:
@@ -342,9 +344,7 @@ def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
     )
     if count > limit:
         return _give_up(step, delivery, Failed(Code.INTERNAL, f"{count} refusals in a row"))
-    letter = step.error(
-        delivery, refusal.code, refusal.corrections, final=count == limit, about=refusal.to
-    )
+    letter = step.error(delivery, refusal.code, refusal.corrections, final=count == limit, about=refusal.to)
     step.post(letter, thread.id)
     return step.finish()
 

@@ -65,7 +65,9 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal
     return _collect(_from_response(response, codecs, bounds) for response in responses)
 
 
-def draft(payload: object, to: str | Target | None, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:
+def draft(
+    payload: object, to: str | Target | None, codecs: Codecs, bounds: Bounds
+) -> Draft | Refusal | Failed:
     """Encode one payload, read it back and validate it."""
     try:
         codec = codecs.of(type(payload))

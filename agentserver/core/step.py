@@ -145,7 +145,9 @@ class Step:
             pending, held = self._pending.pop(request, 0), self._held.pop(request, 0)
             if pending or held:
                 entry = self._requests[request]
-                self._requests[request] = entry._replace(pending=entry.pending + pending, held=entry.held + held)
+                self._requests[request] = entry._replace(
+                    pending=entry.pending + pending, held=entry.held + held
+                )
 
     # Deliveries
 

@@ -36,7 +36,11 @@ def usage_instructions(listener: Listener, listeners: Mapping[str, Listener], co
     peers = [listeners[name] for name in sorted(listener.peers) if name in listeners]
     entries = [
         *((peer.name, peer.description, peer.payloads) for peer in peers),
-        *([(TODO, "Reminds you of replies you wait for.", (TodoUntil, TodoComplete))] if TODO in listener.peers else []),
+        *(
+            [(TODO, "Reminds you of replies you wait for.", (TodoUntil, TodoComplete))]
+            if TODO in listener.peers
+            else []
+        ),
     ]
     if not entries:
         return ""

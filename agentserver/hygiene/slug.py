@@ -61,9 +61,11 @@ class Slug:
 
     def fits(self, value: str) -> bool:
         """Whether this value may be interpolated; does not trust the proof for the characters."""
-        if not value or len(value) > LENGTH or not ALPHABET.issuperset(value):
-            return False
-        return self.within(value)
+        return self.spelled(value) and self.within(value)
+
+    def spelled(self, value: str) -> bool:
+        """Whether the value has the length and the characters of a slug."""
+        return 0 < len(value) <= LENGTH and ALPHABET.issuperset(value)
 
     def within(self, value: str) -> bool:
         """Whether the value keeps to the word budget."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is put on record about an attempt: what was validated, and of the rest no more than that it was there.
+    """What is put on record about an attempt: what was validated, and of the rest that it was there.
 
     Args:
         source: the sender, as the system knows it.
@@ -145,7 +145,7 @@ def _within(checked: Checked, facts: Facts, around: Circumstances) -> Verdict:
 
 
 def _params(checked: Checked, request: Request) -> tuple[tuple[str, str], ...] | Reason:
-    """The parameters as text, each of its type; what is interpolated is looked at again, character by character."""
+    """The parameters as text, each of its type; what is interpolated is looked at again, by character."""
     intent = checked.intent
     given = dict(request.params)
     if given.keys() - {each.name for each in intent.parameters} - {intent.note}:

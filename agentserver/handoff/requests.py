@@ -82,7 +82,7 @@ def read_text(raw: str) -> Request:
 
 
 def decode(raw: str) -> dict[str, Any] | None:
-    """The JSON object that a text is; None when it is none, has a member twice, or text that UTF-8 cannot carry."""
+    """The JSON object that a text is; None when it is none, has a member twice, or lone surrogates."""
     try:
         found = json.loads(raw, object_pairs_hook=_unique, parse_constant=_refused)
         json.dumps(found, ensure_ascii=False).encode()

@@ -34,7 +34,7 @@ class Attempt:
 
 
 class Listener:
-    """The state of listening to one agent. Every method gives the attempts that an event completes, in order."""
+    """The state of listening to one agent. Every method gives the attempts that an event completes."""
 
     __slots__ = ("_preview", "_previewed", "_scanner", "_seen", "_shown")
 

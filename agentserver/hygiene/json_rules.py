@@ -63,7 +63,7 @@ def self_contained(schema: Schema) -> Said:
 
 
 def known_words(schema: Schema) -> Said:
-    """Nothing but keywords that this list of rules understands: an unknown one would carry text or meaning."""
+    """Nothing but keywords that these rules understand: an unknown one would carry text or meaning."""
     for pointer, each in at.positions(schema.tree):
         if isinstance(each, dict):
             for keyword in each.keys() - at.KEYWORDS.keys():

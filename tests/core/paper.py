@@ -90,7 +90,11 @@ class Paper:
         return outcome
 
     def say(self, payload, to=None, request=None):
-        data = payload if isinstance(payload, bytes) else self.rules.codecs.of(type(payload)).encode(payload).encode()
+        data = (
+            payload
+            if isinstance(payload, bytes)
+            else self.rules.codecs.of(type(payload)).encode(payload).encode()
+        )
         request = request or f"r{self.seeds}"
         self.apply(self.conversation.receive(Outside(data, request, to), self.rules, self.moment()))
         return request
@@ -103,7 +107,9 @@ class Paper:
         if isinstance(accepted, Failed):
             return Finished(delivery, None, accepted)
         assert isinstance(accepted, Accepted)
-        storage = ThreadStorage(accepted.storage, self.rules.codecs, self.rules.bounds, self.rules.blueprint.limits.storage)
+        storage = ThreadStorage(
+            accepted.storage, self.rules.codecs, self.rules.bounds, self.rules.blueprint.limits.storage
+        )
         todos = ThreadTodos(delivery.thread, delivery.to, accepted.todos)
         call = Call(accepted.payload, accepted.metadata, storage, todos, delivery.attempt)
         self.calls.append((delivery.to, call))

@@ -183,7 +183,9 @@ def test_a_refused_sender_may_retry_until_the_bound_and_is_then_given_up():
 
 def test_an_admitted_message_forgives_earlier_refusals():
     answers = iter([to("x"), to("x"), to("b"), to("x"), to("x"), respond(Answer("done"))])
-    paper = Paper(rules(listener("a", "b"), listener("b"), refusals=3), {"a": lambda call: next(answers), "b": answer})
+    paper = Paper(
+        rules(listener("a", "b"), listener("b"), refusals=3), {"a": lambda call: next(answers), "b": answer}
+    )
     paper.say(Ask("hi"), "a")
     paper.run()
     assert paper.replies == [Answer("done")]
@@ -203,7 +205,9 @@ def test_an_invalid_payload_is_the_senders_to_correct():
     assert paper.replies == [Answer("sorry")]
 
 
-@pytest.mark.parametrize("value", [42, "text", {"a": 1}, [42], (respond(Answer("x")), None), object(), respond(42)])
+@pytest.mark.parametrize(
+    "value", [42, "text", {"a": 1}, [42], (respond(Answer("x")), None), object(), respond(42)]
+)
 def test_a_result_that_is_none_of_the_contracts_is_a_crash(value):
     paper = solo(lambda call: value)
     paper.say(Ask("hi"), "a")
@@ -264,7 +268,11 @@ def test_a_delivery_that_no_longer_satisfies_its_schema_fails_without_a_call():
     paper.say(Ask("hi"), "a")
     (delivery,) = paper.waiting
 
-    for message in (b"junk", delivery.message.replace(b"<text>hi</text>", b""), delivery.message.replace(b"Ask", b"Ark")):
+    for message in (
+        b"junk",
+        delivery.message.replace(b"<text>hi</text>", b""),
+        delivery.message.replace(b"Ask", b"Ark"),
+    ):
         accepted = paper.conversation.accept(delivery._replace(message=message), paper.rules)
         assert isinstance(accepted, Failed)
         assert accepted.code == "internal"
@@ -275,7 +283,10 @@ def test_a_delivery_that_no_longer_satisfies_its_schema_fails_without_a_call():
 
 
 def test_to_the_callers_name_means_the_same_as_respond():
-    paper = Paper(rules(listener("a", "b"), listener("b")), {"a": once(to("b")), "b": lambda c: to(c.metadata.from_id, Answer("x"))})
+    paper = Paper(
+        rules(listener("a", "b"), listener("b")),
+        {"a": once(to("b")), "b": lambda c: to(c.metadata.from_id, Answer("x"))},
+    )
     paper.say(Ask("hi"), "a")
     paper.run()
     assert paper.seen("a")[1] == Answer("x")
@@ -408,7 +419,15 @@ def test_ids_are_opaque():
 
 
 def test_self_call_is_new_and_only_respond_returns_from_it():
-    script = iter([to("a", Ask("think")), to("a", Ask("more")), respond(Answer("3")), respond(Answer("2")), respond(Answer("1"))])
+    script = iter(
+        [
+            to("a", Ask("think")),
+            to("a", Ask("more")),
+            respond(Answer("3")),
+            respond(Answer("2")),
+            respond(Answer("1")),
+        ]
+    )
     paper = Paper(rules(listener("a", agent=True)), {"a": lambda call: next(script)})
     paper.say(Ask("hi"), "a")
     paper.run()
@@ -477,7 +496,10 @@ def test_several_answers_arrive_one_by_one():
 
 
 def test_an_answer_with_a_note_beside_it_sends_both():
-    paper = Paper(rules(listener("a", "log"), listener("log", payloads=(Note,))), {"a": lambda c: [respond(Answer("x")), to("log", Note("n"))], "log": silent})
+    paper = Paper(
+        rules(listener("a", "log"), listener("log", payloads=(Note,))),
+        {"a": lambda c: [respond(Answer("x")), to("log", Note("n"))], "log": silent},
+    )
     request = paper.say(Ask("hi"), "a")
     paper.run()
     assert paper.seen("log") == [Note("n")]
@@ -499,7 +521,9 @@ def test_a_late_result_of_a_closed_conversation_is_discarded():
 
 
 def broadcast_shop(*peers, flags=(True, True, True)):
-    members = [listener(name, payloads=(Note,), broadcast=flag) for name, flag in zip("xyz", flags, strict=True)]
+    members = [
+        listener(name, payloads=(Note,), broadcast=flag) for name, flag in zip("xyz", flags, strict=True)
+    ]
     return rules(listener("a", *peers), *members)
 
 
@@ -541,7 +565,15 @@ def test_one_broadcast_members_failure_is_one_system_error_and_does_not_touch_th
         raise RuntimeError
 
     shop = broadcast_shop("x", "y", "z")
-    paper = Paper(shop, {"a": lambda c: note(shop) if isinstance(c.payload, Ask) else None, "x": crash, "y": answer, "z": answer})
+    paper = Paper(
+        shop,
+        {
+            "a": lambda c: note(shop) if isinstance(c.payload, Ask) else None,
+            "x": crash,
+            "y": answer,
+            "z": answer,
+        },
+    )
     paper.say(Ask("hi"), "a")
     paper.run()
     assert errors(paper.seen("a")) == ["internal"]
@@ -635,7 +667,10 @@ def test_ping_pong_ends_with_a_refusal():
 
 
 def test_messages_of_a_conversation_are_bounded_and_the_refusal_reaches_the_opener():
-    paper = Paper(rules(listener("a", "b"), listener("b"), messages=50), {"a": lambda c: [to("b")] * 10, "b": lambda c: respond(Answer("x"))})
+    paper = Paper(
+        rules(listener("a", "b"), listener("b"), messages=50),
+        {"a": lambda c: [to("b")] * 10, "b": lambda c: respond(Answer("x"))},
+    )
     first = paper.say(Ask("hi"), "a")
     paper.run()
     assert errors(paper.replies) == ["budget"]
@@ -646,7 +681,10 @@ def test_messages_of_a_conversation_are_bounded_and_the_refusal_reaches_the_open
 
 
 def test_a_spent_budget_cancels_what_runs():
-    paper = Paper(rules(listener("a", "b"), listener("b"), messages=4), {"a": lambda c: [to("b")] * (3 if c.payload == Ask("hi") else 1), "b": answer})
+    paper = Paper(
+        rules(listener("a", "b"), listener("b"), messages=4),
+        {"a": lambda c: [to("b")] * (3 if c.payload == Ask("hi") else 1), "b": answer},
+    )
     paper.say(Ask("hi"), "a")
     paper.step()
     running = paper.invoke(paper.waiting.pop(0))
@@ -737,10 +775,17 @@ def test_hold_keeps_replies_until_all_are_there_and_delivers_them_in_the_order_o
 def test_hold_lets_go_when_no_other_reply_can_come():
     def a(call):
         if isinstance(call.payload, Ask):
-            return [to("system.todo", TodoUntil(wait_for=Answer, count=2, hold=True)), to("b", Ask("1")), to("b", Ask("2"))]
+            return [
+                to("system.todo", TodoUntil(wait_for=Answer, count=2, hold=True)),
+                to("b", Ask("1")),
+                to("b", Ask("2")),
+            ]
         return respond(call.payload) if isinstance(call.payload, Answer) else None
 
-    paper = Paper(rules(listener("a", "b"), listener("b")), {"a": a, "b": lambda c: answer(c) if c.payload.text == "2" else None})
+    paper = Paper(
+        rules(listener("a", "b"), listener("b")),
+        {"a": a, "b": lambda c: answer(c) if c.payload.text == "2" else None},
+    )
     request = paper.say(Ask("hi"), "a")
     paper.run()
     assert paper.replies == [Answer("re: 2")]
@@ -749,7 +794,9 @@ def test_hold_lets_go_when_no_other_reply_can_come():
 
 def test_watchers_die_with_their_thread():
     def b(call):
-        return to("system.todo", TodoUntil(wait_for=Answer)) if isinstance(call.payload, Ask) else answer(call)
+        return (
+            to("system.todo", TodoUntil(wait_for=Answer)) if isinstance(call.payload, Ask) else answer(call)
+        )
 
     paper = Paper(rules(listener("a", "b"), listener("b", "b")), {"a": once(to("b")), "b": b})
     paper.say(Ask("hi"), "a")
@@ -815,7 +862,9 @@ def test_storage_can_be_deleted_and_goes_with_the_thread():
 def test_the_same_moments_give_the_same_decisions():
     def run():
         shop = rules(listener("a", "b"), listener("b"))
-        paper = Paper(shop, {"a": once([to("system.todo", TodoUntil(wait_for=Answer)), to("b")]), "b": answer})
+        paper = Paper(
+            shop, {"a": once([to("system.todo", TodoUntil(wait_for=Answer)), to("b")]), "b": answer}
+        )
         paper.say(Ask("hi"), "a")
         paper.run()
         return [(o.added, o.replies, o.records, o.closed) for o in paper.outcomes]
@@ -831,7 +880,10 @@ def test_a_step_leaves_the_conversation_it_was_decided_on_as_it_was():
 
 
 def test_what_a_handler_sees_is_what_was_sent():
-    paper = Paper(rules(listener("a", "b"), listener("b")), {"a": once(to("b", Ask("<to>evil</to> & 'x' \r\n\t ]]>"))), "b": answer})
+    paper = Paper(
+        rules(listener("a", "b"), listener("b")),
+        {"a": once(to("b", Ask("<to>evil</to> & 'x' \r\n\t ]]>"))), "b": answer},
+    )
     paper.say(Ask("hi"), "a")
     paper.run()
     assert paper.seen("b") == [Ask("<to>evil</to> & 'x' \r\n\t ]]>")]

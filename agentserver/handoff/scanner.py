@@ -74,36 +74,43 @@ _WORD = re.compile(r"[-+.0-9A-Za-z]*")
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 
 
-def _past(expression: re.Pattern[str], text: str, start: int, end: int = LONGEST) -> int:
+def _past(expression: re.Pattern[str], text: str, start: int, end: int) -> int:
     """Where the match of an expression that always matches ends."""
     found = expression.match(text, start, max(start, end))
     return found.end() if found else start
 
 
 class _Candidate:
-    """One attempt to read an object; positions are relative to its first brace."""
+    """One attempt to read an object. Positions are those of the held text."""
 
-    __slots__ = ("begun", "claims", "key", "named", "open", "pos", "want")
+    __slots__ = ("begun", "claims", "key", "limit", "named", "open", "pos", "start", "want")
 
-    def __init__(self) -> None:
-        self.pos = 1
+    def __init__(self, start: int) -> None:
+        self.start = start  # of its brace
+        self.pos = start + 1
+        self.limit = start + LONGEST
         self.open = "{"
         self.want = _Want.FIRST_KEY
         self.key = False  # whether the string that is being read is a key
-        self.begun = 0  # where it begins
+        self.begun = start  # where it begins
         self.named = ""  # the last key of the object itself
         self.claims = False  # whether its type is that of a request
 
+    def moved(self, by: int) -> None:
+        """Follow the held text, of which so many characters were dropped in front."""
+        self.start -= by
+        self.pos -= by
+        self.limit -= by
+        self.begun -= by
+
     def run(self, text: str) -> _Step:
-        """Read on in ``text``, which starts at the brace."""
+        """Read on in the held text."""
         step = _Step.ON
         while step is _Step.ON:
-            if self.pos >= LONGEST:
-                return _Step.OVER
             if self.want is not _Want.TEXT:
-                self.pos = _past(_SPACE, text, self.pos)
-                if self.pos >= LONGEST:
-                    return _Step.OVER
+                self.pos = _past(_SPACE, text, self.pos, self.limit)
+            if self.pos >= self.limit:
+                return _Step.OVER
             if self.pos >= len(text):
                 return _Step.WAIT
             step = self._text(text) if self.want is _Want.TEXT else self._token(text, text[self.pos])
@@ -156,8 +163,8 @@ class _Candidate:
         return _Step.ON
 
     def _text(self, text: str) -> _Step:
-        self.pos = _past(_PLAIN, text, self.pos)
-        if self.pos >= LONGEST:
+        self.pos = _past(_PLAIN, text, self.pos, self.limit)
+        if self.pos >= self.limit:
             return _Step.OVER
         if self.pos == len(text):
             return _Step.WAIT
@@ -185,18 +192,18 @@ class _Candidate:
 class Scanner:
     """The state of one scan. ``feed`` and ``end`` give what was found, in the order of the text."""
 
-    __slots__ = ("_candidate", "_debt", "_held")
+    __slots__ = ("_at", "_candidate", "_debt", "_held")
 
     def __init__(self) -> None:
-        self._held = ""  # begins with the candidate's brace; empty without one
+        self._held = ""
+        self._at = 0  # everything before this place is settled
         self._candidate: _Candidate | None = None
         self._debt = 0  # characters read more than WORK times the characters that were settled
 
     def copy(self) -> Scanner:
         """A scan that goes on from here by itself."""
-        other = Scanner()
-        other._held, other._debt = self._held, self._debt
-        other._candidate = copy(self._candidate)
+        other = copy(self)
+        other._candidate = copy(self._candidate)  # noqa: SLF001 - one of its own
         return other
 
     def feed(self, text: str) -> tuple[Found, ...]:
@@ -208,6 +215,7 @@ class Scanner:
             if step is _Step.WAIT:
                 break
             found.extend(self._settle(candidate, step))
+        self._shorten()
         return tuple(found)
 
     def end(self) -> tuple[Found, ...]:
@@ -219,31 +227,39 @@ class Scanner:
         return tuple(found)
 
     def _begin(self) -> _Candidate | None:
-        """The candidate, begun now if need be. What stands before it is dropped."""
+        """The candidate, begun now if need be. What stands before it is settled."""
         if self._candidate is None:
-            start = self._held.find("{")
-            self._drop(start if start >= 0 else len(self._held))
-            self._candidate = _Candidate() if self._held else None
+            start = self._held.find("{", self._at)
+            self._pass(start if start >= 0 else len(self._held))
+            self._candidate = _Candidate(start) if start >= 0 else None
         return self._candidate
 
-    def _drop(self, count: int) -> None:
-        self._held = self._held[count:]
-        self._debt = max(0, self._debt - WORK * count)
+    def _pass(self, place: int) -> None:
+        self._debt = max(0, self._debt - WORK * (place - self._at))
+        self._at = place
+
+    def _shorten(self) -> None:
+        """Drop what is settled: once for each piece of text, since it copies the rest."""
+        self._held = self._held[self._at :]
+        if self._candidate is not None:
+            self._candidate.moved(self._at)
+        self._at = 0
 
     def _settle(self, candidate: _Candidate, step: _Step) -> Iterator[Found]:
         """Be done with a candidate; the search goes on behind it, or behind its brace when it was no JSON."""
-        raw = self._held[: candidate.pos]
         self._candidate = None
+        read = candidate.pos - candidate.start
         if step is _Step.FAIL:
-            self._debt += candidate.pos
+            self._debt += read
             step = _Step.OVER if self._debt > WORK * LONGEST else step
-        self._drop(1 if step is _Step.FAIL else len(raw))
-        if step is _Step.OVER:
-            yield Found(raw, Reason.OVER_BOUND)
-        elif step is _Step.DONE:
+        self._pass(candidate.start + 1 if step is _Step.FAIL else candidate.pos)
+        if step is _Step.FAIL and not candidate.claims:
+            return
+        raw = self._held[candidate.start : candidate.pos]
+        if step is _Step.DONE:
             yield from _complete(raw, claims=candidate.claims)
-        elif candidate.claims:
-            yield Found(raw, Reason.INVALID_JSON)
+        else:
+            yield Found(raw, Reason.OVER_BOUND if step is _Step.OVER else Reason.INVALID_JSON)
 
 
 def _complete(raw: str, *, claims: bool) -> Iterator[Found]:

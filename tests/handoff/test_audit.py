@@ -73,7 +73,11 @@ def test_what_was_approved_and_not_delivered_is_a_rejection():
     verdict = judge(WORDS, read_text(raw()), Circumstances("s", "t"))
     assert isinstance(verdict, Approved)
     found = dict(audit.record(audit.undelivered(verdict, Reason.NO_DEPLOYED_AGENT_ID), "t").members)
-    assert (found["result"], found["reason"], found["target"]) == ("reject", "no_deployed_agent_id", "launch-radar")
+    assert (found["result"], found["reason"], found["target"]) == (
+        "reject",
+        "no_deployed_agent_id",
+        "launch-radar",
+    )
 
 
 def chain(count):

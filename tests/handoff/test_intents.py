@@ -15,7 +15,12 @@ TICKET = Parameter("ticket", Lexical(("[A-Z]{2,10}-[0-9]{1,7}",)))
 
 
 def intent(**changes):
-    facts = {"name": "review", "targets": ("lawyer",), "template": "Review {ticket}.", "parameters": (TICKET,)}
+    facts = {
+        "name": "review",
+        "targets": ("lawyer",),
+        "template": "Review {ticket}.",
+        "parameters": (TICKET,),
+    }
     return Intent(**{**facts, **changes})
 
 
@@ -40,7 +45,10 @@ def test_the_reference_vocabulary_is_proved_whole():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"parameters": (Parameter("ticket", Lexical(("[A-Za-z ]+",), most=20)),)}, "ticket: admits U+0020 SPACE, as in 'a a'"),
+        (
+            {"parameters": (Parameter("ticket", Lexical(("[A-Za-z ]+",), most=20)),)},
+            "ticket: admits U+0020 SPACE, as in 'a a'",
+        ),
         ({"parameters": (Parameter("ticket", Lexical(("[A-Z]+",))),)}, "no bound"),
         ({"parameters": (Parameter("ticket", Lexical()),)}, "any text fits it"),
         ({"parameters": (Parameter("ticket", Lexical((r"[a-z]$",))),)}, "must not use $"),
@@ -49,12 +57,18 @@ def test_the_reference_vocabulary_is_proved_whole():
         ({"parameters": ()}, "is no parameter; there are: none"),
         ({"parameters": (TICKET, TICKET)}, "declared twice"),
         ({"parameters": (TICKET, Parameter("a b", Lexical(choices=("x",))))}, "no name of a parameter"),
-        ({"template": "Review {ticket} {note}.", "note": "note"}, "free text, which a template must not interpolate"),
+        (
+            {"template": "Review {ticket} {note}.", "note": "note"},
+            "free text, which a template must not interpolate",
+        ),
         ({"note": "ticket"}, "declared twice"),
         ({"note": "note", "note_most": 10_001}, "must be bounded"),
         ({"note": "note", "note_most": 0}, "must be bounded"),
         ({"template": "{ticket"}, "brace"),
-        ({"parameters": (Parameter("ticket", Lexical(choices=("x",)), required=False),)}, "empty when no optional"),
+        (
+            {"parameters": (Parameter("ticket", Lexical(choices=("x",)), required=False),)},
+            "empty when no optional",
+        ),
         ({"name": "send it"}, "letters"),
         ({"targets": ()}, "at least one listener"),
     ],
@@ -74,7 +88,10 @@ def test_an_intent_is_declared_once():
 def test_the_older_form_needs_an_intent_without_required_parameters():
     assert "not declared" in faults(intent(), legacy="gone")
     assert "requires one" in faults(intent(), legacy="review")
-    sweep = intent(template="Sweep. {ticket}.", parameters=(Parameter("ticket", Lexical(choices=("x",)), required=False),))
+    sweep = intent(
+        template="Sweep. {ticket}.",
+        parameters=(Parameter("ticket", Lexical(choices=("x",)), required=False),),
+    )
     assert isinstance(vocabulary([sweep], legacy="review"), Vocabulary)
 
 
@@ -124,7 +141,12 @@ def test_parameters_are_read_from_a_payloads_xsd():
     found = read(fields, attributes)
     assert isinstance(found, tuple)
     assert {each.name: each.required for each in found} == {
-        "ticket": True, "count": False, "sure": True, "day": True, "kind": False, "sum": True,
+        "ticket": True,
+        "count": False,
+        "sure": True,
+        "day": True,
+        "kind": False,
+        "sum": True,
     }
     by_name = {each.name: each for each in found}
     assert by_name["ticket"].lexical == Lexical(("(A.*)|(B.*)", "[A-Z]+"), (), 2, 9)

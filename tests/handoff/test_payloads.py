@@ -125,7 +125,11 @@ def test_v2_the_meta_schema_and_admission_refuse_permissive_schemas(tmp_path, ch
 def test_v2_the_projects_own_payload_satisfies_the_meta_schema():
     meta = json.loads((ROOT / "schemas/handoff-payload-meta.schema.json").read_text())
     validate(load_payload_schema(RESULT, ROOT), meta)
-    good = {"plan": "a.steps.csv", "verdict": "hard", "findings": [{"code": "PAYLOAD_UNTYPED", "severity": "HARD", "message": "m", "row": 2}]}
+    good = {
+        "plan": "a.steps.csv",
+        "verdict": "hard",
+        "findings": [{"code": "PAYLOAD_UNTYPED", "severity": "HARD", "message": "m", "row": 2}],
+    }
     validate(good, load_payload_schema(RESULT, ROOT))
     for bad in ({**good, "verdict": "maybe"}, {**good, "plan": "a\n"}, {**good, "extra": 1}):
         with pytest.raises(SchemaInvalid):
@@ -231,14 +235,27 @@ def test_an_unguarded_script_can_validate(tmp_path):
         "from agentserver.handoff.payloads import validate\n"
         f"validate({{'x': 'y'}}, {SCHEMA!r})\nprint('once')\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, timeout=60)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
     assert (done.stdout, done.stderr) == ("once\n", "")
 
 
-@pytest.mark.parametrize(("day", "severity"), [(date(2026, 6, 30), "WARN"), (PAYLOAD_UNTYPED_HARD_DATE, "HARD"), (date(2026, 7, 2), "HARD")])
+@pytest.mark.parametrize(
+    ("day", "severity"),
+    [(date(2026, 6, 30), "WARN"), (PAYLOAD_UNTYPED_HARD_DATE, "HARD"), (date(2026, 7, 2), "HARD")],
+)
 def test_v6_untyped_is_hard_from_its_date(day, severity):
     steps = [{"step": "1", "payload_schema_out": ""}, {"step": "2", "payload_schema_in": ""}]
-    assert [(each.code, each.severity) for each in audit_handoff_chain(steps, today=day)] == [("PAYLOAD_UNTYPED", severity)]
+    assert [(each.code, each.severity) for each in audit_handoff_chain(steps, today=day)] == [
+        ("PAYLOAD_UNTYPED", severity)
+    ]
 
 
 def test_v6_without_a_day_the_clock_decides():
@@ -250,12 +267,12 @@ def test_steps_are_read_as_they_are_written(tmp_path):
     path = tmp_path / "x.steps.csv"
     path.write_text(
         textwrap.dedent(
-            '''\
+            """\
             step,actor,payload_schema_in,payload_schema_out,notes
             1,@x,,foo/v1.schema.json,"line one
             line two"
             2,@y,foo/v1.schema.json,,plain
-            '''
+            """
         )
     )
     rows = read_steps(path)

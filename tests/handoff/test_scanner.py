@@ -189,6 +189,16 @@ def test_where_the_text_is_cut_does_not_matter(text, data):
     assert scan(*text) == scan(text)
 
 
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(st.lists(PIECES, max_size=14).map("".join), st.integers(10, 60))
+def test_cuts_do_not_matter_at_the_bounds_either(text, longest):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("agentserver.handoff.scanner.LONGEST", longest)
+        patched.setattr("agentserver.handoff.scanner.DEPTH", 3)
+        patched.setattr("agentserver.handoff.scanner.WORK", 2)
+        assert scan(*text) == scan(text)
+
+
 def test_every_single_cut_of_a_real_text():
     text = f"Ok.\n```json\n{RAW}\n``` and {{ then {json.dumps(REQUEST, indent=1)}"
     whole = scan(text)
@@ -222,7 +232,7 @@ class Counting(Scanner):
         self.work = 0
 
     def _settle(self, candidate, step):
-        self.work += candidate.pos
+        self.work += candidate.pos - candidate.start
         yield from super()._settle(candidate, step)
 
 

@@ -15,7 +15,10 @@ def test_an_absent_value_takes_its_sentence_along():
         "Run the sweep. If a hint was given, put it first: 4.2.\nStop at 9! Report."
     )
     assert template.render({"limit": "9"}) == "Run the sweep. Stop at 9! Report."
-    assert template.render({"clause": "4.2"}) == "Run the sweep. If a hint was given, put it first: 4.2.\nReport."
+    assert (
+        template.render({"clause": "4.2"})
+        == "Run the sweep. If a hint was given, put it first: 4.2.\nReport."
+    )
     assert template.render({}) == "Run the sweep. Report."
 
 

@@ -44,7 +44,9 @@ def test_a_schema_is_loaded_and_admitted(root):
     assert isinstance(loader.load(NAME, Path(os.path.relpath(root))), Schema)
 
 
-@pytest.mark.parametrize("value", ["", None, 5, "../x", "/etc/passwd", "https://a/b", NAME.upper(), NAME + "\n"])
+@pytest.mark.parametrize(
+    "value", ["", None, 5, "../x", "/etc/passwd", "https://a/b", NAME.upper(), NAME + "\n"]
+)
 def test_references_are_restricted(root, value):
     said(value, root)
 

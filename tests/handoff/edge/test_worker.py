@@ -103,7 +103,9 @@ def test_a_worker_that_dies_is_said_and_replaced(shared):
 
 def test_a_worker_that_dies_within_a_call_is_said(monkeypatch, tmp_path):
     program = tmp_path / "dying.py"
-    program.write_text("import sys;o=sys.stdout.buffer;o.write(b'\\0\\0\\0\\2{}');o.flush();sys.stdin.buffer.read(4)")
+    program.write_text(
+        "import sys;o=sys.stdout.buffer;o.write(b'\\0\\0\\0\\2{}');o.flush();sys.stdin.buffer.read(4)"
+    )
     monkeypatch.setattr(worker, "_PROGRAM", str(program))
     with ValidationWorker() as running:
         assert "without a result" in refusal(running, {})
@@ -194,7 +196,10 @@ def test_a_schema_that_hangs_libxml2_is_killed(shared):
     for _ in range(16):
         inner = f'<xs:sequence minOccurs="0">{inner}{inner[:0]}<xs:element name="b" type="xs:int" minOccurs="0"/></xs:sequence>'
     many = "".join(f'<xs:element name="e{n}" type="xs:int" minOccurs="0"/>' for n in range(2500))
-    schema = XSD.replace('<xs:element name="a" type="xs:int"/>', f'<xs:element name="a"><xs:complexType><xs:sequence>{many}</xs:sequence></xs:complexType></xs:element>')
+    schema = XSD.replace(
+        '<xs:element name="a" type="xs:int"/>',
+        f'<xs:element name="a"><xs:complexType><xs:sequence>{many}</xs:sequence></xs:complexType></xs:element>',
+    )
     assert "exceeded" in refusal(shared, "<a/>", schema, kind=Kind.XSD, timeout=0.5)
 
 
@@ -225,7 +230,11 @@ def test_the_program_itself(monkeypatch):
         return len(data).to_bytes(4) + data
 
     messages = [
-        {"kind": "json-schema", "schema": json.dumps({**SCHEMA, "maxProperties": n + 1}), "payload": {"x": "a"}}
+        {
+            "kind": "json-schema",
+            "schema": json.dumps({**SCHEMA, "maxProperties": n + 1}),
+            "payload": {"x": "a"},
+        }
         for n in range(validator.KEPT + 2)
     ]
     given = b"".join(map(framed, [*messages, {"kind": "xsd", "schema": XSD, "payload": "<b/>"}]))

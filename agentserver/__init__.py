@@ -6,7 +6,7 @@ from agentserver.contract import (
     HandlerMetadata,
     HandlerResponse,
     Pattern,
-    SystemError,  # noqa: A004 - the contract's name
+    SystemError,
     TodoClosed,
     TodoComplete,
     TodoRegistered,

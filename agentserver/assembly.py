@@ -5,7 +5,7 @@ Owns the order of guards and the lifetimes of lifespan, engine and pump. Nothing
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class SystemClock:
 
     def moment(self) -> Moment:
         """The present time with a fresh seed."""
-        return Moment(time.time(), secrets.token_bytes(16))
+        return Moment(time.time(), os.urandom(16))
 
 
 def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from lxml import etree
 
-from agentserver.core.binding import SCHEMA_BYTES, inlined
+from agentserver.core.binding import SCHEMA_BYTES, inlined, judge
 from agentserver.core.schema import XSD
 from agentserver.core.shape import PayloadError
 
@@ -43,6 +43,7 @@ def generate(schema: Path) -> str:
         raise CodegenError("code generation needs an extra: pip install 'agentserver[codegen]'")
     try:
         tree = inlined(_read(schema), _siblings(schema))
+        judge(tree)
     except PayloadError as error:
         raise CodegenError(f"{schema}: {error}") from None
     if not tree.get("targetNamespace"):

@@ -5,26 +5,30 @@ Owns the seams: Engine, Clock, Ingress, Approver, Completer. Refuses to hold any
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
-    from agentserver.core.conversation import Conversation, Outside
+    from agentserver.core.conversation import Conversation
     from agentserver.core.messages import Delivery, Done, Moment, Reply
     from agentserver.core.routing import Proposal
     from agentserver.core.step import Outcome
 
 
-class ConflictError(Exception):
+class EngineError(Exception):
+    """The engine could not commit, and kept nothing of the outcome."""
+
+
+class ConflictError(EngineError):
     """The conversation has moved on since the outcome was decided: load it and decide again."""
 
 
 class Engine(Protocol):
     """Keeps conversations and their deliveries. What it promises is written in ``engines/conformance.py``."""
 
-    async def __aenter__(self) -> Engine: ...
+    async def __aenter__(self) -> Self: ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -62,8 +66,8 @@ class Exchange(Protocol):
         """The conversation's id."""
         ...
 
-    async def send(self, outside: Outside) -> str:
-        """Hand in a message; gives the id of its request once the message is committed or refused."""
+    async def send(self, data: bytes, to: str | None = None) -> str:
+        """Hand in an envelope or a bare payload; gives its request's id once it is committed or refused."""
         ...
 
     def events(self) -> AsyncIterator[Reply | Done]:

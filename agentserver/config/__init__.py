@@ -6,7 +6,7 @@ Owns the reading, checking and binding of a configuration. Refuses to know how a
 from __future__ import annotations
 
 from agentserver.config.findings import ConfigError, Finding, Severity
-from agentserver.config.loading import inspect, load, project_directory
+from agentserver.config.loading import forget, inspect, load, project_directory
 from agentserver.config.organism import Bound, Organism, Place
 from agentserver.config.secrets import RedactingFilter, Secrets
 
@@ -19,6 +19,7 @@ __all__ = [
     "RedactingFilter",
     "Secrets",
     "Severity",
+    "forget",
     "inspect",
     "load",
     "project_directory",

@@ -118,7 +118,10 @@ class Binder:
         return None
 
     def _payloads(self, declared: Declared, named: tuple[type, ...], found: Signature) -> tuple[type, ...]:
-        """What the listener accepts: what the YAML names, or else the annotation; empty after a finding."""
+        """What the listener accepts: what the YAML names, or else the annotation; empty after a finding.
+
+        Beside what the YAML names, an annotation may name more: the answers that the handler gets from its peers.
+        """
         where = declared.where("payload_class", missing=True)
         annotated = tuple(kind for kind in found.payloads if kind not in SYSTEM_PAYLOADS)
         if "payload_class" in declared.faulty:
@@ -127,11 +130,10 @@ class Binder:
             suggestion = "name the class here, or annotate the handler's first parameter with it"
             self.report.error(where, "is missing, and the handler's annotation names no class", suggestion)
             return ()
-        extra = [kind.__qualname__ for kind in annotated if kind not in named] if named else []
-        if extra:
-            place = self._place(found)
+        if named and annotated and not set(named) & set(annotated):
+            told = ", ".join(kind.__qualname__ for kind in annotated)
             message = (
-                f"{place}: the handler's annotation names {', '.join(extra)}, which payload_class does not"
+                f"{self._place(found)}: the handler's annotation names {told}, which payload_class does not"
             )
             self.report.error(declared.where("handler"), message, "make them agree")
             return ()
@@ -156,14 +158,14 @@ class Binder:
         name = declared.entry.schema_file
         if name is None:
             return None
-        path = (self._project.root / name).resolve()
-        if path.is_relative_to(self._project.root) and path.is_file():
+        root = self._project.root
+        path = (root / name).resolve()
+        if path.is_relative_to(root) and path.is_file():
             return path
         refusal = Refusal(f'"{name}" is no file inside the project directory {self._project.shown}')
-        beside = path.parent.iterdir() if path.parent.is_dir() else ()
-        self.report.error(
-            declared.where("schema"), refusal.message, did_you_mean(path.name, (file.name for file in beside))
-        )
+        files = [file for file in path.parent.glob("*") if path.is_relative_to(root) and file.is_file()]
+        suggestion = did_you_mean(path.name, (file.name for file in files))
+        self.report.error(declared.where("schema"), refusal.message, suggestion)
         return refusal
 
     def _settings(self, declared: Declared) -> object | Refusal | None:

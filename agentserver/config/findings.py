@@ -82,15 +82,14 @@ class Report:
     """Collects the findings of one load; of errors about the same value it keeps the first."""
 
     findings: list[Finding] = field(default_factory=list)
+    _faulty: set[Where] = field(default_factory=set)
 
     def error(self, where: Where, message: str, suggestion: str = "") -> None:
         """Note a mistake that keeps the organism from loading."""
-        known = where.path and any(
-            f.severity is Severity.ERROR and (f.file, f.line, f.path) == (where.file, where.line, where.path)
-            for f in self.findings
-        )
-        if not known:
-            self._add(Severity.ERROR, where, message, suggestion)
+        if where.path and where in self._faulty:
+            return
+        self._faulty.add(where)
+        self._add(Severity.ERROR, where, message, suggestion)
 
     def warning(self, where: Where, message: str, suggestion: str = "") -> None:
         """Note what is allowed and probably not meant."""
@@ -102,7 +101,7 @@ class Report:
     @property
     def failed(self) -> bool:
         """Whether there is an error among the findings."""
-        return any(f.severity is Severity.ERROR for f in self.findings)
+        return bool(self._faulty)
 
     def settle(self, files: Iterable[Path], secrets: Secrets) -> tuple[Finding, ...]:
         """The findings by file (in the order given) and line, redacted, printable and bounded."""

@@ -16,6 +16,7 @@ from agentserver.config.organism import Organism
 from agentserver.config.secrets import Secrets
 from agentserver.config.sources import Sources
 from agentserver.config.userland import Importer, Project, strangers
+from agentserver.config.userland import forget as forget_modules
 from agentserver.config.validation import parse
 from agentserver.config.wiring import (
     check_names,
@@ -50,6 +51,15 @@ def load(path: Path, *, environ: Mapping[str, str], project: Path | None = None)
     if organism is None:
         raise ConfigError(tuple(f for f in findings if f.severity is Severity.ERROR))
     return organism
+
+
+def forget(organism: Organism) -> None:
+    """Drop from the process the modules that loading this organism brought into it.
+
+    For tests and reloading, once the organism has stopped: another one whose modules have the same names can
+    then load. A load that fails does the same by itself.
+    """
+    forget_modules(organism.modules)
 
 
 def inspect(
@@ -88,9 +98,12 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
         report.error(Where(files[0].document.file, 1), message)
     check_roots(bound, report)
     check_xml_names(bound, home, report)
+    modules = binder.importer.brought()
     if report.failed:
+        forget_modules(modules)
         return None
-    return Organism(files[0].name, home.root, tuple(bound), limits, lifespan, secrets, tuple(sources.files))
+    paths = tuple(sources.files)
+    return Organism(files[0].name, home.root, tuple(bound), limits, lifespan, secrets, paths, modules)
 
 
 def _check_declared(files: Sequence[Parsed], declared: Sequence[Declared], report: Report) -> None:

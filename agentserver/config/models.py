@@ -73,16 +73,12 @@ _MaybeNone = Annotated[float, Field(ge=0, le=DAY)]
 Deadline: TypeAlias = Annotated[_UpToDay, BeforeValidator(_seconds, json_schema_input_type=_UpToDay | _Text)]
 Idle: TypeAlias = Annotated[_UpToYear, BeforeValidator(_seconds, json_schema_input_type=_UpToYear | _Text)]
 Drain: TypeAlias = Annotated[_MaybeNone, BeforeValidator(_seconds, json_schema_input_type=_MaybeNone | _Text)]
+_DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
 DottedList: TypeAlias = Annotated[
-    list[Dotted],
-    Field(min_length=1, max_length=100),
-    BeforeValidator(_listed, json_schema_input_type=Dotted | list[Dotted]),
+    _DottedList, BeforeValidator(_listed, json_schema_input_type=Dotted | _DottedList)
 ]
-Peers: TypeAlias = Annotated[
-    list[Name],
-    Field(max_length=1000),
-    BeforeValidator(_absent, json_schema_input_type=list[Name] | None),
-]
+_Names = Annotated[list[Name], Field(max_length=1000)]
+Peers: TypeAlias = Annotated[_Names, BeforeValidator(_absent, json_schema_input_type=_Names | None)]
 
 
 class Strict(BaseModel):
@@ -191,7 +187,11 @@ class IncludedFile(Strict):
     listeners: list[ListenerEntry] = Field(
         default_factory=list, max_length=MAX_LISTENERS, description="The participants."
     )
-    limits: LimitsEntry = Field(default_factory=LimitsEntry, description="Bounds of the server.")
+    limits: LimitsEntry = Field(
+        default_factory=LimitsEntry,
+        title="Limits",
+        description="Bounds of the server; each is set in one file.",
+    )
     include: list[RelativePath] = Field(
         default_factory=list,
         max_length=64,

@@ -42,7 +42,7 @@ class Bound:
         settings: an instance of the listener's settings class, or None when it has none.
         returns_bytes: whether the handler's return annotation admits the deprecated ``bytes``.
         schema: a hand-written XSD inside the project directory, resolved, or None.
-        source: where the YAML declares the listener.
+        source: where the YAML declares the listener; the file as the caller of ``load`` named it.
         discovered: the ``@xmlify`` classes that the handler's code can name, in a stable order: candidates
             for decoding the replies it gets. The listener's own payload classes are among them.
     """
@@ -68,6 +68,7 @@ class Organism:
         lifespan: called without arguments, gives the async context manager of the resources; or None.
         secrets: what log output must not show.
         files: every YAML file that was read, the main one first, absolute.
+        modules: the project's modules that this load brought into the process (see ``forget``).
     """
 
     name: str
@@ -77,3 +78,4 @@ class Organism:
     lifespan: Lifespan | None
     secrets: Secrets
     files: tuple[Path, ...]
+    modules: tuple[str, ...] = field(default=(), repr=False)

@@ -20,6 +20,9 @@ MARK = "[redacted]"
 MIN_LENGTH = 4
 """Characters. A shorter value is not redacted: it would occur by chance in most texts."""
 
+MIN_LINE = 8
+"""Characters of one line of a value that has several; shorter lines are hidden with the whole value only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
@@ -31,13 +34,16 @@ class Secrets:
     def of(cls, values: Iterable[str]) -> Secrets:
         """Hide these values, their single lines, and the forms they take in Python, JSON, URLs and XML.
 
-        Values, lines and forms under 4 characters are left alone.
+        Values under 4 characters and single lines under 8 are left alone.
         """
         forms = {form for value in values for form in _forms(value) if len(form) >= MIN_LENGTH}
-        return cls(tuple(sorted(forms, key=lambda form: (-len(form), form))))
+        return cls(tuple(sorted(forms)))
 
     def redact(self, text: str) -> str:
-        """The text with every occurrence replaced by ``[redacted]``; overlapping occurrences become one."""
+        """The text with every occurrence replaced by ``[redacted]``.
+
+        Occurrences that overlap become one, so the longest wins and nothing of a shorter one is left over.
+        """
         parts: list[str] = []
         done = 0
         for start, end in _merged(self._spans(text)):
@@ -68,7 +74,8 @@ def _merged(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _forms(value: str) -> Iterator[str]:
-    for text in {value, value.strip(), *(line.strip() for line in value.splitlines())}:
+    lines = [line for line in map(str.strip, value.splitlines()) if len(line) >= MIN_LINE]
+    for text in {value, value.strip(), *lines}:
         yield text
         yield repr(text)[1:-1]
         yield json.dumps(text)[1:-1]

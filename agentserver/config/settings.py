@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -52,6 +53,8 @@ def _validated(kind: type, data: dict[str, Any]) -> object:
 def _report(kind: type, declared: Declared, fault: Any, report: Report) -> None:
     loc = fault["loc"][1:]
     where = declared.where("settings", *loc, missing="missing" in fault["type"])
+    if declared.entry.settings is None:
+        where = replace(where, line=declared.where("settings_class").line)
     if fault["type"] == "unexpected_keyword_argument":  # pydantic's word for a dataclass's unknown key
         known = _fields_at(kind, loc[:-1])
         report.error(where, f'unknown key "{loc[-1]}"', did_you_mean(str(loc[-1]), known))

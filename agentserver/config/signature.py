@@ -122,6 +122,7 @@ def _function(handler: object) -> FunctionType | None:
 def _place(function: FunctionType) -> tuple[str, int]:
     """File and line of the ``def``; a decorated function's code begins at its first decorator."""
     code = function.__code__
+    linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename)
     for i in range(code.co_firstlineno, min(len(lines), code.co_firstlineno + 50) + 1):
         if re.match(r"\s*(async\s+)?def\s", lines[i - 1]):

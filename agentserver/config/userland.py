@@ -5,8 +5,8 @@ know what the names stand for.
 
 A process has one set of modules, so two organisms whose project directories hold different modules of one
 name cannot both be loaded in it: the second one is refused, whether its YAML or one of its modules asks for
-the module. The project directory is on the import path during the import only, so handlers import at module
-level.
+the module, until the modules of the first are forgotten. The project directory is on the import path during
+the import only, so handlers import at module level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pkgutil
 import sys
 import traceback
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -27,9 +27,12 @@ from typing import TYPE_CHECKING, TypeVar
 from agentserver.config.findings import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 T = TypeVar("T")
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+"""The package's own code, which lies inside the project directory when that is a checkout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,8 @@ class Project:
 
     def _owns(self, file: str) -> bool:
         real = Path(os.path.realpath(file))
-        return real.is_relative_to(self.root) and "site-packages" not in real.parts
+        foreign = "site-packages" in real.parts or real.is_relative_to(_PACKAGE)
+        return real.is_relative_to(self.root) and not foreign
 
     def names(self) -> set[str]:
         """The top-level modules and packages that lie in the project directory."""
@@ -113,7 +117,23 @@ class Importer:
     """Resolves the dotted paths of one organism; a module that fails is explained once."""
 
     project: Project
-    _failed: dict[str, Unresolved] = field(default_factory=dict)
+    _known: dict[str, ModuleType | Unresolved | None] = field(default_factory=dict)
+    _before: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
+
+    def brought(self) -> tuple[str, ...]:
+        """The project's modules that came into the process since this importer was made.
+
+        This package is never among them, even when the project directory is the checkout that it runs from.
+        """
+        own = __name__.split(".", maxsplit=1)[0]
+        with _first_on_path(self.project.root):
+            return tuple(
+                name
+                for name, module in list(sys.modules.items())
+                if name not in self._before
+                and name.split(".", maxsplit=1)[0] != own
+                and self.project.holds(name, module)
+            )
 
     def resolve(self, path: str) -> object | Unresolved:
         """What a dotted path names: a module's attribute, or an attribute of that."""
@@ -132,8 +152,13 @@ class Importer:
 
     def _module(self, name: str) -> ModuleType | Unresolved | None:
         """Import one module whose parents are imported. None when there is none of this name."""
-        if name in self._failed:
-            return self._failed[name]
+        if name in self._known:
+            return self._known[name]
+        found = self._import(name)
+        self._known[name] = replace(found, repeated=True) if isinstance(found, Unresolved) else found
+        return found
+
+    def _import(self, name: str) -> ModuleType | Unresolved | None:
         found = attempt(lambda: importlib.import_module(name))
         if isinstance(found, ModuleType):
             known = not self.project.claims(name) or self.project.holds(name, found)
@@ -141,9 +166,7 @@ class Importer:
         error = found.error
         if isinstance(error, ModuleNotFoundError) and error.name == name:
             return None
-        failure = Unresolved(f'importing "{name}" failed: {self.project.explain(found)}')
-        self._failed[name] = Unresolved(failure.message, repeated=True)
-        return failure
+        return Unresolved(f'importing "{name}" failed: {self.project.explain(found)}')
 
     def _no_module(self, name: str) -> Unresolved:
         message = f'there is no module "{name}" in {self.project.root} or among the installed packages'
@@ -185,8 +208,8 @@ def stranger(name: str, module: ModuleType) -> str:
         iter(getattr(module, "__path__", ())), "the interpreter"
     )
     return (
-        f'"{name}" is already loaded from {origin}, so this process cannot load the project\'s own: '
-        "rename one of them, or run the organisms in separate processes"
+        f'this process takes "{name}" from {origin}, not from the project: rename one of them, give the '
+        "project's package an __init__.py, or run the organisms in separate processes"
     )
 
 
@@ -211,15 +234,24 @@ def strangers(project: Project) -> Iterator[str]:
 def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and absolute name of each module that the code may import, its parents included."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
+        for line, name in _named(node):
             parts = name.split(".")
-            yield from ((node.lineno, ".".join(parts[: i + 1])) for i in range(len(parts)))
+            yield from ((line, ".".join(parts[: i + 1])) for i in range(len(parts)))
+
+
+def _named(node: ast.AST) -> list[tuple[int, str]]:
+    """Line and full name of what one statement imports."""
+    if isinstance(node, ast.Import):
+        return [(node.lineno, alias.name) for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0:
+        return [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return []
+
+
+def forget(names: Iterable[str]) -> None:
+    """Drop modules from the process; who holds a reference keeps what it has."""
+    for name in names:
+        sys.modules.pop(name, None)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from agentserver.config.findings import Where, did_you_mean
 from agentserver.config.signature import origin
 from agentserver.core.blueprint import Limits
-from agentserver.core.codec import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
 
 def names_of(files: Iterable[Parsed]) -> set[str]:
     """Every listener's name, those of faulty entries too."""
-    return {
-        entry["name"]
-        for parsed in files
-        for entry in parsed.document.data.get("listeners") or ()
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
-    }
+    lists = [parsed.document.data.get("listeners") for parsed in files]
+    entries = [entry for entries in lists if isinstance(entries, list) for entry in entries]
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+    return {name for name in names if isinstance(name, str)}
 
 
 def check_names(listeners: Iterable[Declared], report: Report) -> None:
@@ -74,23 +71,18 @@ def check_roots(bound: Sequence[Bound], report: Report) -> None:
 
 
 def check_xml_names(bound: Iterable[Bound], project: Project, report: Report) -> None:
-    """Refuse two classes of one XML name, and the system's namespace: what a name means must not be open."""
+    """Refuse two classes of one XML name: what a document of that name means would be open."""
     owners: dict[str, type] = {}
     told: set[str] = set()
     for item in bound:
         for kind in item.discovered:
             name = str(vars(kind)["__xml_name__"])
             other = owners.setdefault(name, kind)
-            reserved = name.startswith(f"{{{SYSTEM}")
-            if name in told or (other is kind and not reserved):
-                continue
-            told.add(name)
-            where = Where(item.source.file, item.source.line)
-            if reserved:
-                message = f"{_described(kind, project)} has the name {name}, which belongs to the system"
-            else:
+            if other is not kind and name not in told:
+                told.add(name)
                 message = f"{_described(other, project)} and {_described(kind, project)} are both {name}"
-            report.error(where, message, "give it another name or namespace")
+                where = Where(item.source.file, item.source.line)
+                report.error(where, message, "give one of them another name or namespace")
 
 
 def _described(kind: type, project: Project) -> str:

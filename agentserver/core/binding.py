@@ -27,6 +27,7 @@ from agentserver.core.codec import Outline, Undecodable, Unencodable
 from agentserver.core.explain import FAULTS, Fault, Part, faults
 from agentserver.core.lexical import carried
 from agentserver.core.model import Model
+from agentserver.core.pattern import misjudged
 from agentserver.core.sample import WRONG
 from agentserver.core.schema import XSD
 from agentserver.core.shape import PayloadError
@@ -83,8 +84,8 @@ def bind(cls: C, schema: str | bytes, *, folder: Mapping[str, bytes] | None = No
     Raises PayloadError when class and schema do not fit each other or the schema is refused.
     """
     binding = Binding(cls, schema.encode() if isinstance(schema, str) else schema, folder or {}, example)
-    cls.__payload__ = binding  # type: ignore[attr-defined]
     cls.__xml_name__ = root_name(cls)  # type: ignore[attr-defined]
+    cls.__payload__ = binding  # type: ignore[attr-defined]
     return cls
 
 
@@ -155,6 +156,9 @@ def _check(each: etree._Element) -> None:
         raise PayloadError(
             f"schema: line {each.sourceline}: mixed content is not supported; give text an element"
         )
+    reason = misjudged(each.get("value", "")) if tag == "pattern" else ""
+    if reason:
+        raise PayloadError(f"schema: line {each.sourceline}: has a pattern that {reason}")
     if tag in {"assert", "assertion"} and _SLOW_XPATH.search(each.get("test", "")):
         raise PayloadError(
             f"schema: line {each.sourceline}: an assertion may not use regular expressions or documents; "
@@ -173,7 +177,7 @@ class Bound:
         self.name = root_name(binding.cls)
         self._source = binding.schema
         self._tree = inlined(binding.schema, binding.folder)
-        self._judge = _judge(self._tree)
+        self._judge = judge(self._tree)
         self._model = Model(self._tree, self.name)
         self._asserted = any(True for _ in self._tree.iter(f"{{{XSD}}}assert", f"{{{XSD}}}assertion"))
         context = XmlContext()
@@ -277,8 +281,8 @@ class Bound:
 _WORDS = {"SCHEMAV_CVC_PATTERN_VALID": "must match the pattern of its type"}
 
 
-def _judge(tree: etree._Element) -> etree.XMLSchema:
-    """libxml2's schema, without what only XSD 1.1 knows."""
+def judge(tree: etree._Element) -> etree.XMLSchema:
+    """libxml2's schema, without what only XSD 1.1 knows. Raises PayloadError."""
     plain = deepcopy(tree)
     for each in list(plain.iter(f"{{{XSD}}}assert", f"{{{XSD}}}assertion")):
         parent = each.getparent()

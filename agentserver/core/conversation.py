@@ -1,8 +1,8 @@
-"""The conversation: the only state machine. It accepts what a gateway or the queue hands it and concludes what handlers did.
+"""The conversation: the only state machine. It accepts messages and concludes what handlers did with them.
 
-Owns every decision about messages: who is called, who is answered, what is refused, when a thread closes. Synchronous and
-pure: time and randomness are arguments, so a recorded decision can be taken again. Refuses to know handlers, queues,
-clocks and storage.
+Owns every decision about messages: who is called, who is answered, what is refused, when a thread closes.
+Synchronous and pure: time and randomness are arguments, so a recorded decision can be taken again. Refuses to know
+handlers, queues, clocks and storage.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.guard import Denied, Rules
+    from agentserver.core.guard import Denied, Rules, Verdict
     from agentserver.core.messages import Delivery, Effects, Moment, Returned
 
 
@@ -117,7 +117,15 @@ class Conversation(NamedTuple):
         if isinstance(judged, Refusal):
             return _turn_away(step, request, judged)
         for proposal in judged:
-            letter = Letter(self.principal, self.tree.root, proposal.root, proposal.markup, request, 1)
+            letter = Letter(
+                self.principal,
+                self.tree.root,
+                proposal.root,
+                proposal.markup,
+                request,
+                1,
+                element=proposal.element,
+            )
             step.note(
                 Event.RECEIVED,
                 thread=self.tree.root,
@@ -142,32 +150,38 @@ class Conversation(NamedTuple):
 
     # From the queue
 
-    def accept(self, delivery: Delivery, rules: Rules) -> Accepted | Failed | None:
-        """Read a delivery for its listener. None when its thread closed meanwhile. Changes nothing."""
+    def accept(
+        self, delivery: Delivery, rules: Rules, element: etree._Element | None = None
+    ) -> Accepted | Failed | None:
+        """Read a delivery for its listener. None when its thread closed meanwhile. Changes nothing.
+
+        ``element`` is the payload as the step that made the delivery parsed and validated it; without it the
+        message is read and validated afresh.
+        """
         thread = self.tree.get(delivery.thread)
         if thread is None:
             return None
-        read = envelope.read(delivery.message, rules.bounds)
-        if isinstance(read, envelope.Malformed):
-            return Failed(Code.INTERNAL, f"unreadable message: {read.detail}")
-        codec = rules.codecs.named(str(read.payload.tag))
-        if codec is None or not codec.valid(read.payload):
-            return Failed(Code.INTERNAL, f"{read.payload.tag} does not satisfy its present schema")
+        if element is None:
+            read = _read_own(delivery, rules)
+            if isinstance(read, Failed):
+                return read
+            element = read
+        codec = rules.codecs.named(delivery.root)
         try:
-            payload = codec.decode(read.payload)
+            payload = None if codec is None else codec.decode(element)
         except Undecodable as error:
             return Failed(Code.INTERNAL, str(error))
         todos = self.todos.notice(delivery).of(thread.id)
         listener = rules.blueprint.listeners[delivery.to]
         metadata = HandlerMetadata(
-            thread_id=thread.id,
-            from_id=delivery.sender,
-            own_name=listener.name if listener.agent else None,
-            is_self_call=delivery.sender == listener.name,
-            usage_instructions=rules.blueprint.usage.get(listener.name, ""),
-            todo_nudge=nudge(todos),
+            thread.id,
+            delivery.sender,
+            listener.name if listener.agent else None,
+            delivery.sender == listener.name,
+            rules.blueprint.usage[listener.name],
+            nudge(todos),
         )
-        return Accepted(delivery, payload, read.payload, metadata, thread.storage, todos)
+        return Accepted(delivery, payload, element, metadata, thread.storage, todos)
 
     def conclude(self, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
         """Decide what follows from an invocation."""
@@ -189,13 +203,26 @@ class Conversation(NamedTuple):
         read = replies.normalise(result.value, rules.codecs, rules.bounds)
         if isinstance(read, Failed):
             return _give_up(step, delivery, read)
+        judged: tuple[Proposal, ...] | Refusal
         if isinstance(read, Drafts):
             _note_repairs(step, delivery, read)
-            place = Place(listener, thread.id, self.tree.caller(thread).owner)
-            read = _judge(step, read.drafts, place)
-        if isinstance(read, Refusal):
-            return _refuse(step, delivery, read)
-        return _send(step, delivery, read)
+            judged = _judge(step, read.drafts, Place(listener, thread.id, self.tree.caller(thread).owner))
+        else:
+            judged = read
+        if isinstance(judged, Refusal):
+            return _refuse(step, delivery, judged)
+        return _send(step, delivery, judged)
+
+
+def _read_own(delivery: Delivery, rules: Rules) -> etree._Element | Failed:
+    """The payload of a message that an engine kept: it may be older than the schema it claims to satisfy."""
+    read = envelope.read(delivery.message, rules.bounds)
+    if isinstance(read, envelope.Malformed):
+        return Failed(Code.INTERNAL, f"unreadable message: {read.detail}")
+    codec = rules.codecs.named(delivery.root)
+    if codec is None or read.payload.tag != delivery.root or not codec.valid(read.payload):
+        return Failed(Code.INTERNAL, f"{delivery.root} does not satisfy its present schema")
+    return read.payload
 
 
 def _read_outside(outside: Outside, rules: Rules) -> Draft | Refusal:
@@ -236,19 +263,25 @@ def _judge(step: Step, drafts: tuple[Draft, ...], place: Place) -> tuple[Proposa
     return tuple(admitted)
 
 
-def _ask(step: Step, proposals: tuple[Proposal, ...]) -> tuple[tuple[Proposal, ...], Denied | None]:
+def _ask(step: Step, proposals: tuple[Proposal, ...]) -> tuple[list[Proposal], Denied | None]:
     """The proposals that every guard lets pass, and the weightiest denial of the others."""
     allowed: list[Proposal] = []
     worst: Denied | None = None
     for proposal in proposals:
-        denied = next(
-            filter(None, (g.judge(step.memory.get(g.name), proposal) for g in step.rules.guards)), None
-        )
+        denied = _denied(step, proposal)
         if denied is None:
             allowed.append(proposal)
         elif worst is None or worst.code is Code.ROUTING:
             worst = denied
-    return tuple(allowed), worst
+    return allowed, worst
+
+
+def _denied(step: Step, proposal: Proposal) -> Verdict:
+    for guard in step.rules.guards:
+        verdict = guard.judge(step.memory.get(guard.name), proposal)
+        if verdict is not None:
+            return verdict
+    return None
 
 
 def _observe(step: Step, delivery: Delivery, element: etree._Element) -> Mapping[str, object]:
@@ -281,7 +314,13 @@ def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Ou
         step.prune(thread.id)
     for proposal in proposals:
         letter = Letter(
-            delivery.to, thread.id, proposal.root, proposal.markup, delivery.request, delivery.hop + 1
+            delivery.to,
+            thread.id,
+            proposal.root,
+            proposal.markup,
+            delivery.request,
+            delivery.hop + 1,
+            element=proposal.element,
         )
         match proposal.route:
             case Route.ANSWER:

@@ -10,7 +10,7 @@ import dataclasses
 import re
 import types
 import typing
-import unicodedata
+from collections.abc import Hashable
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, Flag
@@ -118,7 +118,7 @@ def table(
     record = reader.record(cls, example or {})
     if record.name in reader.too_large():
         raise PayloadError(f"{label}: holds more than {ELEMENTS} elements; split it into several payloads")
-    space = _versioned(label, namespace or f"{PAYLOAD}:{root}", version)
+    space = _versioned(label, f"{PAYLOAD}:{root}" if namespace is None else namespace, version)
     return PayloadType(cls, str(root), space, record, tuple(reader.records()))
 
 
@@ -150,6 +150,7 @@ class _Reader:
         self._scope = scope
         self._open: list[type] = []
         self._done: dict[type, Record] = {}
+        self._taken = set(RESERVED)
 
     def records(self) -> Iterator[Record]:
         """The records, the outermost first."""
@@ -169,6 +170,7 @@ class _Reader:
             return self._done[cls]
         self._check_class(cls)
         self._open.append(cls)
+        name = self._type_name(cls.__name__)
         prose, docs = documentation(cls)
         hints = self._hints(cls)
         fields = tuple(self._field(cls, each, hints[each.name], docs) for each in dataclasses.fields(cls))
@@ -176,7 +178,7 @@ class _Reader:
         self._open.pop()
         payload = cls.__dict__.get("__payload__")
         chosen = payload.record.example if example is None and isinstance(payload, PayloadType) else example
-        record = Record(cls, self._type_name(cls), fields, prose, MappingProxyType(dict(chosen or {})))
+        record = Record(cls, name, fields, prose, MappingProxyType(dict(chosen or {})))
         _check_example(cls, record)
         self._done[cls] = record
         return record
@@ -210,12 +212,13 @@ class _Reader:
                 "before the class, in its module or in the function that declares it"
             ) from None
 
-    def _type_name(self, cls: type) -> str:
-        taken = {record.name for record in self._done.values()} | RESERVED
-        name, count = cls.__name__, 1
-        while name in taken:
+    def _type_name(self, wanted: str) -> str:
+        """A name of its own for a complex type."""
+        name, count = wanted, 1
+        while name in self._taken:
             count += 1
-            name = f"{cls.__name__}-{count}"
+            name = f"{wanted}-{count}"
+        self._taken.add(name)
         return name
 
     def _field(self, cls: type, each: dataclasses.Field[Any], hint: Any, docs: Mapping[str, str]) -> Field:
@@ -228,8 +231,6 @@ class _Reader:
     def _described(self, each: dataclasses.Field[Any], use: _Use, doc: str) -> Field:
         if not each.init:
             raise _Refusal("has init=False, so no message could fill it; make it a property")
-        if unicodedata.normalize("NFKC", each.name) != each.name or not each.name.isidentifier():
-            raise _Refusal("has a name that Python itself would spell differently")
         marks = [m for m in use.metadata if isinstance(m, (Element, Attribute))]
         facets = tuple(m for m in use.metadata if not isinstance(m, (Element, Attribute)))
         place, name = _placed(each.name, marks)
@@ -270,7 +271,7 @@ class _Reader:
             if facets:
                 raise _Refusal("puts constraints on a dataclass; put them on its fields")
             return self.record(bare)
-        if bare in _KINDS if _hashable(bare) else False:
+        if isinstance(bare, Hashable) and bare in _KINDS:
             return Scalar(_KINDS[bare], narrowed(_KINDS[bare], facets))
         choices = _chosen(bare)
         if choices is None:
@@ -278,10 +279,6 @@ class _Reader:
         if facets:
             raise _Refusal("puts constraints on a closed list of values; leave them out")
         return choices
-
-
-def _hashable(value: Any) -> bool:
-    return getattr(value, "__hash__", None) is not None
 
 
 def _unfold(annotation: Any) -> _Use:
@@ -334,7 +331,7 @@ def _closed(pairs: list[tuple[Any, Any]], enum: type[Enum] | None) -> Scalar:
 
 def _unsupported(bare: Any) -> NoReturn:
     key = typing.get_origin(bare) or bare
-    hint = _HINTS.get(key, _SUPPORTED) if _hashable(key) else _SUPPORTED
+    hint = _HINTS.get(key, _SUPPORTED) if isinstance(key, Hashable) else _SUPPORTED
     raise _Refusal(f"has a type without XSD form ({getattr(key, '__name__', 'unknown')}); {hint}")
 
 

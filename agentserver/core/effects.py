@@ -1,7 +1,7 @@
 """What a running handler may change besides sending: its thread's storage and todos.
 
-Owns the collecting of those changes; they count only if the invocation's outcome is committed. Refuses to know where the
-values are kept.
+Owns the collecting of those changes; they count only if the invocation's outcome is committed. Refuses to know
+where the values are kept.
 """
 
 from __future__ import annotations

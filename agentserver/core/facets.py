@@ -18,6 +18,8 @@ from agentserver.core.lexical import WRITERS
 from agentserver.core.pattern import objection
 from agentserver.core.shape import Bound, Facets, Kind
 
+LONGEST = 1000
+"""Largest least length of a text, of octets or of a list."""
 STEPS = 3
 """An integer step divides 10 to this power, so that the last digits decide; XSD 1.0 has no other way."""
 
@@ -84,7 +86,7 @@ def _check_range(facets: Facets) -> None:
         raise ValueError("allows no value: its lower bound is above its upper bound")
 
 
-def _limit(kind: Kind, raw: Any) -> Any:
+def _limit(kind: Kind, facets: Facets, raw: Any) -> Any:
     wanted = _ORDERED.get(kind)
     if wanted is None:
         raise ValueError(f"is {kind}, which takes no Gt, Ge, Lt, Le or Interval")
@@ -95,6 +97,8 @@ def _limit(kind: Kind, raw: Any) -> Any:
         WRITERS[kind](value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"has a bound that {error}") from None
+    if any(end is not None and _zoned(end.value) != _zoned(value) for end in (facets.lower, facets.upper)):
+        raise ValueError("has one bound with a time zone and one without")
     if value != raw and not (kind is Kind.DECIMAL and type(raw) is float):
         raise ValueError(f"has a bound that is no {kind}")
     return value
@@ -102,7 +106,7 @@ def _limit(kind: Kind, raw: Any) -> Any:
 
 def _lower(*, inclusive: bool) -> Callable[[Kind, Facets, Any], Facets]:
     def apply(kind: Kind, facets: Facets, item: Any) -> Facets:
-        new = Bound(_limit(kind, item.ge if inclusive else item.gt), inclusive)
+        new = Bound(_limit(kind, facets, item.ge if inclusive else item.gt), inclusive)
         return replace(facets, lower=_tighter(facets.lower, new, lambda a, b: a > b))
 
     return apply
@@ -110,10 +114,14 @@ def _lower(*, inclusive: bool) -> Callable[[Kind, Facets, Any], Facets]:
 
 def _upper(*, inclusive: bool) -> Callable[[Kind, Facets, Any], Facets]:
     def apply(kind: Kind, facets: Facets, item: Any) -> Facets:
-        new = Bound(_limit(kind, item.le if inclusive else item.lt), inclusive)
+        new = Bound(_limit(kind, facets, item.le if inclusive else item.lt), inclusive)
         return replace(facets, upper=_tighter(facets.upper, new, lambda a, b: a < b))
 
     return apply
+
+
+def _zoned(value: Any) -> bool:
+    return getattr(value, "tzinfo", None) is not None
 
 
 def _tighter(old: Bound | None, new: Bound, inner: Callable[[Any, Any], bool]) -> Bound:
@@ -128,9 +136,15 @@ def _length(raw: Any) -> int:
     return raw
 
 
+def _least_length(raw: Any) -> int:
+    if _length(raw) > LONGEST:
+        raise ValueError(f"has a least length above {LONGEST}, which no example could show")
+    return int(raw)
+
+
 def _least(kind: Kind, facets: Facets, item: Any) -> Facets:
     _sized(kind)
-    return replace(facets, least=max(facets.least, _length(item.min_length)))
+    return replace(facets, least=max(facets.least, _least_length(item.min_length)))
 
 
 def _most(kind: Kind, facets: Facets, item: Any) -> Facets:

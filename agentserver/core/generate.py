@@ -104,10 +104,8 @@ class _Module:
 
     def _read(self, kind: Scalar | Record, text: str) -> str:
         assert isinstance(kind, Scalar)
-        if kind.kind is Kind.STR:
-            read = f"({text} or '')"
-        else:
-            read = f"{self._shared('read', kind.kind, READERS)}({text})"
+        reader = self._shared("read", kind.kind, READERS)
+        read = f"({text} or '')" if kind.kind is Kind.STR else f"{reader}({text})"
         if not kind.choices:
             return read
         table = {READERS[kind.kind](written): value for written, value in kind.choices}

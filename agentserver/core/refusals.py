@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentserver.contract import Code, SystemError  # noqa: A004 - the contract's name
+from agentserver.contract import Code, SystemError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

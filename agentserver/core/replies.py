@@ -16,7 +16,7 @@ from agentserver.core.refusals import Refusal
 from agentserver.core.xmlify import PayloadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from lxml import etree
 
@@ -59,10 +59,12 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal
         return Drafts()
     if isinstance(value, bytes):
         return _from_text(value, codecs, bounds)
-    responses = [value] if isinstance(value, HandlerResponse) else value
-    if not isinstance(responses, list | tuple):
+    if isinstance(value, HandlerResponse):
+        one = _from_response(value, codecs, bounds)
+        return Drafts((one,)) if isinstance(one, Draft) else one
+    if not isinstance(value, list | tuple):
         return Failed(Code.INTERNAL, f"the handler returned {type(value).__name__}, not a HandlerResponse")
-    return _collect(_from_response(response, codecs, bounds) for response in responses)
+    return _collect(_from_response(response, codecs, bounds) for response in value)
 
 
 def draft(
@@ -128,8 +130,3 @@ def _collect(found: Iterable[Draft | Refusal | Failed]) -> Drafts | Refusal | Fa
             return item
         drafts.append(item)
     return Drafts(tuple(drafts))
-
-
-def encode_all(payloads: Sequence[object], codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
-    """Drafts without a target, for payloads that come from outside as values."""
-    return _collect(draft(payload, None, codecs, bounds) for payload in payloads)

@@ -75,7 +75,7 @@ def _by_name(to: str | Target, root: str, place: Place, blueprint: Blueprint) ->
         return Route.ANSWER if place.caller is not None else None
     if to == TODO:
         return Route.SERVICE if root in blueprint.services else None
-    if not isinstance(to, str) or not blueprint.accepts(to, root):
+    if not blueprint.accepts(str(to), root):
         return None
     return Route.SELF if to == place.listener.name else Route.PEER
 

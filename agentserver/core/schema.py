@@ -103,7 +103,7 @@ class _Writer:
         root.set("targetNamespace", payload.namespace)
         root.set("elementFormDefault", "qualified")
         element = _add(root, "element", name=payload.root, type=payload.record.name)
-        self._document(element, payload.record.doc)
+        self._document(element, payload.record)
         for record in payload.records:
             self._record(root, record)
         for name in sorted(self._used):
@@ -115,7 +115,7 @@ class _Writer:
     def _record(self, root: etree._Element, record: Record) -> None:
         kind = _add(root, "complexType", name=record.name)
         if record is not self._payload.record:
-            self._document(kind, record.doc)
+            self._document(kind, record)
         elements = record.placed(Place.ELEMENT)
         if elements:
             model = _add(kind, "sequence" if record.ordered else "all")
@@ -132,7 +132,7 @@ class _Writer:
             element.set("minOccurs", str(field.least))
         if field.repeated:
             element.set("maxOccurs", "unbounded" if field.most is None else str(field.most))
-        self._document(element, _told(field))
+        self._document(element, field)
         if isinstance(field.type, Record):
             element.set("type", field.type.name)
         else:
@@ -143,11 +143,14 @@ class _Writer:
         attribute = _add(kind, "attribute", name=field.xml)
         if not field.optional:
             attribute.set("use", "required")
-        self._document(attribute, _told(field))
+        self._document(attribute, field)
         self.typed(attribute, field.type)
 
-    def _document(self, parent: etree._Element, doc: str) -> None:
-        if self._documented and doc:
+    def _document(self, parent: etree._Element, of: Field | Record) -> None:
+        if not self._documented:
+            return
+        doc = of.doc if isinstance(of, Record) else _told(of)
+        if doc:
             _add(_add(parent, "annotation"), "documentation").text = doc
 
     def typed(self, parent: etree._Element, scalar: Scalar) -> None:

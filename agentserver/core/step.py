@@ -1,11 +1,12 @@
 """One atomic change of a conversation, gathered before it is committed.
 
-Owns the bookkeeping: which deliveries are added, dropped and runnable, which threads close, which requests come to rest.
-Refuses to decide anything: conversation.py says what happens, this module keeps the books straight.
+Owns the bookkeeping: which deliveries are added, dropped and runnable, which threads close, which requests come to
+rest. Refuses to decide anything: conversation.py says what happens, this module keeps the books straight.
 """
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code
@@ -16,12 +17,18 @@ from agentserver.core.refusals import system_error
 from agentserver.core.threads import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lxml import etree
 
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Moment
     from agentserver.core.threads import Thread
+
+
+PARSED_LIMIT = 1 << 14
+"""Bytes of a message beyond which its parsed form is not handed on: trees weigh more than their text."""
 
 
 class Request(NamedTuple):
@@ -52,6 +59,7 @@ class Letter(NamedTuple):
         request: the outside message that caused it.
         hop: its place in the causal chain.
         about: for a SystemError, the listener it concerns.
+        element: the payload element, parsed and valid, if the writer has it.
     """
 
     sender: str
@@ -61,6 +69,7 @@ class Letter(NamedTuple):
     request: str
     hop: int
     about: str = ""
+    element: etree._Element | None = None
 
 
 class Outcome(NamedTuple):
@@ -77,6 +86,7 @@ class Outcome(NamedTuple):
         closed: threads that closed; what runs on them is to be cancelled.
         replies: what the gateway is told, in order.
         records: what happened, in order.
+        parsed: payload elements of new deliveries, by delivery; spares whoever runs them the reading. Not to be kept.
         deprecated: whether a handler returned bytes.
     """
 
@@ -90,6 +100,7 @@ class Outcome(NamedTuple):
     closed: tuple[str, ...] = ()
     replies: tuple[Reply | Done, ...] = ()
     records: tuple[Record, ...] = ()
+    parsed: Mapping[str, etree._Element] = MappingProxyType({})
     deprecated: bool = False
 
 
@@ -111,6 +122,7 @@ class Step:
         self._done: str | None = None
         self._retry: Delivery | None = None
         self._added: dict[str, Delivery] = {}
+        self._parsed: dict[str, etree._Element] = {}
         self._dropped: list[Delivery] = []
         self._woken: dict[str, None] = {}
         self._closed: list[str] = []
@@ -138,16 +150,18 @@ class Step:
         self._pending[request] = self._pending.get(request, 0) + pending
 
     def _count_held(self, request: str, held: int) -> None:
+        self._count(request, 0)
         self._held[request] = self._held.get(request, 0) + held
 
     def _settle_counts(self) -> None:
-        for request in self._pending.keys() | self._held.keys():
-            pending, held = self._pending.pop(request, 0), self._held.pop(request, 0)
+        for request, pending in self._pending.items():
+            held = self._held.get(request, 0)
             if pending or held:
                 entry = self._requests[request]
                 self._requests[request] = entry._replace(
                     pending=entry.pending + pending, held=entry.held + held
                 )
+        self._pending, self._held = {}, {}
 
     # Deliveries
 
@@ -174,18 +188,20 @@ class Step:
         self._messages += 1
         to = self.tree.nodes[thread].owner
         delivery = Delivery(
-            id=next(self.ids),
-            conversation=self.before.id,
-            request=letter.request,
-            thread=thread,
-            origin=letter.origin,
-            sender=letter.sender,
-            to=to,
-            root=letter.root,
-            message=envelope.write(letter.sender, to, thread, letter.markup),
-            hop=letter.hop,
-            about=letter.about,
+            next(self.ids),
+            self.before.id,
+            letter.request,
+            thread,
+            letter.origin,
+            letter.sender,
+            to,
+            letter.root,
+            envelope.write(letter.sender, to, thread, letter.markup),
+            letter.hop,
+            letter.about,
         )
+        if letter.element is not None and len(delivery.message) <= PARSED_LIMIT:
+            self._parsed[delivery.id] = letter.element
         self._added[delivery.id] = delivery
         self._count(delivery.request, 1)
         self.record(Event.SENT, delivery)
@@ -226,7 +242,7 @@ class Step:
     # Threads
 
     def call(self, letter: Letter, owner: str, *, apart: bool = False) -> None:
-        """Post a letter to a listener on a child of the letter's origin: one at rest, unless ``apart``, or a new one."""
+        """Post a letter to a listener on a child of the letter's origin: one at rest or, if ``apart``, a new one."""
         child = None if apart else self.tree.reusable(letter.origin, owner)
         thread = next(self.ids) if child is None else child.id
         if child is None:
@@ -370,12 +386,13 @@ class Step:
             closed=tuple(self._closed),
             replies=tuple(self._replies),
             records=tuple(self._records),
+            parsed=self._parsed,
             deprecated=self.deprecated,
         )
 
     def _ready(self) -> tuple[Delivery, ...]:
-        nodes = (self.tree.get(thread) for thread in self._woken)
-        return tuple(node.inbox[0] for node in nodes if node is not None and node.inbox)
+        nodes = [self.tree.get(thread) for thread in self._woken]
+        return tuple([node.inbox[0] for node in nodes if node is not None and node.inbox])
 
     def _settle_exhausted(self) -> None:
         """A request that overran its budget ends at once, with a refusal to whoever made it."""
@@ -400,7 +417,7 @@ class Step:
 
     def _settle_held(self) -> None:
         """When only held replies are left of a request, no other reply can come: let them go."""
-        stuck = {r.id for r in self._requests.values() if r.held and r.held == r.pending}
+        stuck = [r.id for r in self._requests.values() if r.held and r.held == r.pending]
         if not stuck:
             return
         for thread in [node.id for node in self.tree.nodes.values() if node.held]:
@@ -408,9 +425,7 @@ class Step:
         self._settle_counts()
 
     def _settle_requests(self) -> None:
-        for request in list(self._requests.values()):
-            if request.pending:
-                continue
+        for request in [request for request in self._requests.values() if not request.pending]:
             del self._requests[request.id]
             self._replies.append(Done(self.before.id, request.id, request.answered))
             if not request.answered:

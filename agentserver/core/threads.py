@@ -1,7 +1,7 @@
 """The tree of threads of one conversation.
 
-Owns which threads exist, who works on them, what waits on them and what they store. Keyed by opaque id, never by a path
-of names. Refuses to know what a message means, who may send it and when a thread should close.
+Owns which threads exist, who works on them, what waits on them and what they store. Keyed by opaque id, never
+by a path of names. Refuses to know what a message means, who may send it and when a thread should close.
 
 Invariants:
     1. The root belongs to the principal that opened the conversation; its inbox stays empty.
@@ -12,7 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping  # noqa: TC003 - read at run time by NamedTuple's default below
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -100,8 +100,8 @@ class ThreadTree(NamedTuple):
     def reusable(self, parent: str, owner: str) -> Thread | None:
         """The oldest child of ``parent`` that ``owner`` works on and below which nothing is under way.
 
-        Reuse is what keeps a tool's memory between two calls of one caller; a child still at work is left alone, so
-        that two calls at the same time cannot mix.
+        Reuse is what keeps a tool's memory between two calls of one caller; a child still at work is left
+        alone, so that two calls at the same time cannot mix.
         """
         for child in self.nodes[parent].children:
             node = self.nodes[child]

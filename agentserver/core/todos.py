@@ -100,7 +100,7 @@ class TodoBook:
         book = self
         for watcher in self.watchers.values():
             if not watcher.raised and watcher.matches(delivery):
-                book = book._put(replace(watcher, seen=watcher.seen + 1))  # noqa: SLF001 - same class
+                book = book._put(replace(watcher, seen=watcher.seen + 1))
         return book
 
     def of(self, thread: str) -> tuple[Watcher, ...]:

@@ -83,11 +83,15 @@ def describe(
 
 
 def _locals(cls: Any, frame: FrameType | None) -> dict[str, Any]:
-    """Names of the functions that enclose the class, the innermost winning."""
+    """Names of the functions that enclose the class, the innermost winning, and of the code that declares it.
+
+    That code need not be a module's: a documentation test or a prompt has names of its own.
+    """
     scopes: list[Mapping[str, Any]] = []
+    declaring = {} if frame is None else frame.f_globals
     qualname = getattr(cls, "__qualname__", "")
     while frame is not None:
         if qualname.startswith(f"{frame.f_code.co_qualname}."):
             scopes.append(frame.f_locals)
         frame = frame.f_back
-    return {name: value for scope in reversed(scopes) for name, value in scope.items()}
+    return {name: value for scope in (declaring, *reversed(scopes)) for name, value in scope.items()}

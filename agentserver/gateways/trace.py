@@ -1,7 +1,7 @@
-"""Recent records of recent conversations, and the tree of hops that they make.
+"""Recent records of recent conversations.
 
-Owns a bounded memory of what happened and its rendering as text. Refuses to be a promise: what must survive is the
-engine's to keep.
+Owns a bounded memory of what happened. Refuses to be a promise, which is the engine's to give, and to render
+anything, which trace_text.py does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentserver.core.audit import Record
 
 CONVERSATIONS = 64
-"""Conversations whose records are remembered."""
+"""Conversations whose records are remembered: those in which something happened last."""
 
 RECORDS = 4096
 """Records remembered of each."""
@@ -32,14 +32,15 @@ class TraceBook:
         """Take in the records of one committed step."""
         for record in records:
             known = self._records.setdefault(record.conversation, deque(maxlen=RECORDS))
+            self._records.move_to_end(record.conversation)
             known.append(record)
-            for watch in self._watching:
+            for watch in tuple(self._watching):
                 watch(record)
         while len(self._records) > CONVERSATIONS:
             self._records.popitem(last=False)
 
     def watch(self, callback: Callable[[Record], None]) -> Callable[[], None]:
-        """Call back with each record from now on; the result stops it."""
+        """Call back, without blocking or raising, with each record from now on; the result stops it."""
         self._watching.append(callback)
         return lambda: self._watching.remove(callback)
 
@@ -48,5 +49,5 @@ class TraceBook:
         return tuple(self._records.get(conversation, ()))
 
     def conversations(self) -> tuple[str, ...]:
-        """The conversations remembered, oldest first."""
+        """The conversations remembered, those where something happened last at the end."""
         return tuple(self._records)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, running
+from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, Running
 from agentserver.core.conversation import Finished
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.messages import Failed, Returned
@@ -65,7 +65,7 @@ class Invoker:
         delivery, listener = accepted.delivery, bound.listener
         late = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
         result: Returned | Failed = late
-        scope = anyio.CancelScope(deadline=anyio.current_time() + listener.deadline)
+        scope = anyio.CancelScope(deadline=asyncio.get_running_loop().time() + listener.deadline)
         self._scopes[delivery.thread] = scope
         with scope:
             result = await self._run(bound, accepted, scope)
@@ -79,34 +79,35 @@ class Invoker:
         storage = ThreadStorage(accepted.storage, self._rules.codecs, self._rules.bounds, limits.storage)
         todos = ThreadTodos(accepted.delivery.thread, bound.listener.name, accepted.todos)
         invocation = Invocation(
-            metadata=accepted.metadata,
-            storage=storage,
-            todos=todos,
-            settings=bound.settings,
-            resources=self._resources,
-            idempotency_key=accepted.delivery.id,
-            attempt=accepted.delivery.attempt,
+            accepted.metadata,
+            storage,
+            todos,
+            bound.settings,
+            self._resources,
+            accepted.delivery.id,
+            accepted.delivery.attempt,
         )
         try:
-            with running(invocation):
+            with Running(invocation):
                 value = await bound.handler(accepted.payload, accepted.metadata)
         except asyncio.CancelledError:
-            # Ours reach the scope; one that the handler raised by itself is a crash and must not end the worker.
+            # Ours reach the scope; one that the handler raised by itself must not end the worker.
             task = asyncio.current_task()
             if scope.cancel_called or task is None or task.cancelling():
                 raise
-            return self._crashed(accepted, "the handler cancelled itself")
+            return _crashed(accepted, asyncio.CancelledError("the handler cancelled itself"))
         except Exception as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
-            return self._crashed(accepted, repr(error))
+            return _crashed(accepted, error)
         return Returned(value, collect(storage, todos))
 
-    def _crashed(self, accepted: Accepted, what: str) -> Failed:
-        delivery = accepted.delivery
-        logger.warning(
-            "%s crashed: %s",
-            delivery.to,
-            what,
-            exc_info=True,
-            extra={"conversation": delivery.conversation, "thread": delivery.thread},
-        )
-        return Failed(Code.INTERNAL, what)
+
+def _crashed(accepted: Accepted, error: BaseException) -> Failed:
+    delivery = accepted.delivery
+    logger.warning(
+        "%s crashed: %r",
+        delivery.to,
+        error,
+        exc_info=error,
+        extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
+    )
+    return Failed(Code.INTERNAL, repr(error))

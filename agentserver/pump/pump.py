@@ -1,7 +1,7 @@
 """The pump: workers that take runnable deliveries, call handlers and commit what conversations decide.
 
-Owns the tasks, the overall limit and the conversations at work. Refuses to have rules of its own: every decision is a
-call of core/conversation.py, every promise about storage the engine's.
+Owns the tasks, the overall limit and the conversations at work. Refuses to have rules of its own: every decision
+is a call of core/conversation.py, every promise about storage the engine's.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from agentserver.core.conversation import Accepted, Conversation, Finished
 from agentserver.core.messages import SYSTEM
 from agentserver.ports import ConflictError
 from agentserver.pump.exchange import ServerExchange
-from agentserver.pump.invoke import Bound, Invoker
-from agentserver.pump.schedule import Schedule
+from agentserver.pump.invoke import Invoker
+from agentserver.pump.schedule import Schedule, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
+
+    from lxml import etree
 
     from agentserver.core.audit import Record
     from agentserver.core.conversation import Outside
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.step import Outcome
     from agentserver.ports import Clock, Engine
+    from agentserver.pump.invoke import Bound
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -69,10 +72,11 @@ class Pump:
         self._clock = clock
         self._observers = tuple(observers)
         self._invoker = Invoker(rules, resources)
-        self._runnable: asyncio.Queue[Delivery] = asyncio.Queue()
+        self._turns = Turns()
         self._schedule = Schedule(
-            {name: one.listener.concurrency for name, one in bound.items()}, self._runnable.put_nowait
+            {name: one.listener.concurrency for name, one in bound.items()}, self._turns.put
         )
+        self._parsed: dict[str, etree._Element] = {}
         self._live: dict[str, Conversation] = {}
         self._exchanges: dict[str, ServerExchange] = {}
         self._pending = 0
@@ -147,7 +151,7 @@ class Pump:
 
     async def _work(self) -> None:
         while True:
-            delivery = await self._runnable.get()
+            delivery = await self._turns.take()
             try:
                 await self._handle(delivery)
             finally:
@@ -155,7 +159,8 @@ class Pump:
 
     async def _handle(self, delivery: Delivery) -> None:
         conversation = await self._find(delivery.conversation)
-        accepted = None if conversation is None else conversation.accept(delivery, self._rules)
+        parsed = self._parsed.pop(delivery.id, None)
+        accepted = None if conversation is None else conversation.accept(delivery, self._rules, parsed)
         if accepted is None:
             return
         if isinstance(accepted, Accepted):
@@ -200,6 +205,9 @@ class Pump:
         self._report(outcome)
         for thread in outcome.closed:
             self._invoker.cancel(thread)
+        self._parsed.update(outcome.parsed)
+        for delivery in outcome.dropped:
+            self._parsed.pop(delivery.id, None)
         self._pend(len(outcome.added) - len(outcome.dropped) - (outcome.done is not None))
         for delivery in outcome.ready:
             self._schedule.put(delivery)
@@ -251,7 +259,7 @@ class Pump:
                     record.sender,
                     record.to,
                     " ".join(filter(None, (record.root, record.code, record.detail))),
-                    extra={"conversation": record.conversation, "thread": record.thread},
+                    extra={"conversation": record.conversation, "thread_id": record.thread},
                 )
         if outcome.deprecated:
             self._warn_deprecated(outcome)

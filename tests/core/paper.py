@@ -39,14 +39,14 @@ def listener(name, *peers, payloads=(Ask,), **more):
     return Listener(name, payloads, f"the {name}", peers=frozenset(peers), **more)
 
 
-def rules(*listeners, guards=(PeersGuard(),), payloads=(Answer, Note), **limits):
+def rules(*listeners, guards=None, payloads=(Answer, Note), **limits):
     named = {one.name: one for one in listeners}
     codecs = Codecs([*(p for one in listeners for p in one.payloads), *payloads])
     roots = {name: frozenset(codecs.of(p).name for p in one.payloads) for name, one in named.items()}
     services = frozenset(codecs.of(p).name for p in (TodoUntil, TodoComplete))
     usage = {name: usage_instructions(one, named, codecs) for name, one in named.items()}
     blueprint = Blueprint(named, Limits(**limits), roots, services, usage)
-    return Rules(blueprint, codecs, tuple(guards), Bounds())
+    return Rules(blueprint, codecs, (PeersGuard(),) if guards is None else tuple(guards), Bounds())
 
 
 @dataclass

@@ -62,7 +62,7 @@ def load_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
     """The JSON Schema that a cell names, below ``repo_root``.
 
     Raises PayloadSchemaError for a reference that is not
-    ``schemas/handoff-payloads/<slug>.v<n>.schema.json``, that leads out of the root, or whose file is no JSON
+    ``schemas/handoff-payloads/SLUG.vN.schema.json``, that leads out of the root, or whose file is no JSON
     object.
     """
     schema = loader.load(value, repo_root)

@@ -104,6 +104,3 @@ def _attempts(found: Iterable[Found]) -> tuple[Attempt, ...]:
 def request(found: Found) -> Request:
     """The request that a scanner found."""
     return read_text(found.raw) if found.fault is None else broken(found.raw, found.fault)
-
-
-__all__ = ["SEEN", "Attempt", "Listener", "request"]

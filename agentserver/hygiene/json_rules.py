@@ -54,7 +54,7 @@ def self_contained(schema: Schema) -> Said:
         if "$ref" in each:
             named = at.target(each["$ref"])
             if named is None or named not in known:
-                yield pointer, f"$ref {shown(each['$ref'])} is not in here; use #/$defs/<name>"
+                yield pointer, f"$ref {shown(each['$ref'])} is not in here; use #/$defs/NAME"
         if pointer and ("$id" in each or "$schema" in each):
             yield pointer, "$id and $schema belong to the root alone"
     dialect = schema.tree.get("$schema", DIALECTS[0]) if isinstance(schema.tree, dict) else DIALECTS[0]
@@ -135,7 +135,7 @@ def versioned(schema: Schema) -> Said:
     own = schema.tree.get("$id")
     named = reference.json_id(own) if isinstance(own, str) else None
     if named is None:
-        yield "/$id", f"must be <slug>/v<n>.schema.json, not {shown(own)}"
+        yield "/$id", f"must be SLUG/vN.schema.json, not {shown(own)}"
     elif schema.reference and named != (schema.reference.slug, schema.reference.version):
         wanted = f"{schema.reference.slug}/v{schema.reference.version}.schema.json"
         yield "/$id", f"is {shown(own)}, but its file says {wanted}"
@@ -189,30 +189,33 @@ def patterns(schema: Schema) -> Said:
 def wording(schema: Schema) -> Said:
     """Names of members and listed values survive stripping, so they must not read as text."""
     for pointer, each in at.positions(schema.tree):
-        if not isinstance(each, dict):
-            continue
-        for keyword in ("properties", "$defs", "definitions", "dependentSchemas"):
-            held = each.get(keyword)
-            for name in held if isinstance(held, dict) else ():
-                if not readable(name, spaces=False):
-                    yield (
-                        pointer,
-                        f"{keyword} name {shown(name)} reads as text; use letters, digits, - _ and .",
-                    )
-        listed = each.get("enum", [])
-        for value in (*(listed if isinstance(listed, list) else ()), each.get("const")):
-            if not isinstance(value, str | int | float | bool | None):
-                yield pointer, "lists a value that is no scalar"
-            elif isinstance(value, str) and not readable(value, spaces=True):
-                yield pointer, f"value {shown(value)} reads as text; use at most {words.BUDGET} words"
+        if isinstance(each, dict):
+            yield from ((pointer, said) for said in (*_named(each), *_listed(each)))
+
+
+def _named(schema: dict[str, Any]) -> Iterator[str]:
+    for keyword in ("properties", "$defs", "definitions", "dependentSchemas"):
+        held = schema.get(keyword)
+        for name in held if isinstance(held, dict) else ():
+            if not readable(name, spaces=False):
+                yield f"{keyword} name {shown(name)} reads as text; use letters, digits, - _ and ."
+
+
+def _listed(schema: dict[str, Any]) -> Iterator[str]:
+    listed = schema.get("enum", [])
+    for value in (*(listed if isinstance(listed, list) else ()), schema.get("const")):
+        if not isinstance(value, str | int | float | bool | None):
+            yield "lists a value that is no scalar"
+        elif isinstance(value, str) and not readable(value, spaces=True):
+            yield f"value {shown(value)} reads as text; use at most {words.BUDGET * 2} words"
 
 
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.$@:")
 _VALUE = _NAME | frozenset(" /#+=,~%()")
-_NAMED = 64
+_LONGEST = 64
 
 
 def readable(text: str, *, spaces: bool) -> bool:
     """Whether a name or listed value is too short to instruct anybody."""
     allowed = _VALUE if spaces else _NAME
-    return len(text) <= _NAMED and allowed.issuperset(text) and words.count(text) <= words.BUDGET * 2
+    return len(text) <= _LONGEST and allowed.issuperset(text) and words.count(text) <= words.BUDGET * 2

@@ -33,7 +33,7 @@ class Class(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a schema is kept: ``schemas/handoff-payloads/<slug>.v<version>.<ending>``."""
+    """Where a schema is kept: ``schemas/handoff-payloads/SLUG.vN.ENDING``."""
 
     slug: str
     version: int

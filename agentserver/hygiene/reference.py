@@ -13,7 +13,7 @@ from agentserver.hygiene.objections import Kind, Objection, Reference, shown
 
 RULE: Final = "reference"
 FOLDER: Final = "schemas/handoff-payloads"
-SHAPE: Final = f"{FOLDER}/<slug>.v<n>.xsd or {FOLDER}/<slug>.v<n>.schema.json"
+SHAPE: Final = f"{FOLDER}/SLUG.vN.xsd or {FOLDER}/SLUG.vN.schema.json"
 
 _ENDINGS = {"xsd": Kind.XSD, "schema.json": Kind.JSON}
 _PATH = re.compile(r"schemas/handoff-payloads/([a-z0-9-]{1,64})\.v(0|[1-9][0-9]{0,5})\.(xsd|schema\.json)")
@@ -46,16 +46,16 @@ def _blame(value: str) -> str:
         return "has a '..' segment"
     if not value.startswith(f"{FOLDER}/"):
         return f"is outside {FOLDER}/"
-    return "has upper-case letters" if value != value.lower() else "has no <slug>.v<n> name"
+    return "has upper-case letters" if value != value.lower() else "has no SLUG.vN name"
 
 
 def json_id(text: str) -> tuple[str, int] | None:
-    """Slug and version of an ``$id``: ``<slug>/v<n>.schema.json``, or with a dot for the slash."""
+    """Slug and version of an ``$id``: ``SLUG/vN.schema.json``, or with a dot for the slash."""
     found = _ID.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
 
 
 def namespace(text: str) -> tuple[str, int] | None:
-    """Last part and version of a target namespace that ends in ``:v<n>`` or ``/v<n>``."""
+    """Last part and version of a target namespace that ends in ``:vN`` or ``/vN``."""
     found = _NAMESPACE.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))

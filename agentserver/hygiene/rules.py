@@ -142,6 +142,3 @@ def identity(schema: Schema) -> str:
         return str(schema.tree.get("targetNamespace", ""))
     own = schema.tree.get("$id") if isinstance(schema.tree, dict) else None
     return own if isinstance(own, str) else ""
-
-
-__all__ = ["RULES", "SHOWN", "Rule", "identity", "inspect", "read"]

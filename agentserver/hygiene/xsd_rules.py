@@ -169,7 +169,7 @@ def versioned(schema: Schema) -> Said:
     own = schema.tree.get("targetNamespace", "")
     named = reference.namespace(own)
     if named is None:
-        yield "", f"targetNamespace must end in :v<n> or /v<n>, not {shown(own)}"
+        yield "", f"targetNamespace must end in :vN or /vN, not {shown(own)}"
     elif schema.reference and named != (schema.reference.slug, schema.reference.version):
         wanted = f"{schema.reference.slug}:v{schema.reference.version}"
         yield "", f"targetNamespace is {shown(own)}, but its file says {wanted}"

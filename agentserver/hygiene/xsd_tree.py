@@ -32,8 +32,6 @@ def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
     """The schema in ``data``, without comments and processing instructions; or why there is none."""
     if len(data) > BYTES:
         return Objection("document", "", f"has more than {BYTES} bytes")
-    if b"\0" in data or b"<!DOCTYPE" in data:
-        return Objection("document", "", "must be UTF-8 text without a DOCTYPE")
     parser = etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,
@@ -44,9 +42,12 @@ def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
         remove_pis=True,
     )
     try:
-        return Schema(Kind.XSD, etree.fromstring(data, parser), reference)
+        root = etree.fromstring(data, parser)
     except etree.LxmlError:
-        return Objection("document", "", "is not well-formed XML")
+        return Objection("document", "", "is not well-formed XML in UTF-8")
+    if root.getroottree().docinfo.internalDTD is not None:
+        return Objection("document", "", "must not have a DOCTYPE")
+    return Schema(Kind.XSD, root, reference)
 
 
 def local(element: etree._Element) -> str:

@@ -76,7 +76,7 @@ def test_the_frame_labels_source_and_time():
 
 
 def test_every_character_that_normal_forms_turn_into_an_angle_is_folded():
-    for code in range(0x110000):
+    for code in (each for each in range(0x110000) if unicodedata.decomposition(chr(each))):
         for form in ("NFKC", "NFKD"):
             if any(angle in unicodedata.normalize(form, chr(code)) for angle in "<>"):
                 assert shown(chr(code)) in {"<", ">"}

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-jsonschema = pytest.importorskip("jsonschema")
-
 from agentserver.handoff import payloads
 from agentserver.handoff.payloads import (
     MAX_DEPTH,
@@ -32,6 +30,7 @@ from agentserver.handoff.payloads import (
 )
 from tests.handoff import payload_workers as workers
 
+jsonschema = pytest.importorskip("jsonschema")
 ROOT = Path(__file__).parents[2]
 RESULT = "schemas/handoff-payloads/conflict-audit-result.v1.schema.json"
 SCHEMA = {

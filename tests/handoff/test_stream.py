@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,7 +65,7 @@ def test_another_message_ends_a_preview():
 def test_previews_change_nothing_about_what_is_asked(cuts, shown):
     text = f"{RAW} {RAW}"
     marks = sorted({0, *cuts, len(text)})
-    pieces = [text[a:b] for a, b in zip(marks, marks[1:], strict=False)]
+    pieces = [text[a:b] for a, b in pairwise(marks)]
     listener = Listener()
     found = [attempt for piece in pieces[:shown] for attempt in listener.preview("m", piece)]
     found += listener.message("m", text)

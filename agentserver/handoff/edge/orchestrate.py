@@ -194,15 +194,3 @@ def main(environ: Mapping[str, str], say: Callable[[str], None], start: Callable
         return BAD_USAGE
     start(session, agents, source, environment_id=environ.get("ENVIRONMENT_ID", "").strip())
     return 0
-
-
-__all__ = [
-    "Desk",
-    "EnvironmentFault",
-    "extract_handoff",
-    "frame_handoff",
-    "main",
-    "run",
-    "sanitize_event",
-    "settings",
-]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
-import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,9 +25,7 @@ DEFAULT: Final = Path("./out/handoff-audit.jsonl")
 LINE: Final = 1 << 20
 """Bytes of a line."""
 
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+_LOG: Final = logging.getLogger(__name__)
 
 
 class AuditFile:
@@ -38,7 +36,7 @@ class AuditFile:
         report: told, in one line, what could not be kept and why.
     """
 
-    def __init__(self, path: Path = DEFAULT, report: Callable[[str], None] = _say) -> None:
+    def __init__(self, path: Path = DEFAULT, report: Callable[[str], None] = _LOG.error) -> None:
         self._path = path
         self._report = report
         self._lock = threading.Lock()

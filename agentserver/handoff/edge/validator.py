@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 import resource
-import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -31,13 +30,18 @@ def main() -> int:
     """Serve until the input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with open(0, "rb", closefd=False) as given, open(1, "wb", closefd=False) as taken:
+        serve(given, taken)
+    return 0
+
+
+def serve(given: BinaryIO, taken: BinaryIO) -> None:
+    """Answer requests until there are no more."""
     judges: OrderedDict[str, Judge] = OrderedDict()
-    given, taken = sys.stdin.buffer, sys.stdout.buffer
     _send(taken, {"ready": True})
     while (head := given.read(4)) and len(head) == 4:  # noqa: PLR2004 - bytes of a length
         message = json.loads(given.read(int.from_bytes(head)))
         _send(taken, {"error": _answer(judges, message)})
-    return 0
 
 
 def _send(to: BinaryIO, message: dict[str, Any]) -> None:

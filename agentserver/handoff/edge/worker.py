@@ -76,20 +76,26 @@ class ValidationWorker:
         """
         data = _message(payload, schema, kind)
         with self._lock:
-            process = self._running()
-            try:
-                said = _exchange(process, data, timeout)
-            except TimeoutError:
-                self._kill()
-                raise ValidationFailed(f"validation exceeded {timeout} s") from None
-            except (OSError, ValueError):
-                code = self._kill()
-                raise ValidationFailed(f"the worker ended without a result (exit code {code})") from None
-            except BaseException:  # a cancelled exchange leaves half an answer behind
-                self._kill()
-                raise
+            said = self._asked(data, timeout)
         if said.get("error"):
             raise ValidationFailed(str(said["error"]))
+
+    def _asked(self, data: bytes, timeout: float) -> dict[str, Any]:
+        """The answer to one request. Whatever interrupts the exchange, half an answer is never left behind."""
+        process = self._running()
+        answered = False
+        try:
+            said = _exchange(process, data, timeout)
+            answered = True
+        except TimeoutError:
+            raise ValidationFailed(f"validation exceeded {timeout} s") from None
+        except (OSError, ValueError):
+            code = self._kill()
+            raise ValidationFailed(f"the worker ended without a result (exit code {code})") from None
+        finally:
+            if not answered:
+                self._kill()
+        return said
 
     def _running(self) -> subprocess.Popen[bytes]:
         """The process of this very program: a forked child must not share its parent's."""

@@ -175,10 +175,10 @@ def test_a_folder_in_the_way_and_a_link_are_reported(path, told, tmp_path):
     assert not target.exists()
 
 
-def test_without_a_listener_it_is_said_on_standard_error(tmp_path, capsys):
+def test_without_a_listener_it_is_logged(tmp_path, caplog):
     (tmp_path / "x").mkdir()
     AuditFile(tmp_path / "x").append(RECORD)
-    assert "handoff audit:" in capsys.readouterr().err
+    assert "handoff audit:" in caplog.text
 
 
 def test_a_missing_file_is_the_outside_worlds_fault(path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import time
 
@@ -221,7 +220,7 @@ def test_a_dollar_is_the_end_of_the_text(pattern, expected):
     assert validator.anchored(pattern) == expected
 
 
-def test_the_program_itself(monkeypatch):
+def test_the_program_itself():
     """The loop in this process: what it answers, and that it keeps few schemas."""
     import io
 
@@ -240,10 +239,7 @@ def test_the_program_itself(monkeypatch):
     given = b"".join(map(framed, [*messages, {"kind": "xsd", "schema": XSD, "payload": "<b/>"}]))
     given += framed({"kind": "json-schema", "schema": '{"pattern":"^a$"}', "payload": "b"}) + b"\0"
     taken = io.BytesIO()
-    monkeypatch.setattr(validator.resource, "setrlimit", lambda *_: None)
-    monkeypatch.setattr(sys, "stdin", type("In", (), {"buffer": io.BytesIO(given)}))
-    monkeypatch.setattr(sys, "stdout", type("Out", (), {"buffer": taken}))
-    assert validator.main() == 0
+    validator.serve(io.BytesIO(given), taken)
     said = taken.getvalue()
     answers = []
     while said:

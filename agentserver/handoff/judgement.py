@@ -7,10 +7,11 @@ steering text and the sender's words leave as separate values and are never join
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentserver.handoff.frame import DataFrame
-from agentserver.handoff.intents import EVENT
+from agentserver.handoff.intents import EVENT, FREE
+from agentserver.handoff.parameters import Written
 from agentserver.handoff.requests import Reason, Request
 from agentserver.handoff.scrub import Scrub, sanitize
 
@@ -93,25 +94,25 @@ class Circumstances:
 
 def judge(vocabulary: Vocabulary, request: Request, around: Circumstances) -> Verdict:
     """Decide about one request. The same arguments give the same verdict."""
-    facts = Facts(around.source, request)
     reason = _unreadable(request) or _target(vocabulary, request, around)
     if reason is not None:
-        return Rejected(reason, facts)
-    facts = replace(facts, target_known=True)
+        return Rejected(reason, Facts(around.source, request))
     if request.fault is Reason.LEGACY_PAYLOAD and vocabulary.legacy is not None:
         request = replace(request, intent=vocabulary.legacy, fault=None)
     if request.fault is not None:
-        return Rejected(request.fault, facts)
+        return Rejected(request.fault, Facts(around.source, request, target_known=True))
     checked = vocabulary.intents.get(request.intent or "")
     if checked is None:
-        return Rejected(Reason.UNKNOWN_INTENT, facts)
-    return _within(checked, replace(facts, request=request, intent_known=True), around)
+        return Rejected(Reason.UNKNOWN_INTENT, Facts(around.source, request, target_known=True))
+    return _within(checked, request, around)
 
 
 def _unreadable(request: Request) -> Reason | None:
     """Refusals of what has no target to be judged by."""
-    early = {Reason.INVALID_JSON, Reason.OVER_BOUND, Reason.NESTED_REQUEST}
-    return request.fault if request.fault in early else None
+    return request.fault if request.fault in _EARLY else None
+
+
+_EARLY: Final = frozenset({Reason.INVALID_JSON, Reason.OVER_BOUND, Reason.NESTED_REQUEST})
 
 
 def _target(vocabulary: Vocabulary, request: Request, around: Circumstances) -> Reason | None:
@@ -122,25 +123,40 @@ def _target(vocabulary: Vocabulary, request: Request, around: Circumstances) -> 
     return None
 
 
-def _within(checked: Checked, facts: Facts, around: Circumstances) -> Verdict:
-    """Decide about a request whose intent is known."""
-    intent, request = checked.intent, facts.request
-    assert request.target is not None
-    if request.target not in intent.targets:
-        return Rejected(Reason.TARGET_NOT_OF_INTENT, facts)
-    note = next((value for name, value in request.params if intent.note and name == intent.note), "")
+def _within(checked: Checked, request: Request, around: Circumstances) -> Verdict:
+    """Decide about a request whose target and intent are known."""
+    intent, target = checked.intent, request.target
+    known = Facts(around.source, request, target_known=True, intent_known=True)
+    if target not in intent.targets:
+        return Rejected(Reason.TARGET_NOT_OF_INTENT, known)
     params = _params(checked, request)
-    if isinstance(params, Reason) or not isinstance(note, str):
-        return Rejected(params if isinstance(params, Reason) else Reason.PARAMS_SCHEMA, facts)
-    facts = replace(facts, params_known=True)
-    if len(note) > intent.note_most or len(request.event) > EVENT:
+    if isinstance(params, Reason):
+        return Rejected(params, known)
+    note = next((value for name, value in request.params if intent.note and name == intent.note), "")
+    texts = (request.event, note.text if isinstance(note, Written) else note)
+    if not isinstance(texts[1], str):
+        return Rejected(Reason.PARAMS_SCHEMA, known)
+    return _told(checked, request, around, (texts[0], texts[1]), params)
+
+
+def _told(
+    checked: Checked,
+    request: Request,
+    around: Circumstances,
+    texts: tuple[str, str],
+    params: tuple[tuple[str, str], ...],
+) -> Verdict:
+    """The last bounds, and what the target is told; ``texts`` are event and note."""
+    event, note = (sanitize(text, FREE, around.scrub) if len(text) <= FREE else "" for text in texts)
+    facts = Facts(around.source, request, True, True, True, len(event))
+    if len(texts[0]) > EVENT or len(texts[1]) > checked.intent.note_most:
         return Rejected(Reason.OVER_BOUND, facts)
-    words = [sanitize(text, EVENT, around.scrub) for text in (request.event, note)]
-    facts = replace(facts, sanitized=len(words[0]))
     if not all(checked.slugs[name].within(value) for name, value in params if name in checked.slugs):
         return Rejected(Reason.WORD_BUDGET, facts)
-    data = tuple(DataFrame(around.source, around.at, text) for text in words if text)
+    data = tuple(DataFrame(around.source, around.at, text) for text in (event, note) if text)
     steering = checked.template.render(dict(params))
+    assert request.target is not None
+    intent = checked.intent
     return Approved(request.target, intent.name, params, steering, data, intent.allow_peers, facts)
 
 

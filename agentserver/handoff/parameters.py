@@ -46,6 +46,13 @@ _NATIVE: Final[Mapping[str, tuple[Type, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A value as it stands in XML, whatever its type: what a guard takes from a payload's element."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One typed value of an intent.
 
@@ -64,7 +71,9 @@ class Parameter:
     words: int = words.BUDGET
 
     def text(self, value: object) -> str | None:
-        """The text of a value of this type; None when it is none."""
+        """The text of a value of this type; None when it is none. What is written is still to be judged."""
+        if isinstance(value, Written):
+            return value.text
         if self.type is Type.BOOLEAN:
             return ("true" if value else "false") if isinstance(value, bool) else None
         if self.type is Type.INTEGER:

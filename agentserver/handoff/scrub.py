@@ -65,5 +65,7 @@ def _instructs(line: str) -> bool:
 
 def sanitize(text: str, most: int, mode: Scrub = Scrub.ON) -> str:
     """Clean text of at most ``most`` characters, scrubbed where the mode says so."""
+    if not text:
+        return ""
     cleaned = clean(text)
     return (scrub(cleaned) if mode is Scrub.ON else cleaned.strip())[:most]

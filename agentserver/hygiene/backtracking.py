@@ -77,7 +77,7 @@ def _separated(body: Any) -> bool:
     varying = [node for node in flat if not _fixed(*node)]
     if not varying:
         return True
-    if len(varying) > 1 or any(structural(op) for op, value in flat if (op, value) != varying[0]):
+    if any(structural(op) for op, value in flat if (op, value) != varying[0]):
         return False
     inside = union(span for found in reachable(varying) for span in found)
     return any(not meet(characters(op, value), inside) for op, value in flat if consumes(op))

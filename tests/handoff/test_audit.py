@@ -111,6 +111,22 @@ def test_a_removed_record_is_found(at):
         assert isinstance(verify(cut), Flaw)
 
 
+def test_a_record_of_another_chain_is_found():
+    other, end = sealed(audit.AuditRecord((("other", 1),)), Seal())
+    for number in range(1, 6):
+        line, end = sealed(audit.AuditRecord((("other", number),)), end)
+        assert isinstance(verify([*LINES[:number], line]), Flaw)
+    assert verify([other]) != Seal()
+
+
+def test_a_record_with_another_number_is_found():
+    second = json.loads(LINES[1])
+    line, _ = sealed(audit.AuditRecord(()), Seal(7, second["previous"]))
+    found = verify([LINES[0], line])
+    assert isinstance(found, Flaw)
+    assert "follow" in found.detail
+
+
 def test_a_chain_that_ends_elsewhere_is_found():
     assert isinstance(verify(LINES, Seal(6, GENESIS)), Flaw)
     assert isinstance(verify([], END), Flaw)

@@ -71,6 +71,8 @@ def test_the_frame_labels_source_and_time():
     assert root.get("source") == 'a"<b'
     assert root.get("at") == "2026-07-02T00:00:00+00:00"
     assert len(root.get("sha256")) == 16
+    lines = etree.fromstring(DataFrame("a\n\tb  c", "t\nu", "x").markup())
+    assert (lines.get("source"), lines.get("at")) == ("a b c", "t u")
     assert root.get("sha256") != etree.fromstring(DataFrame("a", "t", "y").markup()).get("sha256")
     assert len(etree.fromstring(DataFrame("s" * 999, "t", "x").markup()).get("source")) == 128
 

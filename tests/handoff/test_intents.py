@@ -157,6 +157,38 @@ def test_parameters_are_read_from_a_payloads_xsd():
     assert isinstance(vocabulary([intent(template=template, parameters=found)]), Vocabulary)
 
 
+def test_the_schema_of_a_payload_class_is_read():
+    from dataclasses import dataclass
+    from typing import Annotated, Literal
+
+    from annotated_types import Le, MaxLen
+
+    from agentserver import Pattern, xmlify
+
+    @xmlify
+    @dataclass(frozen=True)
+    class Review:
+        ticket: Annotated[str, Pattern("[A-Z]{2,10}-[0-9]{1,7}"), MaxLen(18)]
+        kind: Literal["full", "quick"]
+        days: Annotated[int, Le(90)] = 5
+        note: Annotated[str, MaxLen(500)] = ""
+
+    found = parameters.from_xsd(xsd_of(Review))
+    assert isinstance(found, tuple)
+    typed = tuple(each for each in found if each.name != "note")
+    made = intent(template="Review {ticket}, {kind}. Within {days} days.", parameters=typed, note="note")
+    assert isinstance(vocabulary([made]), Vocabulary)
+    assert {each.name for each in found if not each.required} == {"days", "note"}
+    wordy = intent(template="Review {note}.", parameters=found)
+    assert "any text fits it" in faults(wordy)
+
+
+def xsd_of(payload):
+    from agentserver.core.codec import Codecs
+
+    return Codecs([payload]).of(payload).xsd()
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 
 from agentserver.handoff.intents import Intent, vocabulary
 from agentserver.handoff.judgement import Approved, Circumstances, Rejected, judge
-from agentserver.handoff.parameters import Parameter, Type
+from agentserver.handoff.parameters import Parameter, Type, Written
 from agentserver.handoff.reference import INTENTS, TARGETS, reference
-from agentserver.handoff.requests import LONGEST, Reason, from_tool, read_text
+from agentserver.handoff.requests import LONGEST, Reason, Request, from_tool, read_text
 from agentserver.handoff.scrub import Scrub
 from agentserver.hygiene.slug import Lexical
 
@@ -186,6 +187,43 @@ def test_a_tool_call_is_a_request_like_another():
     bad = judge(VOCABULARY, from_tool({**arguments, "type": "x"}, ""), AROUND)
     assert isinstance(bad, Rejected)
     assert bad.reason is Reason.SCHEMA
+
+
+class Lax:
+    """A judge that accepts what libxml2 would not."""
+
+    def accepts(self, name, text):
+        return True
+
+
+@pytest.mark.parametrize("value", ["LEGAL 12", "LEGAL-12\n", "<b>", "", "x" * 257, "\u202e"])
+def test_what_is_interpolated_does_not_hang_on_one_engine(value):
+    checked = VOCABULARY.intents["launch_review"]
+    lax = replace(VOCABULARY, intents={"launch_review": replace(checked, judge=Lax())})
+    assert isinstance(verdict(request(), words=lax), Approved)
+    assert reason(request(body=payload(params={"ticket_id": value})), words=lax) is Reason.PARAMS_SCHEMA
+
+
+def test_a_note_may_be_as_long_as_its_intent_says():
+    words = vocabulary([Intent("a", ("lawyer",), "Go.", note="note", note_most=5000)])
+    found = verdict(request("lawyer", payload("a", {"note": "x" * 5000})), words=words)
+    assert isinstance(found, Approved)
+    assert found.data[0].text == "x" * 5000
+    assert reason(request("lawyer", payload("a", {"note": "x" * 5001})), words=words) is Reason.OVER_BOUND
+    assert reason(request("lawyer", payload("a", {"note": "x" * 20_000})), words=words) is Reason.OVER_BOUND
+
+
+def test_values_written_in_xml_are_judged_by_their_text():
+    typed = (Parameter("days", Lexical(("[0-9]{1,3}",)), Type.INTEGER),)
+    words = vocabulary([Intent("a", ("lawyer",), "{days} days.", typed, note="note")])
+
+    def asked(days, note="n"):
+        params = (("days", Written(days)), ("note", Written(note)))
+        return judge(words, Request("lawyer", "a", params), AROUND)
+
+    assert asked("30").steering == "30 days."
+    assert asked("30", "words").data[0].text == "words"
+    assert asked(" 30 ").reason is Reason.PARAMS_SCHEMA
 
 
 def test_typed_values_are_rendered_in_one_form():

@@ -149,6 +149,7 @@ def test_a_half_written_line_is_taken_back(path, told, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(records, "_write", half)
         sink.append(RECORD)
+    assert path.read_text().endswith("}\n")
     sink.append(RECORD)
     assert len(kept(path)) == 2
     assert isinstance(verify_file(path), Seal)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from agentserver.contract import Code
+    from agentserver.core.refusals import Refusal
+    from agentserver.core.replies import Drafts
 
 SYSTEM = "system"
 """The sender of every SystemError; no listener may take the name."""
@@ -115,14 +117,14 @@ NO_EFFECTS = Effects({})
 
 
 class Returned(NamedTuple):
-    """A handler came back with ``value``; whether that is a valid result is not yet decided."""
+    """A handler came back. What it returned is already encoded: nothing of the handler's own is looked at again."""
 
-    value: object
+    said: Drafts | Refusal
     effects: Effects = NO_EFFECTS
 
 
 class Failed(NamedTuple):
-    """A handler did not come back, or what reached it could not be read. ``detail`` is for the log only."""
+    """A handler gave no result, or what should reach it could not be read. ``detail`` is for the log only."""
 
     code: Code
     detail: str = ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import Code, HandlerResponse
+from agentserver.contract import Code, HandlerResponse, Target
 from agentserver.core import repair
 from agentserver.core.codec import Unencodable
 from agentserver.core.envelope import Malformed, read_payload
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.contract import Target
     from agentserver.core.codec import Codec, Codecs
     from agentserver.core.envelope import Bounds
 
@@ -53,7 +52,8 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal
     """Read the result of a handler.
 
     A payload that its schema refuses is the sender's to correct and gives a Refusal; a value that is no result at all
-    is a defect of the handler and gives Failed.
+    is a defect of the handler and gives Failed. Looks at objects of the handler's own, whose code may raise
+    anything: call it where a crash of the handler is caught.
     """
     if value is None:
         return Drafts()
@@ -82,7 +82,7 @@ def draft(
         return Refusal(Code.VALIDATION, str(error), target, (str(error),))
     element = read_payload(markup.encode(), bounds)
     if isinstance(element, Malformed):
-        return Refusal(Code.VALIDATION, element.detail, target, (str(element.kind),))
+        return Refusal(Code.VALIDATION, element.detail, target, (element.detail,))
     return check(element, markup, to, codec)
 
 
@@ -97,7 +97,14 @@ def check(element: etree._Element, markup: str, to: str | Target | None, codec: 
 def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:
     if not isinstance(response, HandlerResponse):
         return Failed(Code.INTERNAL, f"the handler returned {type(response).__name__} in its sequence")
-    return draft(response.payload, response.to, codecs, bounds)
+    to: object = response.to
+    if isinstance(to, str):
+        to = str.__str__(to)  # a subclass could look different at every look
+    elif not isinstance(to, Target):
+        return Failed(
+            Code.INTERNAL, f"the handler named {type(to).__name__} as its target, not a listener's name"
+        )
+    return draft(response.payload, to, codecs, bounds)
 
 
 def _from_text(text: bytes, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
@@ -105,20 +112,19 @@ def _from_text(text: bytes, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal 
     if isinstance(reading, repair.Unreadable):
         code = Code.ROUTING if reading.unknown_root else Code.VALIDATION
         return Refusal(code, str(reading.reason), corrections=(str(reading.reason),))
-    found = _collect(draft_markup(markup, codecs, bounds) for markup in reading.payloads)
+    found = _collect(_draft_markup(markup, codecs, bounds) for markup in reading.payloads)
     if isinstance(found, Drafts):
         return Drafts(found.drafts, tuple(str(note) for note in reading.notes), deprecated=True)
     return found
 
 
-def draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusal:
+def _draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusal:
     """Read one payload element that names no target."""
     element = read_payload(markup.encode(), bounds)
     if isinstance(element, Malformed):
-        return Refusal(Code.VALIDATION, element.detail, corrections=(str(element.kind),))
+        return Refusal(Code.VALIDATION, element.detail, corrections=(element.detail,))
     codec = codecs.named(str(element.tag))
-    if codec is None:
-        return Refusal(Code.ROUTING, f"no payload is called {element.tag}")
+    assert codec is not None  # nothing else is read
     return check(element, markup, None, codec)
 
 

@@ -33,7 +33,7 @@ class ServerExchange:
         self,
         conversation: str,
         submit: Callable[[str, Outside], Awaitable[None]],
-        close: Callable[[str, str], Awaitable[None]],
+        close: Callable[[str], Awaitable[None]],
         new_id: Callable[[], str],
     ) -> None:
         self._conversation = conversation
@@ -84,12 +84,13 @@ class ServerExchange:
         while not (self._over and events.empty()):
             event = await events.get()
             if event is None:
+                events.put_nowait(None)  # others may be waiting on the same queue
                 break
             yield event
 
     async def close(self) -> None:
         """End the conversation, cancelling whatever runs in it."""
-        await self._close(self._conversation, "closed by its gateway")
+        await self._close(self._conversation)
 
     # For the pump
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
 from agentserver.contract import Code
+from agentserver.core import envelope
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Accepted, Conversation, Finished
 from agentserver.core.messages import SYSTEM
@@ -22,7 +25,7 @@ from agentserver.pump.invoke import Invoker
 from agentserver.pump.schedule import Schedule, Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from types import TracebackType
 
     from lxml import etree
@@ -46,6 +49,9 @@ BACKOFF_LIMIT = 5.0
 
 class Pump:
     """Runs an organism. An async context manager: leaving it drains what is in hand and stops.
+
+    An exception in a worker is a bug or a broken engine: the pump stops at once, without draining, lets everybody
+    go who waits, and the exception comes out of the context in a group.
 
     Args:
         rules: what conversations decide by.
@@ -78,46 +84,66 @@ class Pump:
         )
         self._parsed: dict[str, etree._Element] = {}
         self._live: dict[str, Conversation] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._exchanges: dict[str, ServerExchange] = {}
         self._pending = 0
         self._rest = asyncio.Event()
         self._rest.set()
         self._stopping = False
         self._warned: set[str] = set()
-        self._tasks = anyio.create_task_group()
+        self._life = self._run()
 
     # Life
 
     async def __aenter__(self) -> Self:
         """Take up what the engine kept, then start the workers."""
-        await self._tasks.__aenter__()
-        async for delivery in self._engine.runnable():
-            self._pend(1)
-            self._schedule.put(delivery)
-        for _ in range(self._limits.concurrency):
-            self._tasks.start_soon(self._work)
-        self._tasks.start_soon(self._sweep)
+        await self._life.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Refuse new messages, let what is in hand finish for ``limits.drain`` seconds, then stop."""
-        self._stopping = True
-        if kind is None:
-            with anyio.move_on_after(self._limits.drain):
-                await self._rest.wait()
-        for exchange in self._exchanges.values():
-            exchange.finish()
-        self._tasks.cancel_scope.cancel()
-        return await self._tasks.__aexit__(kind, error, trace)
+        return await self._life.__aexit__(kind, error, trace)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        await self._take_up()
+        async with anyio.create_task_group() as self._tasks:
+            for _ in range(self._limits.concurrency):
+                self._tasks.start_soon(self._work)
+            self._tasks.start_soon(self._sweep)
+            try:
+                yield
+                self._stopping = True
+                with anyio.move_on_after(self._limits.drain):
+                    await self._rest.wait()
+            finally:
+                self._stopping = True
+                for exchange in self._exchanges.values():
+                    exchange.finish()
+                self._tasks.cancel_scope.cancel()
+
+    async def _take_up(self) -> None:
+        """Schedule what an earlier run left; everything that waits in its conversations is in hand again."""
+        async for delivery in self._engine.runnable():
+            if delivery.conversation not in self._live:
+                conversation = await self._find(delivery.conversation)
+                waiting = () if conversation is None else conversation.requests.values()
+                self._pend(sum(request.pending for request in waiting))
+            self._schedule.put(delivery)
 
     # Gateways
 
     async def open(self, principal: str) -> ServerExchange:
-        """Open a conversation. Raises ValueError when the name belongs to a listener or to the system."""
-        if principal in self._bound or principal == SYSTEM or principal.startswith(f"{SYSTEM}."):
+        """Open a conversation.
+
+        Raises ValueError when the name belongs to a listener or to the system, or no envelope can carry it.
+        """
+        folded = principal.casefold()
+        if principal in self._bound or folded == SYSTEM or folded.startswith(f"{SYSTEM}."):
             raise ValueError(f"{principal!r} is the name of a listener, so no principal can bear it")
+        envelope.write(principal, None, None, "")
         conversation = Conversation.opened(principal, self._clock.moment())
         self._live[conversation.id] = conversation
         exchange = ServerExchange(conversation.id, self._submit, self._close, self._new_id)
@@ -134,17 +160,24 @@ class Pump:
                 return current.turn_away(outside, Code.BUSY, self._rules, self._clock.moment())
             return current.receive(outside, self._rules, self._clock.moment())
 
-        if not await self._step(conversation, decide):
+        # A gateway that gives up waiting must not leave a message committed and never handled.
+        with anyio.CancelScope(shield=True):
+            accepted = await self._step(conversation, decide)
+        if not accepted:
             raise RuntimeError("the conversation is over")
 
-    async def _close(self, conversation: str, reason: str) -> None:
-        await self._step(conversation, lambda c: c.close(self._rules, self._clock.moment(), reason))
+    async def _close(self, conversation: str) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._step(conversation, self._closing("closed by its gateway"))
+
+    def _closing(self, reason: str) -> Callable[[Conversation], Outcome]:
+        return lambda current: current.close(self._rules, self._clock.moment(), reason)
 
     def _new_id(self) -> str:
         return next(self._clock.moment().ids())
 
     def conversation(self, conversation: str) -> Conversation | None:
-        """A conversation at work, as it stands; it may be ahead of what is committed."""
+        """A conversation at work, as last committed."""
         return self._live.get(conversation)
 
     # Work
@@ -173,24 +206,27 @@ class Pump:
                 delivery.conversation, lambda c: c.conclude(over, self._rules, self._clock.moment())
             )
 
-    async def _step(self, conversation: str, decide: Callable[[Conversation], Outcome]) -> bool:
+    async def _step(self, conversation: str, decide: Callable[[Conversation], Outcome | None]) -> bool:
         """Decide, commit, and only then let the consequences go. A stale decision is taken again.
 
-        False when the conversation is over.
+        One step of a conversation at a time: a decision on a state that is not yet committed could be committed
+        on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
         """
-        while True:
-            current = await self._find(conversation)
-            if current is None or current.closed:
-                return False
-            outcome = decide(current)
-            self._live[conversation] = outcome.conversation
-            try:
-                await self._engine.commit(outcome)
-            except ConflictError:
-                self._live.pop(conversation, None)
-                continue
-            self._release(outcome)
-            return True
+        async with self._locks[conversation]:
+            while (current := await self._find(conversation)) is not None:
+                outcome = decide(current)
+                if outcome is None:
+                    return True
+                try:
+                    await self._engine.commit(outcome)
+                except ConflictError:
+                    self._live.pop(conversation, None)
+                    continue
+                self._live[conversation] = outcome.conversation
+                self._release(outcome)
+                return True
+        self._forget(conversation)
+        return False
 
     async def _find(self, conversation: str) -> Conversation | None:
         live = self._live.get(conversation)
@@ -201,8 +237,7 @@ class Pump:
         return live
 
     def _release(self, outcome: Outcome) -> None:
-        """Let go what was committed."""
-        self._report(outcome)
+        """Let go what was committed. Whoever watches comes last, so that nobody else depends on it."""
         for thread in outcome.closed:
             self._invoker.cancel(thread)
         self._parsed.update(outcome.parsed)
@@ -219,9 +254,11 @@ class Pump:
                 exchange.deliver(event)
         if outcome.conversation.closed:
             self._forget(outcome.conversation.id)
+        self._report(outcome)
 
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
+        self._locks.pop(conversation, None)
         exchange = self._exchanges.pop(conversation, None)
         if exchange is not None:
             exchange.finish()
@@ -241,10 +278,15 @@ class Pump:
         """Close conversations in which nothing has happened for ``limits.idle`` seconds."""
         while True:
             await anyio.sleep(self._limits.idle / 4)
-            limit = self._clock.moment().now - self._limits.idle
-            for conversation in list(self._live.values()):
-                if conversation.touched < limit and not conversation.requests:
-                    await self._close(conversation.id, "idle")
+            for conversation in [each.id for each in self._live.values() if self._idle(each)]:
+                await self._step(conversation, self._close_idle)
+
+    def _close_idle(self, conversation: Conversation) -> Outcome | None:
+        return self._closing("idle")(conversation) if self._idle(conversation) else None
+
+    def _idle(self, conversation: Conversation) -> bool:
+        limit = self._clock.moment().now - self._limits.idle
+        return conversation.touched < limit and not conversation.requests
 
     def _report(self, outcome: Outcome) -> None:
         for observe in self._observers:

@@ -66,7 +66,7 @@ def unwrapped(text: str) -> tuple[Decoded, ...]:
 
 
 def turned(text: str) -> tuple[Decoded, ...]:
-    """The readings of ``text`` that undo themselves: asking for them in a source finds what was turned there."""
+    """The readings of ``text`` that undo themselves, so that asking for them finds what was turned."""
     return (Decoded(codecs.encode(text, "rot13"), "rot13"), Decoded(text[::-1], "reversed"))
 
 

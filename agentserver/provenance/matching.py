@@ -1,0 +1,148 @@
+"""Evidence: which untrusted texts an argument carries, and where a value came from.
+
+Owns the questions put to a ledger's indexes, the encodings undone on the argument's side, and the mapping of
+a match back to what was written. Refuses to say whether evidence matters: roles and policies do.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.encodings import turned, unwrapped
+from agentserver.provenance.folding import fold, fold_bytes, fold_map
+from agentserver.provenance.index import SPAN
+from agentserver.provenance.inventory import Kind, values
+from agentserver.provenance.ledger import whole_key
+from agentserver.provenance.verdict import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.provenance.index import Hit
+    from agentserver.provenance.inventory import Value
+    from agentserver.provenance.labels import Hop, Text
+    from agentserver.provenance.ledger import Ledger
+
+VALUES: Final = 512
+"""How many values of one argument are looked up. More of them count as evidence that cannot be checked."""
+
+EXCERPT: Final = 160
+"""Longest quotation in a piece of evidence, in characters."""
+
+
+def content(ledger: Ledger, body: str) -> Iterator[Evidence]:
+    """Every stretch of ``body``, or wrapped in it, that untrusted texts hold and the query does not."""
+    trusted = fold_bytes(ledger.query)
+    for text, via in _readings(body):
+        for hit in ledger.index.hits(fold_bytes(text)):
+            yield from _span(ledger, text, hit, trusted, via)
+        for value in _known(ledger, text):
+            if fold_bytes(value.text) not in trusted:
+                yield _valued(ledger, value, via)
+
+
+def links(ledger: Ledger, body: str) -> Iterator[Evidence]:
+    """The links of ``body`` that untrusted texts hold, and the query and the records do not."""
+    for value in values(body):
+        number = ledger.table.first(value.key) if value.kind is Kind.LINK else None
+        if number is not None and fold(value.text) not in fold(ledger.query):
+            yield _valued(ledger, value, "")
+
+
+def crowded(body: str) -> bool:
+    """Whether an argument holds more values than are looked up."""
+    return sum(1 for _ in zip(values(body), range(VALUES + 1), strict=False)) > VALUES
+
+
+def origin(ledger: Ledger, body: str) -> Evidence | None:
+    """One untrusted text that holds the value ``body`` as a whole, in whatever spelling or wrapping."""
+    number = ledger.table.first(whole_key(body))
+    if number is None:
+        number = next((hit.text for hit in ledger.index.hits(fold_bytes(body)) if hit.text >= 0), None)
+    if number is not None:
+        return _whole(ledger, number, body)
+    return _searched(ledger, body)
+
+
+def holds(ledger: Ledger, number: int, body: str) -> Evidence:
+    """Evidence that text ``number`` holds ``body``."""
+    return _whole(ledger, number, body)
+
+
+def _searched(ledger: Ledger, body: str) -> Evidence | None:
+    """Looks through the texts themselves: only on the way to a refusal, for its explanation."""
+    word = re.compile(rf"(?<!\w){re.escape(body.strip())}(?!\w)", re.IGNORECASE)
+    shape = fold(body)
+    for number, text in enumerate(ledger.texts):
+        if word.search(text.body) or (len(shape) >= 6 and shape in fold(text.body)):  # noqa: PLR2004
+            return _whole(ledger, number, body)
+    for decoded in turned(body):
+        shape = fold(decoded.body)
+        for number, text in enumerate(ledger.texts if len(shape) >= 6 else ()):  # noqa: PLR2004
+            if shape in fold(text.body):
+                return _whole(ledger, number, body, decoded.via)
+    return None
+
+
+def _readings(body: str) -> Iterator[tuple[str, str]]:
+    """The argument as it is, with wrappings undone, and turned."""
+    yield body, ""
+    for decoded in (*unwrapped(body), *turned(body)):
+        yield decoded.body, decoded.via
+
+
+def _known(ledger: Ledger, text: str) -> Iterator[Value]:
+    for _, value in zip(range(VALUES), values(text), strict=False):
+        if ledger.table.first(value.key) is not None:
+            yield value
+
+
+def _span(ledger: Ledger, text: str, hit: Hit, trusted: bytes, via: str) -> Iterator[Evidence]:
+    form, offsets = fold_map(text)
+    if form[hit.start : hit.end] in trusted or hit.text < 0:
+        return
+    excerpt = text[offsets[hit.start] : offsets[hit.end - 1] + 1]
+    source = ledger.texts[hit.text]
+    _, places = fold_map(source.body)
+    quoted = source.body[places[hit.offset] : places[hit.offset + hit.length - 1] + 1]
+    yield Evidence(_short(excerpt), source, _short(quoted), _via(via, source), _hops(ledger, hit.text))
+
+
+def _valued(ledger: Ledger, value: Value, via: str) -> Evidence:
+    number = ledger.table.first(value.key)
+    assert number is not None
+    source = ledger.texts[number]
+    return Evidence(_short(value.text), source, _short(value.text), _via(via, source), _hops(ledger, number))
+
+
+def _whole(ledger: Ledger, number: int, body: str, via: str = "") -> Evidence:
+    source = ledger.texts[number]
+    return Evidence(
+        _short(body), source, _around(source.body, body), _via(via, source), _hops(ledger, number)
+    )
+
+
+def _around(text: str, body: str) -> str:
+    """The words around a value in its text, so that a reader sees what it was part of."""
+    at = text.lower().find(body.strip().lower())
+    if at < 0:
+        return _short(text)
+    start = max(0, at - 40)
+    return ("…" if start else "") + _short(text[start : at + len(body) + 40].strip())
+
+
+def _hops(ledger: Ledger, number: int) -> tuple[Hop, ...]:
+    return tuple(hop for text, hop in ledger.hops if text == number)
+
+
+def _via(via: str, source: Text) -> str:
+    return " then ".join(part for part in (source.origin.via, via) if part)
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= EXCERPT else flat[: EXCERPT - 1] + "…"
+
+
+__all__ = ["EXCERPT", "SPAN", "VALUES", "content", "crowded", "holds", "links", "origin"]

@@ -1,0 +1,76 @@
+"""The defences that are compared, behind one small face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+
+from agentserver.provenance.judge import judge
+from agentserver.provenance.labels import Call, Mode, Observation
+from agentserver.provenance.leaves import leaves
+from agentserver.provenance.ledger import Ledger
+from agentserver.provenance.policy import Policy
+
+
+class Defence:
+    """No defence: every call runs."""
+
+    name = "none"
+
+    def start(self, query: str) -> None:
+        """A new conversation, opened by the user's words."""
+
+    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+        """Why a call is refused, or ``None``."""
+        return None
+
+    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+        """The output of a call that ran."""
+
+
+class Ours(Defence):
+    """This engine, with one policy."""
+
+    def __init__(self, name: str, policy: Policy, mode: Mode = Mode.ENFORCE) -> None:
+        self.name, self.policy, self.mode = name, policy, mode
+
+    def start(self, query: str) -> None:
+        self.ledger, self.step = Ledger().ask(query), 0
+        self.asked = False
+
+    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+        self.step += 1
+        verdict = judge(self.ledger, self.policy, Call(tool, leaves(args), self.step))
+        self.verdict = verdict
+        if verdict.allowed:
+            return None
+        return "; ".join(f"{finding.rule} {finding.path}={finding.value[:40]!r} {finding.detail}" for finding in verdict.findings)
+
+    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+        seen = Observation(tool, leaves(result), self.step, arguments=leaves(args))
+        self.ledger = self.ledger.observe(self.policy, seen)
+
+
+class AgentSleuth(Defence):
+    """agent-sleuth 0.1.0 from the package index, as its own adapters drive it."""
+
+    def __init__(self, name: str, make: Callable[[], Any]) -> None:
+        self.name, self.make = name, make
+
+    def start(self, query: str) -> None:
+        self.sleuth = self.make()
+        self.sleuth.reset(query)
+
+    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+        from agent_sleuth import TaintViolationError
+
+        try:
+            self.sleuth.engine.on_tool_call(tool, args)
+        except TaintViolationError as refused:
+            return refused.violation.reason
+        return None
+
+    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+        self.sleuth.engine.on_tool_result(tool, result if isinstance(result, str) else tool_result_to_str(result))

@@ -49,6 +49,9 @@ _HOSTED: Final = re.compile(
     r"(?:[a-z][a-z0-9+.-]*://)?[^\s/@:?#]+\.[^\s/@:?#.\d]{2,63}\.?(?::\d{1,5})?(?:[/?#]\S*)?", re.IGNORECASE
 )
 _CLIMBS: Final = re.compile(r"(?:^|/|%2f|\\)(?:\.|%2e){1,2}(?:/|%2f|\\|$)|\\", re.IGNORECASE)
+_GLUED: Final = re.compile(r"([^A-Z]*\.[a-z]{2,24})\.[A-Z][a-z']*$")
+"""A host and the first word of the next sentence, for want of a space."""
+
 _WORDS: Final = re.compile(r"\S+")
 _TRIM: Final = "\"'`()[]{}<>,;:!?"
 
@@ -91,6 +94,8 @@ def named(text: str) -> Iterator[str]:
             token = piece.strip(_TRIM).rstrip(".").strip(_TRIM)
             if token:
                 yield token
+            if (glued := _GLUED.match(token)) is not None:
+                yield glued[1]
     yield from (match.group() for match in _ACCOUNT.finditer(text))
 
 

@@ -21,7 +21,6 @@ from agentserver.provenance.policy import (
     PlanSource,
     Policy,
     Rule,
-    argument_name,
     bare,
     means,
 )
@@ -157,7 +156,7 @@ class _Judgement:
             return True
         return any(
             _from(text, rule.accepts) and _says(text.body, body, place)
-            for text in self.ledger.texts
+            for text in (*self.ledger.texts, *self.ledger.records.all())
             if not text.origin.via
         )
 
@@ -174,7 +173,7 @@ class _Judgement:
         kind = typed(leaf.value)
         if mentions(query, body) or mentions(query.lower(), body.lower()):
             return True
-        if kind is not None and kind in set(typed_in(query)):
+        if kind is not None and not set(typed_in(query)).isdisjoint({kind, _day(kind)}):
             return True
         keys = {f"name {body.strip().lower()}", f"name {body.strip()}", kind or ""}
         return any(
@@ -245,6 +244,11 @@ def _written(ledger: Ledger, body: str) -> bool:
     return bool(found) and all(ledger.table.first(value.key) is not None for value in found)
 
 
+def _day(kind: str) -> str:
+    """The key of a date that a request names without its year."""
+    return f"day {kind[-5:]}" if kind.startswith("date ") else kind
+
+
 def _keys(body: str, place: Destination | None) -> tuple[str, ...]:
     own = (f"name {body.strip().lower()}", f"name {body.strip()}")
     return (f"place {place.key}", *own) if place else own
@@ -265,7 +269,7 @@ def _akin(call: Call, leaf: Leaf, text: Text, body: str) -> bool:
     """A short identifier counts only for its own kind of thing: message ``13`` is not file ``13``."""
     if len(fold(body)) >= SHORT_ID or not any(map(str.isdigit, body)):
         return True
-    wanted = _nouns(argument_name(leaf.path)) or _nouns(call.sink)
+    wanted = _nouns(bare(leaf.path)) or _nouns(call.sink)
     given = _nouns(f"{text.origin.source}_{bare(text.origin.path)}")
     return not wanted or not wanted.isdisjoint(given)
 

@@ -30,6 +30,10 @@ WHOLE = 6
 """Shortest evidence form of a whole short text (a title, a name) that counts as a value by itself."""
 
 
+RECORD = 100
+"""Longest value, in characters, that a field declared as a record or a directory can vouch for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """Values that the system itself vouches for, by their authority form and by what they are worth."""
@@ -207,10 +211,16 @@ def _standing(policy: Policy, listener: Class, source: str, leaf: Leaf) -> Stand
     if listener.relay:
         return None
     if declared is not None:
-        return declared
+        running = listener.source and leaf.standing is None and _runs_on(text_of(leaf.value))
+        return Standing.PROSE if running and declared is not Standing.OWN else declared
     if not listener.source:
         return Standing.RECORD
     return names.standing_of(leaf.path, leaf.value) if policy.infer_fields else Standing.PROSE
+
+
+def _runs_on(body: str) -> bool:
+    """Whether a value is running text: whatever its field is declared to be, that is somebody's words."""
+    return len(body) > RECORD or "\n" in body.strip()
 
 
 def _asked(query: str, leaf: Leaf) -> bool:

@@ -8,16 +8,19 @@ from typing import Any
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 
 from agentserver.provenance.judge import judge
-from agentserver.provenance.labels import Call, Mode, Observation
+from agentserver.provenance.labels import Call, Observation
 from agentserver.provenance.leaves import leaves
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy import Policy
+from agentserver.provenance.verdict import Decision
 
 
 class Defence:
     """No defence: every call runs."""
 
     name = "none"
+    questions = 0
+    benign = True
 
     def start(self, query: str) -> None:
         """A new conversation, opened by the user's words."""
@@ -33,12 +36,11 @@ class Defence:
 class Ours(Defence):
     """This engine, with one policy."""
 
-    def __init__(self, name: str, policy: Policy, mode: Mode = Mode.ENFORCE) -> None:
-        self.name, self.policy, self.mode = name, policy, mode
+    def __init__(self, name: str, policy: Policy) -> None:
+        self.name, self.policy = name, policy
 
     def start(self, query: str) -> None:
         self.ledger, self.step = Ledger().ask(query), 0
-        self.asked = False
 
     def before(self, tool: str, args: dict[str, Any]) -> str | None:
         self.step += 1
@@ -46,7 +48,13 @@ class Ours(Defence):
         self.verdict = verdict
         if verdict.allowed:
             return None
-        return "; ".join(f"{finding.rule} {finding.path}={finding.value[:40]!r} {finding.detail}" for finding in verdict.findings)
+        if verdict.decision is Decision.ASK and self.benign:
+            self.questions += 1  # the account holder sees the question and approves
+            return None
+        return "; ".join(
+            f"{finding.rule} {finding.path}={finding.value[:40]!r} {finding.detail}"
+            for finding in verdict.findings
+        )
 
     def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
         seen = Observation(tool, leaves(result), self.step, arguments=leaves(args))
@@ -56,8 +64,8 @@ class Ours(Defence):
 class AgentSleuth(Defence):
     """agent-sleuth 0.1.0 from the package index, as its own adapters drive it."""
 
-    def __init__(self, name: str, make: Callable[[], Any]) -> None:
-        self.name, self.make = name, make
+    def __init__(self, name: str, make: Callable[[], Any], *, structured: bool) -> None:
+        self.name, self.make, self.structured = name, make, structured
 
     def start(self, query: str) -> None:
         self.sleuth = self.make()
@@ -73,4 +81,16 @@ class AgentSleuth(Defence):
         return None
 
     def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
-        self.sleuth.engine.on_tool_result(tool, result if isinstance(result, str) else tool_result_to_str(result))
+        self.sleuth.engine.on_tool_result(tool, plain(result) if self.structured else as_text(result))
+
+
+def as_text(result: Any) -> str:
+    """An output as AgentDojo shows it to a model."""
+    return result if isinstance(result, str) else tool_result_to_str(result)
+
+
+def plain(result: Any) -> Any:
+    """An output as dictionaries, lists and scalars."""
+    if hasattr(result, "model_dump"):
+        return result.model_dump(mode="json")
+    return [plain(item) for item in result] if isinstance(result, list) else result

@@ -1,6 +1,6 @@
 """AgentDojo 0.1.35, benchmark v1.2.2: utility, attack success and questions, for every defence in one run.
 
-    python -m benchmarks.agentdojo.run [--suite NAME] [--only DEFENCE] [--encode KIND|all] [--show]
+python -m benchmarks.agentdojo.run [--suite NAME] [--only DEFENCE] [--encode KIND|all] [--show]
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ def benign(suite: Any, defences: list[Any], tally: dict[str, Counter[str]], show
         start = task.init_environment(suite.load_and_inject_default_environment({}))
         for defence in defences:
             env = start.model_copy(deep=True)
+            defence.benign, defence.questions = True, 0
             run = execute(suite, task, env, defence, None, "")
             good = achieved(suite, task, start, env, run, task.GROUND_TRUTH_OUTPUT)
             count = tally[defence.name]
             count["tasks"] += 1
             count["utility"] += good
             count["calls"] += run.calls
-            count["questions"] += len(run.blocked)
+            count["questions"] += len(run.blocked) + defence.questions
             if show and run.blocked:
                 print(f"  benign {defence.name} {suite.name} {task.ID} {'ok' if good else 'LOST'}")
                 for tool, _, reason in run.blocked:
                     print(f"      {tool}: {reason}")
 
 
-def attacked(suite: Any, defences: list[Any], tally: dict[str, Counter[str]], encoding: str, show: bool) -> None:
+def attacked(
+    suite: Any, defences: list[Any], tally: dict[str, Counter[str]], encoding: str, show: bool
+) -> None:
     plan = Attack(suite)
     for task in suite.user_tasks.values():
         vectors = plan.vectors(task)
@@ -45,9 +48,12 @@ def attacked(suite: Any, defences: list[Any], tally: dict[str, Counter[str]], en
                 continue
             goal = encoded(injection.GOAL, encoding)
             text = plan.text(goal)
-            start = task.init_environment(suite.load_and_inject_default_environment(dict.fromkeys(vectors, text)))
+            start = task.init_environment(
+                suite.load_and_inject_default_environment(dict.fromkeys(vectors, text))
+            )
             for defence in defences:
                 env = start.model_copy(deep=True)
+                defence.benign = False
                 run = execute(suite, task, env, defence, attack, goal)
                 won = achieved(suite, injection, start, env, run, task.GROUND_TRUTH_OUTPUT)
                 count = tally[defence.name]
@@ -89,7 +95,9 @@ def report(defences: list[Any], tallies: dict[str, dict[str, Counter[str]]]) -> 
         for kind, tally in tallies.items():
             if kind != "plain":
                 other = tally[defence.name]
-                print(f"    {kind:20s} {100 * other['attacks'] / max(1, other['pairs']):5.1f}%  unseen {other['unseen']}")
+                print(
+                    f"    {kind:20s} {100 * other['attacks'] / max(1, other['pairs']):5.1f}%  unseen {other['unseen']}"
+                )
     for defence in defences:
         count = tallies["plain"][defence.name]
         print(defence.name, {key: count[key] for key in sorted(count) if " " in key and count[key]})

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import task_suite as suite_module
 
+from agentserver.provenance.leaves import leaves
 from benchmarks.agentdojo.defences import Defence
 from benchmarks.agentdojo.scripts import SCRIPTS
 
@@ -50,12 +50,22 @@ class Run:
 
 
 def shape(text: str) -> str:
-    """A text without the quoting and wrapping that YAML adds."""
+    """A text without spacing and punctuation."""
     return "".join(filter(str.isalnum, text))
 
 
+def shows(result: Any, wanted: str) -> bool:
+    """Whether an output shows the goal, in any one of its texts."""
+    return any(isinstance(leaf.value, str) and wanted in shape(leaf.value) for leaf in leaves(result))
+
+
 def execute(
-    suite: Any, task: Any, env: Any, defence: Defence, attack: Callable[[Any], Iterator[Any]] | None, goal: str
+    suite: Any,
+    task: Any,
+    env: Any,
+    defence: Defence,
+    attack: Callable[[Any], Iterator[Any]] | None,
+    goal: str,
 ) -> Run:
     """Runs a user task's calls, and the attacker's once the goal is seen."""
     run, runtime = Run(), FunctionsRuntime(suite.tools)
@@ -75,7 +85,7 @@ def execute(
 
     for wish in task.ground_truth(env):
         result = call(wish)
-        if attack and not run.attacked and result is not None and wanted in shape(tool_result_to_str(result)):
+        if attack and not run.attacked and result is not None and shows(result, wanted):
             run.attacked = True
             for evil in attack(env):
                 call(evil)

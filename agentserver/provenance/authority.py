@@ -8,7 +8,7 @@ Two destinations that merely look alike are different. Refuses to know who allow
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
@@ -30,12 +30,13 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A parsed destination. Two are the same place exactly when they are equal, ``written`` apart."""
+    """A parsed destination. Two are the same place exactly when they are equal; ``written`` is not compared."""
 
     form: Form
     key: str
     host: str = ""
     path: str = ""
+    written: str = field(default="", compare=False)
 
     @property
     def external(self) -> bool:
@@ -59,6 +60,10 @@ _TRIM: Final = "\"'`()[]{}<>,;:!?"
 def destination(text: str) -> Destination:
     """The place that ``text`` names as a whole."""
     body = text.strip()
+    return replace(_parsed(body), written=body)
+
+
+def _parsed(body: str) -> Destination:
     if "://" in body or (_HOSTED.fullmatch(body) and "@" not in body):
         return _link(body)
     if "@" in body and not body.startswith("@"):

@@ -75,7 +75,7 @@ class _Judgement:
             *(finding for leaf, rule in self.ruled for finding in self.of_argument(leaf, rule)),
         ]
         spoken = [*self.of_content()] if self.ledger.tainted else []
-        if spoken and not found:
+        if spoken and not found and self.policy.mode_of(self.call.sink) is Mode.CONFIRM:
             found += self.of_prose()
         yield from (finding for finding in (*found, *spoken) if finding.effect is not Effect.IGNORE)
 
@@ -120,12 +120,12 @@ class _Judgement:
                 yield self.finding(Rule.UNKNOWN_DESTINATION, leaf, self.resembles(place))
 
     def denied(self, place: Destination) -> str | None:
-        """Deny entries also mean every spelling that looks the same: refusing may fold, permitting may not."""
+        """Deny entries also mean what looks the same: refusing may fold, permitting may not."""
         exact = entry_for(self.policy.deny, place)
         if exact:
             return exact
-        alike = destination(place.key.lower())
-        folded = fold(place.key)
+        alike = destination(place.written.lower())
+        folded = fold(place.written)
         return entry_for(tuple(entry.lower() for entry in self.policy.deny), alike) or next(
             (entry for entry in self.policy.deny if fold(entry) and fold(entry) == folded), None
         )
@@ -168,7 +168,7 @@ class _Judgement:
         yield self.finding(Rule.SELECTOR if evidence else Rule.UNKNOWN_SELECTOR, leaf, "", evidence)
 
     def chosen(self, leaf: Leaf, body: str) -> bool:
-        """Whether the query or a record of the right kind made this choice. Case is no matter for a choice."""
+        """Whether the query or a record of the right kind made this choice, in any case of letters."""
         query = self.ledger.query
         kind = typed(leaf.value)
         if mentions(query, body) or mentions(query.lower(), body.lower()):
@@ -216,7 +216,7 @@ class _Judgement:
 
     def resembles(self, place: Destination) -> str:
         """Names the permitted destination that a refused one merely looks like."""
-        shape = fold(place.key)
+        shape = fold(place.written)
         known = [*self.policy.allow, *named(self.ledger.query)]
         like = next((entry for entry in known if fold(entry) == shape and destination(entry) != place), None)
         return f"looks like '{like}' and is another place" if like else ""

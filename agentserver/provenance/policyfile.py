@@ -1,12 +1,11 @@
 """A policy written in YAML, read so that nothing in it is ever dropped in silence.
 
-Owns the format and its errors: file, line, the key, and what was probably meant. Refuses to open files: it takes
-text. Unknown and repeated keys, wrong types and empty entries are errors.
+Owns the format and its errors: file, line, the key, and what was probably meant. Refuses to open files: it
+takes text. Unknown and repeated keys, wrong types and empty entries are errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -25,10 +24,9 @@ from agentserver.provenance.policy import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 E = TypeVar("E", bound=Enum)
-_Read: TypeAlias = "Callable[[Any, str], Any]"
 
 
 class PolicyError(ValueError):

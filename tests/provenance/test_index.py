@@ -44,18 +44,24 @@ def test_the_index_agrees_with_looking_at_every_text(batches: list[list[bytes]],
 
 
 @given(st.text(min_size=SPAN), st.text(max_size=40), st.text(max_size=40), st.data())
-def test_whatever_contains_an_untrusted_span_is_found(span: str, before: str, after: str, data: st.DataObject) -> None:
+def test_whatever_contains_an_untrusted_span_is_found(
+    span: str, before: str, after: str, data: st.DataObject
+) -> None:
     from agentserver.provenance.folding import fold_bytes
 
     untrusted = fold_bytes(data.draw(st.text(max_size=20)) + span + data.draw(st.text(max_size=20)))
     index = Index().add((untrusted,))
     asked = fold_bytes(before + span + after)
     if len(fold_bytes(span)) >= SPAN:
-        assert any(hit.length >= len(fold_bytes(span)) or hit.end - hit.start >= SPAN for hit in index.hits(asked))
+        assert any(
+            hit.length >= len(fold_bytes(span)) or hit.end - hit.start >= SPAN for hit in index.hits(asked)
+        )
 
 
 @pytest.mark.parametrize("unit", [b"a", b"ab", b"a" * 1000 + b"b"])
-def test_repetitive_text_costs_no_comparisons_beyond_the_bound(unit: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repetitive_text_costs_no_comparisons_beyond_the_bound(
+    unit: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Work is bounded by the length of the argument, not by how often its windows occur."""
     corpus = (unit * (200_000 // len(unit) + 1))[:200_000]
     index = Index().add((corpus,))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import compress
 from typing import Final
 
 from agentserver.provenance.confusables import TABLE
 
 _KEEP: Final = re.compile(r"[^\W_]+")
 _ASCII_DROP: Final = bytes(c for c in range(128) if not chr(c).isalnum())
+_ASCII_KEPT: Final = bytes(chr(c).isalnum() for c in range(128)) + bytes(128)
 _ASCII_FOLD: Final = bytes.maketrans(b"i10", b"llo")
 
 
@@ -34,13 +36,11 @@ def fold_bytes(text: str) -> bytes:
 
 def fold_map(text: str) -> tuple[bytes, list[int]]:
     """The evidence form, and for each of its bytes the offset in ``text`` of the character it came from."""
-    parts: list[bytes] = []
-    offsets: list[int] = []
-    for offset, char in enumerate(text):
-        part = fold_bytes(char)
-        parts.append(part)
-        offsets.extend([offset] * len(part))
-    return b"".join(parts), offsets
+    if text.isascii():
+        return fold_bytes(text), list(compress(range(len(text)), text.encode("ascii").translate(_ASCII_KEPT)))
+    sizes = {char: len(fold_bytes(char)) for char in set(text)}
+    offsets = [offset for offset, char in enumerate(text) for _ in range(sizes[char])]
+    return fold_bytes(text), offsets
 
 
 def _fold_char(char: str) -> str:

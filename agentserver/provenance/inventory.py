@@ -41,11 +41,11 @@ class Value:
     @property
     def key(self) -> int:
         """The evidence form, hashed to 64 bits: equal for two spellings of one value."""
-        body = _SCHEME.sub("", self.text).rstrip("/") if self.kind is Kind.LINK else self.text
+        body = SCHEME.sub("", self.text).rstrip("/") if self.kind is Kind.LINK else self.text
         return int.from_bytes(blake2b(fold_bytes(body), digest_size=8).digest(), "little")
 
 
-_SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]{0,20}:/{0,2})?(?:www\.)?", re.IGNORECASE)
+SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]{0,20}:/{0,2})?(?:www\.)?", re.IGNORECASE)
 _TLD: Final = r"(?:[^\W\d_]{2,24}|xn--[a-z0-9-]{2,59})"
 _HOST: Final = rf"(?:[^\W_](?:[\w-]{{0,62}})\.){{1,8}}{_TLD}"
 _LINK: Final = rf"[a-z][a-z0-9+.-]{{1,20}}://\S{{1,2048}}|{_HOST}(?::\d{{1,5}})?(?:/[^\s<>\"']{{0,2048}})?"
@@ -66,6 +66,9 @@ _ALL: Final = re.compile(
 )
 _SHORTEST: Final = 7
 """Characters of a telephone number; fewer are an extension, a year, a room."""
+_LIKELY: Final = re.compile(r"(?<!\S)(?=\S*?(?:[@\d]|[.:/]\w))\S+(?:[ \t]{1,2}(?=\S*?\d)\S+)*")
+"""Words that can be, or be part of, a value: all the others are passed over at once."""
+
 _DATE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
 _FILE: Final = re.compile(
     r"\.(?:txt|md|pdf|docx?|xlsx?|pptx?|csv|json|xml|ya?ml|html?|png|jpe?g|gif|zip|py|js|log)$"
@@ -74,7 +77,12 @@ _FILE: Final = re.compile(
 
 def values(text: str) -> Iterator[Value]:
     """Every value of the inventory in ``text``, in order, without overlaps."""
-    for match in _ALL.finditer(text):
+    for region in _LIKELY.finditer(text):
+        yield from _values(text, *region.span())
+
+
+def _values(text: str, start: int, end: int) -> Iterator[Value]:
+    for match in _ALL.finditer(text, start, end):
         kind = Kind[match.lastgroup or ""]
         body = match.group().rstrip(".,;:!?)]}>'\"") if kind in {Kind.LINK, Kind.ADDRESS} else match.group()
         if kind is Kind.LINK and "/" not in body and _FILE.search(body.lower()):

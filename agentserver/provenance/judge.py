@@ -6,6 +6,7 @@ are its callers'. No model is asked anything; adding labels never removes a find
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching, names
@@ -189,20 +190,11 @@ class _Judgement:
             body = text_of(leaf.value)
             if matching.crowded(body):
                 yield self.finding(Rule.BOUND, leaf, "more values than are looked up")
-            for evidence in matching.links(self.ledger, body):
-                yield self.finding(Rule.LINK, leaf, "", evidence)
-            for evidence in matching.content(self.ledger, body):
-                yield self.finding(Rule.CONTENT, leaf, "", evidence)
-        if len(said) > 1:
-            yield from self.of_split(said)
-
-    def of_split(self, said: list[Leaf]) -> Iterator[Finding]:
-        """A span cut in two by the boundary between arguments is one span."""
-        whole = "\n".join(text_of(leaf.value) for leaf in said)
-        parts = [fold(text_of(leaf.value)) for leaf in said]
-        for evidence in matching.content(self.ledger, whole):
-            if not any(fold(evidence.excerpt.rstrip("…")) in part for part in parts):
-                yield self.finding(Rule.CONTENT, said[0], "split over several arguments", evidence)
+            for match in matching.content(self.ledger, body):
+                yield self.finding(Rule.LINK if match.link else Rule.CONTENT, leaf, "", match.evidence)
+        for left, right in pairwise(said):
+            for evidence in matching.across(self.ledger, text_of(left.value), text_of(right.value)):
+                yield self.finding(Rule.CONTENT, right, "split over two arguments", evidence)
 
     def of_prose(self) -> Iterator[Finding]:
         """A recipient that only the request's prose authorises, when the call carries untrusted content."""

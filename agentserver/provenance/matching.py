@@ -7,12 +7,12 @@ a match back to what was written. Refuses to say whether evidence matters: roles
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.encodings import turned, unwrapped
 from agentserver.provenance.folding import fold, fold_bytes, fold_map
-from agentserver.provenance.index import SPAN
-from agentserver.provenance.inventory import Kind, values
+from agentserver.provenance.inventory import SCHEME, Kind, values
 from agentserver.provenance.ledger import whole_key
 from agentserver.provenance.verdict import Evidence
 
@@ -20,34 +20,50 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agentserver.provenance.index import Hit
-    from agentserver.provenance.inventory import Value
     from agentserver.provenance.labels import Hop, Text
     from agentserver.provenance.ledger import Ledger
 
 VALUES: Final = 512
 """How many values of one argument are looked up. More of them count as evidence that cannot be checked."""
 
+SEAM: Final = 512
+"""How many characters on each side of the boundary between two arguments are read as one text."""
+
 EXCERPT: Final = 160
 """Longest quotation in a piece of evidence, in characters."""
 
 
-def content(ledger: Ledger, body: str) -> Iterator[Evidence]:
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A piece of evidence, and whether it is a link."""
+
+    evidence: Evidence
+    link: bool
+
+
+def content(ledger: Ledger, body: str) -> Iterator[Match]:
     """Every stretch of ``body``, or wrapped in it, that untrusted texts hold and the query does not."""
     trusted = fold_bytes(ledger.query)
     for text, via in _readings(body):
         for hit in ledger.index.hits(fold_bytes(text)):
             yield from _span(ledger, text, hit, trusted, via)
-        for value in _known(ledger, text):
-            if fold_bytes(value.text) not in trusted:
-                yield _valued(ledger, value, via)
+        found = [value for _, value in zip(range(VALUES), values(text), strict=False)]
+        for value, number in zip(found, ledger.table.find([value.key for value in found]), strict=True):
+            if number is not None and fold_bytes(SCHEME.sub("", value.text)) not in trusted:
+                quote = _short(value.text)
+                source = ledger.texts[number]
+                evidence = Evidence(quote, source, quote, _via(via, source), _hops(ledger, number))
+                yield Match(evidence, value.kind is Kind.LINK)
 
 
-def links(ledger: Ledger, body: str) -> Iterator[Evidence]:
-    """The links of ``body`` that untrusted texts hold, and the query and the records do not."""
-    for value in values(body):
-        number = ledger.table.first(value.key) if value.kind is Kind.LINK else None
-        if number is not None and fold(value.text) not in fold(ledger.query):
-            yield _valued(ledger, value, "")
+def across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
+    """Untrusted spans that begin in one argument and end in the next."""
+    left, right = left[-SEAM:], right[:SEAM]
+    form = fold_bytes(left)
+    trusted = fold_bytes(ledger.query)
+    for hit in ledger.index.hits(form + fold_bytes(right)):
+        if hit.start < len(form) < hit.end:
+            yield from (match.evidence for match in _span(ledger, f"{left} {right}", hit, trusted, ""))
 
 
 def crowded(body: str) -> bool:
@@ -63,11 +79,6 @@ def origin(ledger: Ledger, body: str) -> Evidence | None:
     if number is not None:
         return _whole(ledger, number, body)
     return _searched(ledger, body)
-
-
-def holds(ledger: Ledger, number: int, body: str) -> Evidence:
-    """Evidence that text ``number`` holds ``body``."""
-    return _whole(ledger, number, body)
 
 
 def _searched(ledger: Ledger, body: str) -> Evidence | None:
@@ -92,13 +103,7 @@ def _readings(body: str) -> Iterator[tuple[str, str]]:
         yield decoded.body, decoded.via
 
 
-def _known(ledger: Ledger, text: str) -> Iterator[Value]:
-    for _, value in zip(range(VALUES), values(text), strict=False):
-        if ledger.table.first(value.key) is not None:
-            yield value
-
-
-def _span(ledger: Ledger, text: str, hit: Hit, trusted: bytes, via: str) -> Iterator[Evidence]:
+def _span(ledger: Ledger, text: str, hit: Hit, trusted: bytes, via: str) -> Iterator[Match]:
     form, offsets = fold_map(text)
     if form[hit.start : hit.end] in trusted or hit.text < 0:
         return
@@ -106,14 +111,8 @@ def _span(ledger: Ledger, text: str, hit: Hit, trusted: bytes, via: str) -> Iter
     source = ledger.texts[hit.text]
     _, places = fold_map(source.body)
     quoted = source.body[places[hit.offset] : places[hit.offset + hit.length - 1] + 1]
-    yield Evidence(_short(excerpt), source, _short(quoted), _via(via, source), _hops(ledger, hit.text))
-
-
-def _valued(ledger: Ledger, value: Value, via: str) -> Evidence:
-    number = ledger.table.first(value.key)
-    assert number is not None
-    source = ledger.texts[number]
-    return Evidence(_short(value.text), source, _short(value.text), _via(via, source), _hops(ledger, number))
+    evidence = Evidence(_short(excerpt), source, _short(quoted), _via(via, source), _hops(ledger, hit.text))
+    yield Match(evidence, link=False)
 
 
 def _whole(ledger: Ledger, number: int, body: str, via: str = "") -> Evidence:
@@ -143,6 +142,3 @@ def _via(via: str, source: Text) -> str:
 def _short(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= EXCERPT else flat[: EXCERPT - 1] + "…"
-
-
-__all__ = ["EXCERPT", "SPAN", "VALUES", "content", "crowded", "holds", "links", "origin"]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _Run: TypeAlias = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]
 
@@ -41,14 +41,19 @@ class Table:
             runs.append(_merge(runs.pop(), right))
         return Table(tuple(runs))
 
+    def find(self, keys: Sequence[int]) -> list[int | None]:
+        """For each hash the number of one text that holds the value, or ``None``."""
+        wanted = np.array(keys, dtype=np.uint64)
+        found = np.full(len(keys), -1, dtype=np.int64)
+        for hashes, texts in self.runs:
+            at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
+            here = (hashes[at] == wanted) & (found < 0)
+            found[here] = texts[at[here]]
+        return [None if number < 0 else number for number in found.tolist()]
+
     def first(self, key: int) -> int | None:
         """The number of one text that holds the value with this hash."""
-        wanted = np.uint64(key)
-        for keys, texts in self.runs:
-            at = int(np.searchsorted(keys, wanted))
-            if at < len(keys) and keys[at] == wanted:
-                return int(texts[at])
-        return None
+        return self.find((key,))[0]
 
 
 def _merge(left: _Run, right: _Run) -> _Run:

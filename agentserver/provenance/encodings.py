@@ -26,6 +26,11 @@ _BASE32: Final = re.compile(r"\b[A-Z2-7]{16,}={0,6}")
 _HEX: Final = re.compile(r"(?:(?:0x|\\x|%)?[0-9A-Fa-f]{2}[\s:,-]?){6,}")
 _HEX_NOISE: Final = re.compile(r"0x|\\x|[%\s:,-]")
 _CODES: Final = re.compile(r"\b\d{2,3}(?:[\s,;]+\d{2,3}){5,}\b")
+_UNSEEN: Final = re.compile(
+    "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]+"
+)
+_SINGLE: Final = re.compile(r"(?<!\S)\S(?:[ \t_-]\S){5,}(?!\S)")
+_GAP: Final = re.compile(r"[ \t_-](?=\S)")
 _ESCAPE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
 _SPOKEN: Final = re.compile(
     r"\s*[\[({<]?\s*\b(at|dot|dash|hyphen|underscore|slash|colon)\b\s*[\])}>]?\s*", re.IGNORECASE
@@ -142,6 +147,21 @@ def _spoken(text: str) -> Iterator[str]:
                 yield _SPOKEN.sub(lambda word: _SPOKEN_AS[word[1].lower()], match.group())
 
 
+def _invisible(text: str) -> Iterator[str]:
+    """Words that characters nobody sees were put into: the span index skips them, the inventory does not."""
+    if _UNSEEN.search(text):
+        for word in text.split():
+            plain = _UNSEEN.sub("", word)
+            if plain != word:
+                yield plain
+
+
+def _spelled(text: str) -> Iterator[str]:
+    """``b o b @ c o r p . c o m``, put together."""
+    for match in _SINGLE.finditer(text):
+        yield _GAP.sub("", match.group())
+
+
 def _readable(data: bytes) -> Iterator[str]:
     """Text, not noise: nearly all of a real message prints."""
     text = data.decode("utf-8", "ignore")
@@ -159,4 +179,6 @@ _DECODERS: Final[tuple[tuple[str, Callable[[str], Iterator[str]]], ...]] = (
     ("character references", _entities),
     ("escapes", _escapes),
     ("spoken punctuation", _spoken),
+    ("invisible characters", _invisible),
+    ("spelled out", _spelled),
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import compress
+from collections import deque
+from itertools import compress, islice
 from typing import Final
 
 from agentserver.provenance.confusables import TABLE
@@ -41,6 +42,17 @@ def fold_map(text: str) -> tuple[bytes, list[int]]:
     sizes = {char: len(fold_bytes(char)) for char in set(text)}
     offsets = [offset for offset, char in enumerate(text) for _ in range(sizes[char])]
     return fold_bytes(text), offsets
+
+
+def unfold(text: str, start: int, end: int) -> str:
+    """The stretch of ``text`` that bytes ``start`` to ``end`` of its evidence form were made from."""
+    if text.isascii():
+        kept = text.encode("ascii").translate(_ASCII_KEPT)
+        places = islice(compress(range(len(text)), kept), start, end)
+        first = next(places)
+        return text[first : deque(places, maxlen=1).pop() + 1]
+    _, offsets = fold_map(text)
+    return text[offsets[start] : offsets[end - 1] + 1]
 
 
 def _fold_char(char: str) -> str:

@@ -88,9 +88,10 @@ class Index:
         if len(asked) < SPAN or not self.segments:
             return ()
         hashes = _windows(asked)
+        order = np.argsort(hashes)
         covered = np.zeros(len(hashes), dtype=bool)
         for segment in self.segments:
-            covered |= _present(segment, asked, hashes)
+            covered |= _present(segment, asked, hashes, order)
         edges = np.flatnonzero(np.diff(covered, prepend=False, append=False)).tolist()
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return tuple(self._hit(asked, hashes, start, end) for start, end in pairs)
@@ -155,12 +156,19 @@ def _places(segment: Segment, value: np.uint64) -> list[int]:
     return [int(place) for place in segment.places[low:high]]
 
 
-def _present(segment: Segment, asked: bytes, hashes: _U64) -> npt.NDArray[np.bool_]:
-    """Which windows of ``asked`` occur in the segment. Bytes are compared, not hashes alone."""
+def _present(
+    segment: Segment, asked: bytes, hashes: _U64, order: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Which windows of ``asked`` occur in the segment. Bytes are compared, not hashes alone.
+
+    The windows are looked up in the ``order`` of their hashes: neighbours in memory, several times faster.
+    """
     found = np.zeros(len(hashes), dtype=np.bool_)
     if not len(segment.hashes):
         return found
-    at = np.minimum(np.searchsorted(segment.hashes, hashes), len(segment.hashes) - 1)
+    at = np.empty(len(hashes), dtype=np.int64)
+    at[order] = np.searchsorted(segment.hashes, hashes[order])
+    np.minimum(at, len(segment.hashes) - 1, out=at)
     found |= segment.hashes[at] == hashes
     hit = np.flatnonzero(found)
     place = segment.places[at[hit]].astype(np.int64)

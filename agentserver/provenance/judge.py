@@ -188,10 +188,11 @@ class _Judgement:
         said = [leaf for leaf, rule in self.ruled if rule.role is Role.PAYLOAD]
         for leaf in said:
             body = text_of(leaf.value)
-            if matching.crowded(body):
+            try:
+                for match in matching.content(self.ledger, body):
+                    yield self.finding(Rule.LINK if match.link else Rule.CONTENT, leaf, "", match.evidence)
+            except matching.Crowded:
                 yield self.finding(Rule.BOUND, leaf, "more values than are looked up")
-            for match in matching.content(self.ledger, body):
-                yield self.finding(Rule.LINK if match.link else Rule.CONTENT, leaf, "", match.evidence)
         for left, right in pairwise(said):
             for evidence in matching.across(self.ledger, text_of(left.value), text_of(right.value)):
                 yield self.finding(Rule.CONTENT, right, "split over two arguments", evidence)

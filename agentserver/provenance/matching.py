@@ -7,11 +7,13 @@ a match back to what was written. Refuses to say whether evidence matters: roles
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.encodings import turned, unwrapped
-from agentserver.provenance.folding import fold, fold_bytes, fold_map
+from agentserver.provenance.folding import fold, fold_bytes, unfold
 from agentserver.provenance.inventory import SCHEME, Kind, values
 from agentserver.provenance.ledger import whole_key
 from agentserver.provenance.verdict import Evidence
@@ -33,6 +35,10 @@ EXCERPT: Final = 160
 """Longest quotation in a piece of evidence, in characters."""
 
 
+class Crowded(Exception):  # noqa: N818  a finding, not an error
+    """An argument holds more values than are looked up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """A piece of evidence, and whether it is a link."""
@@ -42,18 +48,39 @@ class Match:
 
 
 def content(ledger: Ledger, body: str) -> Iterator[Match]:
-    """Every stretch of ``body``, or wrapped in it, that untrusted texts hold and the query does not."""
+    """Every stretch of ``body``, or wrapped in it, that untrusted texts hold and the query does not.
+
+    Raises:
+        Crowded: ``body`` holds more values than are looked up.
+    """
     trusted = fold_bytes(ledger.query)
-    for text, via in _readings(body):
-        for hit in ledger.index.hits(fold_bytes(text)):
-            yield from _span(ledger, text, hit, trusted, via)
-        found = [value for _, value in zip(range(VALUES), values(text), strict=False)]
-        for value, number in zip(found, ledger.table.find([value.key for value in found]), strict=True):
-            if number is not None and fold_bytes(SCHEME.sub("", value.text)) not in trusted:
-                quote = _short(value.text)
-                source = ledger.texts[number]
-                evidence = Evidence(quote, source, quote, _via(via, source), _hops(ledger, number))
-                yield Match(evidence, value.kind is Kind.LINK)
+    readings = tuple(_readings(body))
+    forms = [fold_bytes(text) for text, _ in readings]
+    for number, hit in _hits(ledger, forms):
+        text, via = readings[number]
+        yield from _span(ledger, text, hit, trusted, via)
+    for text, via in readings:
+        yield from _values(ledger, text, trusted, via)
+
+
+def _hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit]]:
+    """The hits in several texts, asked for at once. No text holds the byte that keeps them apart."""
+    starts = list(accumulate((len(form) + 1 for form in forms), initial=0))
+    for hit in ledger.index.hits(b"\xff".join(forms)):
+        number = bisect_right(starts, hit.start) - 1
+        begin = hit.start - starts[number]
+        yield number, replace(hit, start=begin, end=begin + hit.end - hit.start)
+
+
+def _values(ledger: Ledger, text: str, trusted: bytes, via: str) -> Iterator[Match]:
+    found = list(islice(values(text), VALUES + 1))
+    if len(found) > VALUES:
+        raise Crowded
+    for value, number in zip(found, ledger.table.find([value.key for value in found]), strict=True):
+        if number is not None and fold_bytes(SCHEME.sub("", value.text)) not in trusted:
+            quote, source = _short(value.text), ledger.texts[number]
+            evidence = Evidence(quote, source, quote, _via(via, source), _hops(ledger, number))
+            yield Match(evidence, value.kind is Kind.LINK)
 
 
 def across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
@@ -64,11 +91,6 @@ def across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
     for hit in ledger.index.hits(form + fold_bytes(right)):
         if hit.start < len(form) < hit.end:
             yield from (match.evidence for match in _span(ledger, f"{left} {right}", hit, trusted, ""))
-
-
-def crowded(body: str) -> bool:
-    """Whether an argument holds more values than are looked up."""
-    return sum(1 for _ in zip(values(body), range(VALUES + 1), strict=False)) > VALUES
 
 
 def origin(ledger: Ledger, body: str) -> Evidence | None:
@@ -104,13 +126,11 @@ def _readings(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _span(ledger: Ledger, text: str, hit: Hit, trusted: bytes, via: str) -> Iterator[Match]:
-    form, offsets = fold_map(text)
-    if form[hit.start : hit.end] in trusted or hit.text < 0:
+    if hit.text < 0 or fold_bytes(text)[hit.start : hit.end] in trusted:
         return
-    excerpt = text[offsets[hit.start] : offsets[hit.end - 1] + 1]
     source = ledger.texts[hit.text]
-    _, places = fold_map(source.body)
-    quoted = source.body[places[hit.offset] : places[hit.offset + hit.length - 1] + 1]
+    excerpt = unfold(text, hit.start, hit.end)
+    quoted = unfold(source.body, hit.offset, hit.offset + hit.length)
     evidence = Evidence(_short(excerpt), source, _short(quoted), _via(via, source), _hops(ledger, hit.text))
     yield Match(evidence, link=False)
 

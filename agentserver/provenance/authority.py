@@ -30,7 +30,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A parsed destination. Two are the same place exactly when they are equal; ``written`` is not compared."""
+    """A parsed destination. Two are the same place exactly when equal; ``written`` is not compared."""
 
     form: Form
     key: str

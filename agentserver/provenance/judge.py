@@ -92,6 +92,8 @@ class _Judgement:
         ledger, policy = self.ledger, self.policy
         if ledger.overflow:
             yield self.finding(Rule.BOUND, None, "more untrusted text was read than is tracked")
+        if ledger.spent > policy.budget:
+            yield self.finding(Rule.BUDGET, None, f"{ledger.spent:.1f} of {policy.budget:g} bits are spent")
         if policy.strict and ledger.tainted:
             yield self.finding(Rule.STRICT, None, "untrusted text was read in this run")
         plan = ledger.plan

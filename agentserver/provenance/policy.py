@@ -6,6 +6,7 @@ nothing is declared, names decide (see ``names``); a declaration always wins.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -127,6 +128,9 @@ class Policy:
     follow_links: bool = True
     effects: tuple[tuple[Rule, Effect], ...] = field(default=())
     limit: int = 16_000_000
+    """Bytes of folded untrusted text that one conversation tracks; beyond, every sink is refused."""
+    budget: float = math.inf
+    """Bits about untrusted data that quarantined listeners may pass on in one conversation."""
 
     def classify(self, listener: str) -> Class:
         """Source, sink or relay, with the reason that ``check`` prints."""

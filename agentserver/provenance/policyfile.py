@@ -181,6 +181,7 @@ _POLICY: Final[dict[str, _Column]] = {
     "follow_links": _Reader.flag,
     "effects": _Reader.effects,
     "limit": _Reader.count,
+    "budget": _Reader.count,
 }
 
 

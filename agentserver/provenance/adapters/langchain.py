@@ -1,7 +1,7 @@
 """LangChain: callbacks for any agent, and middleware for ``create_agent``.
 
-Owns the translation of tool events. Refuses to swallow a refusal: the handlers set ``raise_error``, without which
-LangChain logs the exception and runs the tool. Tested with langchain-core 0.3.0 and 1.7.2, langchain 1.4.7.
+Owns the translation of tool events. Refuses to swallow a refusal: the handlers set ``raise_error``, without
+which LangChain logs the exception and runs the tool. Tested with langchain-core 0.3.0 and 1.7.2.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ class IFCCallbackHandler(BaseCallbackHandler):
             self._runs.end(run_id)
             raise
 
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Labels the output before the model sees it."""
         name, given = self._runs.end(run_id)
         engine_of(self._holder).on_tool_result(name, _content(output), trace_id=str(run_id), arguments=given)
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """An error's text may be a stranger's too."""
         name, given = self._runs.end(run_id)
         if not isinstance(error, TaintViolationError):
@@ -137,12 +137,12 @@ class AsyncIFCCallbackHandler(AsyncCallbackHandler):
                 raise TaintViolationStop from refused
             raise
 
-    async def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    async def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Labels the output before the model sees it."""
         name, given = self._runs.end(run_id)
         engine_of(self._holder).on_tool_result(name, _content(output), trace_id=str(run_id), arguments=given)
 
-    async def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    async def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """An error's text may be a stranger's too."""
         name, given = self._runs.end(run_id)
         if not isinstance(error, TaintViolationError):
@@ -154,8 +154,8 @@ def middleware(engine: Engine | Holder, *, stop: bool = True) -> Any:
 
     Args:
         engine: the engine, or a ``Sleuth``.
-        stop: end the run on a refusal (the exception reaches the caller); otherwise the model is told only that
-            the call was not permitted, and goes on.
+        stop: end the run on a refusal (the exception reaches the caller); otherwise the model is told only
+            that the call was not permitted, and goes on.
     """
     from langchain.agents.middleware import AgentMiddleware
     from langchain_core.messages import ToolMessage

@@ -171,13 +171,13 @@ def _readable(data: bytes) -> Iterator[str]:
 
 
 _DECODERS: Final[tuple[tuple[str, Callable[[str], Iterator[str]]], ...]] = (
+    ("percent encoding", _percent),
+    ("character references", _entities),
+    ("escapes", _escapes),
     ("base64", _base64),
     ("base32", _base32),
     ("hexadecimal", _hex),
     ("character codes", _codes),
-    ("percent encoding", _percent),
-    ("character references", _entities),
-    ("escapes", _escapes),
     ("spoken punctuation", _spoken),
     ("invisible characters", _invisible),
     ("spelled out", _spelled),

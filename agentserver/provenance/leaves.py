@@ -62,6 +62,11 @@ def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
     return tuple(found)
 
 
+def plain(value: Any) -> Any:
+    """A model, a dataclass or an enumeration as mappings, sequences and scalars; anything else as it is."""
+    return value if isinstance(value, str) else _plain(value)
+
+
 def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
     plain = _plain(value)
     if depth > DEPTH:

@@ -1,7 +1,7 @@
 """The kinds of consequential action that people ask for in words, and that names of sinks stand for.
 
 Owns a vocabulary of English verbs and a reading of requests that no model takes part in. Refuses to
-understand more than words: negation is not read, and a request in another language asks for nothing.
+understand more than words: negation is not read, and requests in other languages are not read at all.
 """
 
 from __future__ import annotations
@@ -154,3 +154,88 @@ def delegates(request: str) -> bool:
         for match in _DELEGATES.finditer(request)
         if "following" not in match.group().lower()
     )
+
+
+_ENGLISH: Final = frozenset(
+    [
+        "the",
+        "of",
+        "and",
+        "what",
+        "this",
+        "that",
+        "is",
+        "are",
+        "my",
+        "your",
+        "please",
+        "with",
+        "for",
+        "to",
+        "from",
+        "it",
+        "me",
+    ]
+)
+_OTHER: Final = frozenset(
+    [
+        "der",
+        "das",
+        "und",
+        "ist",
+        "ein",
+        "eine",
+        "den",
+        "dem",
+        "mit",
+        "bitte",
+        "von",
+        "auf",
+        "le",
+        "les",
+        "une",
+        "et",
+        "est",
+        "pour",
+        "avec",
+        "dans",
+        "du",
+        "el",
+        "los",
+        "las",
+        "una",
+        "por",
+        "con",
+        "para",
+        "que",
+        "del",
+        "il",
+        "gli",
+        "di",
+        "che",
+        "per",
+        "het",
+        "een",
+        "van",
+        "voor",
+        "met",
+        "en",
+        "og",
+        "att",
+        "som",
+        "och",
+        "der",
+        "uma",
+        "com",
+        "os",
+    ]
+)
+
+
+def is_foreign(request: str) -> bool:
+    """Whether a request is in a language that is not read here: another script, other small words."""
+    letters = [char for char in request if char.isalpha()]
+    if sum(not char.isascii() for char in letters) * 3 > len(letters):
+        return True
+    words = re.findall(r"[^\W\d_]+", request.lower())
+    return sum(word in _OTHER for word in words) > sum(word in _ENGLISH for word in words)

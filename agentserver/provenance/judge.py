@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching, names
+from agentserver.provenance.actions import Action, actions_of
 from agentserver.provenance.authority import Destination, Form, destination, mentions, named, recipients
 from agentserver.provenance.authority import matching as entry_for
 from agentserver.provenance.folding import fold
@@ -38,6 +39,7 @@ SHORT_ID: Final = 8
 
 _NAMES_PLACES: Final = {Standing.DIRECTORY, Standing.OWN}
 _NAMES_THINGS: Final = {Standing.RECORD, Standing.DIRECTORY, Standing.OWN}
+_WRITTEN: Final = frozenset({"command", "cmd", "script", "code", "sql", "statement", "query", "expression"})
 _EXIT_TOKENS: Final = frozenset({"url", "uri", "link", "href", "endpoint", "webhook", "webpage"})
 
 
@@ -158,17 +160,32 @@ class _Judgement:
         if any(_from(text, rule.accepts) for text in known):
             return True
         return any(
-            _from(text, rule.accepts) and _says(text.body, body, place)
+            not text.origin.via and _from(text, rule.accepts) and _says(text.body, body, place)
             for text in (*self.ledger.texts, *self.ledger.records.all())
-            if not text.origin.via
         )
 
     def of_selector(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
         body = text_of(leaf.value)
         if self.chosen(leaf, body) or self.accepted(leaf, rule, None):
             return
-        evidence = matching.origin(self.ledger, body)
-        yield self.finding(Rule.SELECTOR if evidence else Rule.UNKNOWN_SELECTOR, leaf, "", evidence)
+        evidence = matching.origin(self.ledger, body) or self.within(body)
+        if evidence:
+            yield self.finding(Rule.SELECTOR, leaf, "", evidence)
+        elif typed(leaf.value) is not None or not (_composed(leaf) or self.creates(leaf)):
+            yield self.finding(Rule.UNKNOWN_SELECTOR, leaf)
+
+    def within(self, body: str) -> Evidence | None:
+        """Untrusted words inside a composed choice, such as a command or a query."""
+        try:
+            return next((match.evidence for match in matching.content(self.ledger, body)), None)
+        except matching.Crowded:
+            return None
+
+    def creates(self, leaf: Leaf) -> bool:
+        """Whether the call makes something new, whose name may be invented. A credential never is."""
+        declared = self.policy.sink(self.call.sink)
+        kinds = declared.actions if declared and declared.actions is not None else actions_of(self.call.sink)
+        return Action.CREATE in kinds and names.SECRETS.isdisjoint(names.tokens(leaf.path))
 
     def chosen(self, leaf: Leaf, body: str) -> bool:
         """Whether the query or a record of the right kind made this choice, in any case of letters."""
@@ -239,6 +256,12 @@ def _written(ledger: Ledger, body: str) -> bool:
     return bool(found) and all(ledger.table.first(value.key) is not None for value in found)
 
 
+def _composed(leaf: Leaf) -> bool:
+    """Whether a choice is written rather than picked: a command, a query, several words."""
+    wording = not _WRITTEN.isdisjoint(names.tokens(leaf.path))
+    return wording or len(text_of(leaf.value).split()) > 3  # noqa: PLR2004  a name has up to three words
+
+
 def _day(kind: str) -> str:
     """The key of a date that a request names without its year."""
     return f"day {kind[-5:]}" if kind.startswith("date ") else kind
@@ -256,6 +279,8 @@ def _from(text: Text, accepts: tuple[str, ...]) -> bool:
 
 def _says(text: str, body: str, place: Destination | None) -> bool:
     if place is not None and place.form is not Form.NAME:
+        if place.host and place.host not in text.lower():
+            return False
         return any(destination(token) == place for token in named(text))
     return mentions(text, body)
 

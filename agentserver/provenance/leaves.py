@@ -11,13 +11,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.provenance.labels import Leaf, Scalar
+from agentserver.provenance.labels import Leaf, Scalar, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,10 @@ def plain(value: Any) -> Any:
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
     plain = _plain(value)
-    if depth > DEPTH:
+    if depth and isinstance(value, str) and not isinstance(plain, str):
+        # Structure that somebody wrote into a text is that text's author's.
+        yield from (replace(leaf, standing=Standing.PROSE) for leaf in _walk(plain, path, depth + 1))
+    elif depth > DEPTH:
         yield Leaf(path, _flat(value))
     elif isinstance(plain, Mapping):
         for key, inner in plain.items():

@@ -215,7 +215,8 @@ def _standing(policy: Policy, listener: Class, source: str, leaf: Leaf) -> Stand
         return Standing.PROSE if running and declared is not Standing.OWN else declared
     if not listener.source:
         return Standing.RECORD
-    return names.standing_of(leaf.path, leaf.value) if policy.infer_fields else Standing.PROSE
+    inferred = policy.infer_fields and not names.is_open_world(source)
+    return names.standing_of(leaf.path, leaf.value) if inferred else Standing.PROSE
 
 
 def _runs_on(body: str) -> bool:

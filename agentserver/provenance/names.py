@@ -7,6 +7,7 @@ that ``thread`` is no ``read`` and ``budget`` no ``get``. Refuses to decide: a d
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from agentserver.provenance.labels import Role, Standing
@@ -30,11 +31,24 @@ SINK_TOKENS: Final = _words(
     "archive drop purge commit push merge"
 )
 
+_NOUNS: Final = _words(
+    "email mail message comment order set store share post change register archive tweet schedule transfer "
+    "book refund purchase"
+)
+_JOINS: Final = _words("and or then")
+_OPEN_WORLD: Final = _words(
+    "url uri web webpage page pages http https browse browser site website fetch download scrape crawl internet "
+    "rss feed google bing news review reviews"
+)
+
+_OPENS: Final = _words("read open load parse extract cat view download fetch")
+_DOCUMENTS: Final = _words("file document doc pdf attachment letter note notes")
+
 DESTINATION_TOKENS: Final = _words(
     "to cc bcc recipient recipients email emails mail address url uri link href endpoint webhook "
     "host domain channel account iban payee beneficiary participants participant attendees attendee "
     "invitees invitee guests phone number receiver target destination webpage site website repo "
-    "repository"
+    "repository topic room server remote group chat"
 )
 SELECTOR_TOKENS: Final = _words(
     "id ids uuid key user users username member file filename path folder directory table bucket "
@@ -48,7 +62,8 @@ PAYLOAD_TOKENS: Final = _words(
 )
 INERT_TOKENS: Final = _words(
     "date time start end day days from until when deadline due duration amount quantity count limit "
-    "size n recurring format language timezone priority color page offset sort order"
+    "size n recurring status state priority type kind category label labels tag tags severity level "
+    "enabled flag format language timezone priority color page offset sort order"
 )
 SECRETS: Final = _words("password secret token credential credentials pin passcode permission role")
 
@@ -82,10 +97,25 @@ def is_source(name: str) -> bool:
 
 
 def is_sink(name: str) -> bool:
-    """Whether a name says that something is done. A name may be both."""
+    """Whether a name says that something is done. A name may be both: ``read_and_delete``, ``get_or_create``.
+
+    Words that are nouns as often as verbs count only in front: ``email_bob`` sends, ``get_email`` does not.
+    """
     words = tokens(name)
-    verb_first = words[:1] and words[0] in SOURCE_TOKENS
-    return not SINK_TOKENS.isdisjoint(words[:1] if verb_first else words)
+    if words[:1] and words[0] in SOURCE_TOKENS:
+        joined = (after for before, after in pairwise(words) if before in _JOINS)
+        return any(word in SINK_TOKENS for word in joined)
+    return any(word in SINK_TOKENS and (place == 0 or word not in _NOUNS) for place, word in enumerate(words))
+
+
+def is_open_world(name: str) -> bool:
+    """Whether a source reads what anybody may have written as a whole: a page, a document, a feed.
+
+    Nothing in such an output is the system's own, however it is structured.
+    """
+    words = tokens(name)
+    opened = words[:1] and words[0] in _OPENS and not _DOCUMENTS.isdisjoint(words)
+    return bool(opened) or not _OPEN_WORLD.isdisjoint(words)
 
 
 def role_of(argument: str) -> Role | None:
@@ -113,20 +143,31 @@ def standing_of(path: str, value: object) -> Standing:
     A value that fills a field of the record's own kind is the record's; what is cut from running text is its
     author's. The address of whoever wrote is the author's too: anyone may write.
     """
+    if _in_prose(path):
+        return Standing.PROSE
     if not isinstance(value, str):
         return Standing.RECORD
     words = frozenset(tokens(field_of(path)))
-    if not path:
-        return Standing.RECORD if value[:1].isdigit() and len(value) <= _SHORT else Standing.PROSE
-    if not _HANDLE.fullmatch(value):
-        contact = _ADDRESS.fullmatch(value) and not words.isdisjoint(_DIRECTORY_TOKENS)
-        timed = not words.isdisjoint(_RECORD_TOKENS) and len(value) <= _SHORT and value[:1].isdigit()
-        if contact and words.isdisjoint(_AUTHORED_TOKENS):
-            return Standing.DIRECTORY
-        return Standing.RECORD if timed else Standing.PROSE
-    if words.isdisjoint(PAYLOAD_TOKENS - {"message"}):
-        return Standing.DIRECTORY if not words or not words.isdisjoint(_NAMING) else Standing.RECORD
-    return Standing.PROSE
+    if path and _HANDLE.fullmatch(value):
+        return _of_handle(words)
+    if _ADDRESS.fullmatch(value) and not words.isdisjoint(_DIRECTORY_TOKENS):
+        return Standing.DIRECTORY if words.isdisjoint(_AUTHORED_TOKENS) else Standing.PROSE
+    dated = value[:1].isdigit() and len(value) <= _SHORT
+    return Standing.RECORD if dated and not (path and words.isdisjoint(_RECORD_TOKENS)) else Standing.PROSE
 
 
+def _of_handle(words: frozenset[str]) -> Standing:
+    """One word that fills a field: a name where the field names somebody, bookkeeping elsewhere."""
+    if not words.isdisjoint(PAYLOAD_TOKENS - {"message"}):
+        return Standing.PROSE
+    return Standing.DIRECTORY if not words or not words.isdisjoint(_NAMING) else Standing.RECORD
+
+
+def _in_prose(path: str) -> bool:
+    """Whether a value lies inside a field of running text: structure that somebody wrote into a body."""
+    above = re.sub(r"\[\d+\]|\{\}", "", path).split(".")[:-1]
+    return any(not (PAYLOAD_TOKENS - _CONTAINERS).isdisjoint(tokens(step)) for step in above)
+
+
+_CONTAINERS: Final = _words("message data attachments attachment content contents details location")
 _NAMING: Final = _DIRECTORY_TOKENS | _AUTHORED_TOKENS | {"name", "username", "handle"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentserver.provenance.actions import Action, actions_in, actions_of, delegates
+from agentserver.provenance.actions import Action, actions_in, actions_of, delegates, is_foreign
 from agentserver.provenance.authority import mentions
 from agentserver.provenance.leaves import text_of, typed
 from agentserver.provenance.policy import argument_name, covers
@@ -30,8 +30,8 @@ class Step:
 class Plan:
     """The kinds of action that the query asks for, the sinks it names, and the steps of a planner.
 
-    ``open`` marks a request that leaves the choice to a document (``do the tasks on my list``): then words
-    fix nothing, and only lineage decides.
+    ``open`` marks a request that leaves the choice to a document (``do the tasks on my list``), or is not in
+    English: then words fix nothing, and only lineage decides.
     """
 
     actions: frozenset[Action] = frozenset()
@@ -42,7 +42,7 @@ class Plan:
     @classmethod
     def from_query(cls, query: str) -> Plan:
         """The plan that a request's words fix."""
-        return cls(actions_in(query), query, None, delegates(query))
+        return cls(actions_in(query), query, None, delegates(query) or is_foreign(query))
 
     def extend(self, query: str) -> Plan:
         """The plan after a trusted principal said more. Typed steps stay as they are."""

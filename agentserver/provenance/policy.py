@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import names
+from agentserver.provenance.authority import destination
 from agentserver.provenance.labels import Mode, Role, Standing
 
 if TYPE_CHECKING:
@@ -232,6 +233,8 @@ def _by_name(call: Call, leaf: Leaf) -> Role:
         return Role.SELECTOR
     if role is not None:
         return role
+    if isinstance(leaf.value, str) and (destination(leaf.value).external and "." in leaf.value):
+        return Role.DESTINATION
     aimed = any(
         names.role_of(other.path) is Role.DESTINATION and other.value not in (None, "")
         for other in call.arguments

@@ -1,6 +1,6 @@
 """AgentDojo 0.1.35, benchmark v1.2.2: utility, attack success and questions, for every defence in one run.
 
-python -m benchmarks.agentdojo.run [--suite NAME] [--only DEFENCE] [--encode KIND|all] [--show]
+python -m benchmarks.agentdojo.run [--suite NAME] [--only DEFENCE|DEFENCE] [--encode KIND|all] [--show]
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     suites = {name: suite for name, suite in get_suites(VERSION).items() if options.suite in (None, name)}
-    defences = [one for one in contestants() if options.only is None or options.only in one.name]
+    defences = [one for one in contestants() if options.only is None or any(part in one.name for part in options.only.split("|"))]
     kinds = list(ENCODINGS) if options.encode == "all" else [options.encode]
     tallies: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for suite in suites.values():

@@ -44,6 +44,8 @@ class Engine:
     confirm_callback: Confirm | None = None
     confirm_timeout: float | None = None
     violations: list[Violation] = field(default_factory=list)
+    _calling: bool = field(default=False, repr=False)
+    """Whether the last event was a call: its result belongs to the same step."""
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
@@ -83,7 +85,8 @@ class Engine:
     ) -> None:
         """Labels an output. ``arguments`` are those of its call: they tell which document was asked for."""
         with self._lock:
-            self.store.step += 1
+            self.store.step += not self._calling
+            self._calling = False
             seen = Observation(
                 source=name,
                 leaves=leaves(output),
@@ -97,6 +100,7 @@ class Engine:
     def _judge(self, name: str, args: Any) -> Verdict:
         with self._lock:
             self.store.step += 1
+            self._calling = True
             call = Call(name, leaves(args), self.store.step, time.time())
             return judge(self.store.ledger, self.rules, call)
 

@@ -41,10 +41,15 @@ def explain(verdict: Verdict, *, decided: str | None = None) -> str:
     tainted = any(finding.evidence for finding in verdict.findings)
     with_what = "with tainted inputs" if tainted else "against the policy"
     lines = [f"{head}: {call.sink}() called {with_what}"]
-    for finding in sorted(verdict.findings, key=lambda one: one.effect is not Effect.BLOCK):
+    for finding in sorted(verdict.findings, key=_weight):
         lines += _told(verdict, finding)
     lines.append(f"Action: {decided or _action(verdict)}")
     return "\n".join(lines)
+
+
+def _weight(finding: Finding) -> tuple[bool, bool]:
+    """What blocks comes first, and of that what shows where a value came from."""
+    return finding.effect is not Effect.BLOCK, finding.evidence is None
 
 
 def _told(verdict: Verdict, finding: Finding) -> list[str]:
@@ -52,7 +57,7 @@ def _told(verdict: Verdict, finding: Finding) -> list[str]:
     place = f"{finding.path}={_quoted(finding.value)}" if finding.path else verdict.call.sink
     if finding.evidence:
         origin = finding.evidence.text.origin
-        lines.append(f"Taint source: {origin.source}() at step {origin.step}{_field(origin.path)}")
+        lines.append(f"Taint source: {origin.source}() at step {origin.step}{_in_field(origin.path)}")
         lines.append(f"{_label(finding)} detected in argument: {place}")
         lines.append(f"Lineage: {lineage(verdict, finding, finding.evidence)}")
         lines.append(f"It was read as: {_quoted(finding.evidence.quoted)}")
@@ -131,7 +136,11 @@ def _action(verdict: Verdict) -> str:
 
 
 def _field(path: str) -> str:
-    return f".{path}" if path else ""
+    return f".{path}" if path and not path.startswith("[") else path
+
+
+def _in_field(path: str) -> str:
+    return f", field {path}" if path else ""
 
 
 def _quoted(text: str) -> str:

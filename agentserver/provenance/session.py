@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.verdict import Verdict
 
 _log: Final = logging.getLogger("agentserver.provenance")
+_log.addHandler(logging.NullHandler())
 
 Confirm: TypeAlias = Callable[[Violation, str], "bool | Awaitable[bool]"]
 """Asked in ``confirm`` with the violation and its explanation. Anything but ``True`` denies."""

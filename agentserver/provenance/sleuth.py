@@ -178,9 +178,11 @@ def _takes_callbacks(agent: Any) -> bool:
 
 
 def _framed(agent: Any, query: str) -> Any:
-    """The query in the shape that a Runnable takes: its own schema says which."""
-    schema = getattr(agent, "get_input_jsonschema", None)
-    wanted = schema().get("properties", {}) if callable(schema) else {}
+    """The query in the shape that a Runnable takes: its channels, its keys or its own schema say which."""
+    wanted = getattr(agent, "channels", None) or getattr(agent, "input_keys", None)
+    if wanted is None:
+        schema = getattr(agent, "get_input_jsonschema", None)
+        wanted = schema().get("properties", {}) if callable(schema) else {}
     if "messages" in wanted:
         return {"messages": [{"role": "user", "content": query}]}
     return {"input": query} if "input" in wanted else query

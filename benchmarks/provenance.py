@@ -1,9 +1,10 @@
-"""What judging one sink call costs against 10 kB to 10 MB of untrusted text, beside a plain hop and agent-sleuth.
+"""What judging one sink call costs against 10 kB to 10 MB of untrusted text.
 
     python benchmarks/provenance.py [--text-dir DIR] [--sizes 10,100,1000,10000] [--chance]
 
-A plain hop is parsing and writing one 600-byte envelope with lxml. Times are CPU medians of one run; only the
-ratios travel between machines. ``--chance`` measures how long matches of unrelated text get: what `SPAN` rests on.
+Beside it, in the same run: a plain hop (parsing and writing one 600-byte envelope with lxml), and agent-sleuth.
+Times are CPU medians; only the ratios travel between machines. ``--chance`` measures how long matches of
+unrelated text get, which is what `SPAN` rests on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import random
 import statistics
 import sysconfig
 import time
-import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +108,8 @@ def chance(folder: Path, other: Path) -> None:
                 found.append(max((hit.length for hit in hits), default=0))
             found.sort()
             share = sum(length_ > 0 for length_ in found) / len(found)
-            print(f"{size // 1000:6d} kB, argument {length:5d}: {share:5.1%} have a match >= {SPAN}; p90 {found[180]}, max {found[-1]}")
+            told = f"{share:5.1%} have a match >= {SPAN}; p90 {found[180]}, max {found[-1]}"
+            print(f"{size // 1000:6d} kB, argument {length:5d}: {told}")
 
 
 def main() -> None:
@@ -124,16 +125,13 @@ def main() -> None:
     policy = Policy(mode=Mode.ENFORCE)
     floor, _ = cost(hop, least=200)
     print(f"plain hop {floor * 1e3:.0f} us")
-    head = f"{'untrusted':>10s} {'observe us/kB':>14s} {'B/char':>7s} {'judge 2 kB ms':>14s} {'worst':>7s} {'x hop':>7s}"
-    print(head + f" {'agent-sleuth ms':>16s} {'x ours':>7s}")
+    head = f"{'untrusted':>10s} {'observe us/kB':>14s} {'B/char':>7s} {'judge 2 kB ms':>14s} {'worst':>7s}"
+    print(head + f" {'x hop':>7s} {'agent-sleuth ms':>16s} {'x ours':>7s}")
     for kilo in map(int, options.sizes.split(",")):
         texts = corpus(options.text_dir, kilo * 1000)
         other = " ".join(corpus(options.text_dir, 4000, skip=2000))
         quote = texts[len(texts) // 2][1000:1080]
         body = other[:1000] + quote + other[1000:1920]
-        tracemalloc.start()
-        build, median, worst, _, weight = measure(texts, body, policy)
-        tracemalloc.stop()
         build, median, worst, _, weight = measure(texts, body, policy)
         line = f"{kilo:7d} kB {build:14.0f} {weight:7.1f} {median:14.2f} {worst:7.2f} {median / floor:7.0f}"
         theirs = peer(texts, body) if kilo <= 1000 else None

@@ -53,6 +53,9 @@ _CLIMBS: Final = re.compile(r"(?:^|/|%2f|\\)(?:\.|%2e){1,2}(?:/|%2f|\\|$)|\\", r
 _GLUED: Final = re.compile(r"([^A-Z]*\.[a-z]{2,24})\.[A-Z][a-z']*$")
 """A host and the first word of the next sentence, for want of a space."""
 
+_ROUTES: Final = frozenset("@:/?%!\\")
+"""Characters of a local part that can send a mail elsewhere: such an address is at no host for a pattern."""
+
 _WORDS: Final = re.compile(r"\S+")
 _TRIM: Final = "\"'`()[]{}<>,;:!?"
 
@@ -69,7 +72,8 @@ def _parsed(body: str) -> Destination:
     if "@" in body and not body.startswith("@"):
         local, _, host = body.removeprefix("mailto:").rpartition("@")
         ascii_host = host_key(host)
-        return Destination(Form.ADDRESS, f"{local}@{ascii_host}", ascii_host)
+        routed = not _ROUTES.isdisjoint(local)
+        return Destination(Form.ADDRESS, f"{local}@{ascii_host}", "" if routed else ascii_host)
     if _ACCOUNT.fullmatch(body) and any(map(str.isdigit, body[4:])):
         return Destination(Form.ACCOUNT, body.replace(" ", ""))
     return Destination(Form.NAME, normalize("NFC", body))
@@ -170,8 +174,11 @@ def _below(body: str, place: Destination) -> bool:
 
 def _glob(body: str, place: Destination) -> bool:
     """Globs compare part by part, so that ``*`` stays on its side of ``@`` and within one path step."""
+    if place.external and not place.host and place.form is not Form.ACCOUNT:
+        return False
+    meant = f"{place.host}{place.path}" if place.form is Form.LINK else place.key
     wanted = re.split(r"([@/])", body.rpartition("://")[2])
-    given = re.split(r"([@/])", place.key)
+    given = re.split(r"([@/])", meant)
     return len(wanted) == len(given) and all(map(fnmatchcase, given, wanted))
 
 

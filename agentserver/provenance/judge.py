@@ -6,6 +6,7 @@ are its callers'. No model is asked anything; adding labels never removes a find
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -92,6 +93,9 @@ class _Judgement:
     def of_run(self) -> Iterator[Finding]:
         """Rules about the conversation as a whole."""
         ledger, policy = self.ledger, self.policy
+        refused = (entry for entry in policy.deny if entry.startswith("listener:"))
+        if entry := next((entry for entry in refused if means(entry[9:], self.call.sink)), None):
+            yield self.finding(Rule.DENIED, None, f"'{entry}' is on the deny list")
         if ledger.overflow:
             yield self.finding(Rule.BOUND, None, "more untrusted text was read than is tracked")
         if ledger.spent > policy.budget:
@@ -109,16 +113,24 @@ class _Judgement:
 
     def of_argument(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
         if rule.role is Role.DESTINATION:
-            for place in recipients(text_of(leaf.value)):
+            for place in self.places(leaf, rule):
                 yield from self.of_destination(leaf, rule, place)
         elif rule.role is Role.SELECTOR and self.ledger.tainted and not isinstance(leaf.value, bool):
             yield from self.of_selector(leaf, rule)
+
+    def places(self, leaf: Leaf, rule: ArgumentRule) -> tuple[Destination, ...]:
+        """Every recipient of one argument; several names in one text each need an authority."""
+        whole = recipients(text_of(leaf.value))
+        if len(whole) != 1 or whole[0].external or self.authorised(leaf, rule, whole[0]):
+            return whole
+        names_ = [name.strip() for name in re.split(r"[,;]", whole[0].written) if name.strip()]
+        return tuple(map(destination, names_)) if len(names_) > 1 else whole
 
     def of_destination(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> Iterator[Finding]:
         if entry := self.denied(place):
             yield self.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
         elif not self.authorised(leaf, rule, place):
-            evidence = matching.origin(self.ledger, text_of(leaf.value))
+            evidence = matching.origin(self.ledger, place.written)
             if evidence:
                 yield self.finding(Rule.DESTINATION, leaf, self.resembles(place), evidence)
             else:

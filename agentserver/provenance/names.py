@@ -37,8 +37,8 @@ _NOUNS: Final = _words(
 )
 _JOINS: Final = _words("and or then")
 _OPEN_WORLD: Final = _words(
-    "url uri web webpage page pages http https browse browser site website fetch download scrape crawl internet "
-    "rss feed google bing news review reviews"
+    "url uri web webpage page pages http https browse browser site website fetch download scrape crawl "
+    "internet rss feed google bing news review reviews"
 )
 
 _OPENS: Final = _words("read open load parse extract cat view download fetch")

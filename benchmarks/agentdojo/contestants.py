@@ -24,6 +24,8 @@ def contestants() -> list[Defence]:
     declared = read_policy(POLICY.read_text(), POLICY.name)
     sources, sinks = [*(declared.sources or ())], [rule.name for rule in declared.sinks or ()]
     tools = [tool.name for suite in get_suites(VERSION).values() for tool in suite.tools]
+    unused = declared.unused(tools)
+    assert not unused, f"the policy declares what does not exist: {unused}"
     untrusted = [name for name in tools if any(fnmatchcase(name, entry) for entry in sources)]
     untrusted = [name for name in untrusted if name not in declared.trusted]
 

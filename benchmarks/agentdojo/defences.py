@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 
@@ -11,8 +10,12 @@ from agentserver.provenance.judge import judge
 from agentserver.provenance.labels import Call, Observation
 from agentserver.provenance.leaves import leaves
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.policy import Policy
 from agentserver.provenance.verdict import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.provenance.policy import Policy
 
 
 class Defence:
@@ -25,7 +28,7 @@ class Defence:
     def start(self, query: str) -> None:
         """A new conversation, opened by the user's words."""
 
-    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+    def before(self, tool: str, args: dict[str, Any]) -> str | None:  # noqa: ARG002  the face of all
         """Why a call is refused, or ``None``."""
         return None
 
@@ -80,7 +83,7 @@ class AgentSleuth(Defence):
             return refused.violation.reason
         return None
 
-    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:  # noqa: ARG002  the face of all
         self.sleuth.engine.on_tool_result(tool, plain(result) if self.structured else as_text(result))
 
 

@@ -1,4 +1,4 @@
-"""Attackers who encode their values: the text shows the encoded form, the compromised agent uses the plain one."""
+"""Attackers who encode their values: the text shows the encoded form, the agent uses the plain one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def encoded(goal: str, kind: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         value = match.group()
-        text = f"'{encode(value[1:-1])}'" if value.startswith("'") else encode(value)
-        return text
+        return f"'{encode(value[1:-1])}'" if value.startswith("'") else encode(value)
 
     return VALUES.sub(replace, goal)

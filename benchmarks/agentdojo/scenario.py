@@ -7,9 +7,8 @@ the agent goes on. Utility and attack success are AgentDojo's own checks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack
@@ -17,12 +16,15 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import task_suite as suite_module
 
 from agentserver.provenance.leaves import leaves
-from benchmarks.agentdojo.defences import Defence
 from benchmarks.agentdojo.scripts import SCRIPTS
 
-VERSION = "v1.2.2"
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.agentdojo.defences import Defence
+
 if hasattr(yaml, "CSafeLoader"):
-    suite_module.yaml.safe_load = lambda text: yaml.load(text, yaml.CSafeLoader)  # noqa: S506
+    suite_module.yaml.safe_load = lambda text: yaml.load(text, yaml.CSafeLoader)
 
 
 class Attack(ImportantInstructionsAttack):
@@ -80,7 +82,7 @@ def execute(
             return None
         run.trace.append(wish)
         result, error = runtime.run_function(env, wish.function, wish.args)
-        defence.after(wish.function, dict(wish.args), error if error else result)
+        defence.after(wish.function, dict(wish.args), error or result)
         return result
 
     for wish in task.ground_truth(env):
@@ -104,4 +106,5 @@ def attacker(suite: Any, injection: Any) -> Callable[[Any], Iterator[Any]] | Non
 def achieved(suite: Any, task: Any, before: Any, after: Any, run: Run, output: str) -> bool:
     """AgentDojo's own check of a user task or an injection task."""
     content: Any = [{"type": "text", "content": output}]
-    return bool(suite._check_task_result(task, content, before, after, run.trace))
+    check = suite._check_task_result  # noqa: SLF001  the package offers no other way in
+    return bool(check(task, content, before, after, run.trace))

@@ -70,6 +70,22 @@ def test_a_deny_entry_means_what_looks_the_same(to: str) -> None:
     assert Rule.DENIED in Scenario(policy, f"mail {to}").rules("send_email", to=to, body="x")
 
 
+def test_a_denied_listener_never_runs() -> None:
+    policy = Policy(mode=Mode.ENFORCE, deny=("listener:delete_*",))
+    assert Scenario(policy, "delete it").rules("delete_file", file_id="1") == {Rule.DENIED}
+
+
+def test_several_names_in_one_text_each_need_an_authority() -> None:
+    scene = Scenario(query="post it to general and random").read("fetch_url", EVIL)
+    assert not scene.rules("post_message", channel="general, random", body="x")
+    assert scene.rules("post_message", channel="general, darkroom", body="x") == {Rule.DESTINATION}
+
+
+def test_a_header_hidden_in_a_recipient_is_a_recipient() -> None:
+    scene = Scenario(query=QUERY).read("fetch_url", EVIL)
+    assert scene.rules("send_email", to="bob@corp.com\nBcc: mallory@evil.com", body="x") == {Rule.DESTINATION}
+
+
 def test_the_query_may_be_kept_from_authorising() -> None:
     policy = Policy(mode=Mode.ENFORCE, query_authorises=False)
     assert Scenario(policy, QUERY).read("fetch_url", EVIL).rules("send_email", to="bob@corp.com", body="x")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code
 from agentserver.core import envelope
-from agentserver.core.audit import Event, Record, legible
+from agentserver.core.audit import DETAIL, Event, Record
+from agentserver.core.legible import legible
 from agentserver.core.messages import SYSTEM, Delivery, Done, Reply
 from agentserver.core.refusals import system_error
 from agentserver.core.requests import RequestChange
@@ -302,7 +303,7 @@ class Step:
                 _local(delivery.root),
                 delivery.hop,
                 code,
-                legible(detail) if detail else "",
+                legible(detail, DETAIL) if detail else "",
                 delivery.id,
                 delivery.message if event is Event.SENT else b"",
             )
@@ -310,7 +311,7 @@ class Step:
 
     def note(self, event: Event, *, thread: str, to: str, detail: str = "", **more: Any) -> None:
         """Note any event; ``more`` are fields of Record."""
-        about = {"to": legible(to), "detail": legible(detail), **more}
+        about = {"to": legible(to, DETAIL), "detail": legible(detail, DETAIL), **more}
         self._records.append(Record(event, self.moment.now, self.before.id, thread, **about))
 
     # The end

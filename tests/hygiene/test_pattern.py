@@ -203,7 +203,7 @@ PATTERNS = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(PATTERNS, st.data())
 def test_no_engine_matches_white_space_that_the_proof_rules_out(text, data):
     try:
@@ -230,7 +230,6 @@ def test_no_engine_matches_white_space_that_the_proof_rules_out(text, data):
 SETS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted).map(tuple)).map(union)
 
 
-@settings(derandomize=True, deadline=None)
 @given(SETS, SETS, st.integers(0, 40))
 def test_the_algebra_of_sets(left, right, code):
     assert complement(complement(left)) == left

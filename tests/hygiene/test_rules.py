@@ -539,7 +539,7 @@ JSON = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(JSON)
 def test_no_json_value_breaks_the_rules_or_the_strips(tree):
     found = rules.inspect(Schema(Kind.JSON, tree))
@@ -549,7 +549,7 @@ def test_no_json_value_breaks_the_rules_or_the_strips(tree):
     json.dumps(tree)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(sorted(json_positions.KEYWORDS)), JSON, max_size=6))
 def test_nothing_readable_is_left_where_a_schema_stands(tree):
     for _, each in json_positions.positions(strip.visible(tree)):
@@ -580,7 +580,7 @@ ATTRS = st.dictionaries(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.recursive(
         st.tuples(st.sampled_from(TAGS), ATTRS, st.just([])),

@@ -164,7 +164,7 @@ def test_defaults_of_the_environment():
         orchestrate.settings({})
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.lists(st.integers(0, 400), max_size=5))
 def test_extraction_over_every_split_of_a_stream_equals_extraction_over_the_whole(cuts):
     from agentserver.handoff.scanner import Scanner

@@ -164,10 +164,12 @@ _PLAIN_NAMESPACE: Final = re.compile(
     rb"""xmlns(?::[A-Za-z_][A-Za-z0-9_.-]{0,63})?=(["'])"""
     rb"""(?:urn:[A-Za-z0-9][A-Za-z0-9:._/-]*|https?://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/-]*)?)\1"""
 )
+_DEFAULT_NAMESPACE: Final = re.compile(rb' xmlns="urn:[A-Za-z0-9][A-Za-z0-9:._/-]*"')
 _LONG_TEXT: Final = etree.XPath("boolean(//text()[string-length() > $n] | //@*[string-length() > $n])")
 _LONG_ATTRIBUTE: Final = etree.XPath("boolean(//@*[string-length(name()) > $n])")
 _LONGISH: Final = 32
 _LONGISH_TAG: Final = re.compile(rb"<[^\s>]{%d}" % _LONGISH)
+_UNUSUAL_TAG: Final = re.compile(rb"<(?:!|[^\s>]{%d})" % _LONGISH)
 _LONG_TAG: Final = etree.XPath("boolean(//*[string-length(name()) > $n])")
 _MANY_ATTRIBUTES: Final = etree.XPath("boolean(//*[@*[$n + 1]])")
 _TYPED: Final = etree.XPath(
@@ -307,15 +309,12 @@ def _ordinary(data: bytes, bounds: Bounds) -> bool:
 
     Each ``=`` is that of a plain default namespace, so there are no attributes, and none named ``xsi:type``.
     """
-    declared = data.count(b" xmlns=")
     return (
         len(data) <= bounds.text
         and data.count(b"<") <= min(2 * bounds.depth, bounds.elements)
-        and data.count(b"=") == declared <= bounds.attributes
-        and len(_PLAIN_NAMESPACE.findall(data)) == declared
+        and data.count(b"=") == len(_DEFAULT_NAMESPACE.findall(data)) <= bounds.attributes
         and bounds.name >= _LONGISH
-        and _LONGISH_TAG.search(data) is None
-        and b"<!" not in data
+        and _UNUSUAL_TAG.search(data) is None
     )
 
 

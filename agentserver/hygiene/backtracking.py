@@ -188,8 +188,7 @@ class _Part:
     Args:
         spans: the characters that it can take.
         varies: whether it has more than one length.
-        within: the optional groups and alternatives that it stands in, each with the number of the
-        alternative.
+        within: the optional groups and choices that it stands in, each with the number of the alternative.
     """
 
     spans: Spans

@@ -256,6 +256,17 @@ TYPE = '<xs:complexType name="Line">'
 END = "</xs:schema>"
 
 
+def tall(levels, groups):
+    """Groups of nested groups, each of which ends in the next."""
+    made = []
+    for number in range(groups):
+        last = number == groups - 1
+        inner = '<xs:element name="e" type="xs:int"/>' if last else f'<xs:group ref="g{number + 1}"/>'
+        nested = "<xs:sequence>" * levels + inner + "</xs:sequence>" * levels
+        made.append(f'<xs:group name="g{number}">{nested}</xs:group>')
+    return "".join(made)
+
+
 def optional(levels):
     inner = '<xs:element name="a" type="xs:string"/>'
     for _ in range(levels):
@@ -266,6 +277,9 @@ def optional(levels):
 @pytest.mark.parametrize(
     ("rule", "markup"),
     [
+        ("vocabulary", swapped('name="order"', 'name="order" v:minVersion="1.1" xmlns:v="urn:v"')),
+        ("self-contained", swapped(END, TYPE + "</xs:complexType>" + END)),
+        ("finite", swapped(END, tall(28, 8) + END)),
         ("document", "<a/>"),
         (
             "bounded",

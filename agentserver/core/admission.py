@@ -64,9 +64,8 @@ def _ask(
 
 def _bounded(proposals: tuple[Proposal, ...], rules: Rules, todos: int) -> tuple[Proposal, ...] | Refusal:
     """Refuse more todos than a thread may keep."""
-    name = rules.codecs.of(TodoUntil).name
-    new = sum(proposal.route is Route.SERVICE and proposal.root == name for proposal in proposals)
-    if new and todos + new > WATCHERS:
+    asked = [proposal.root for proposal in proposals if proposal.route is Route.SERVICE]
+    if asked and todos + asked.count(rules.codecs.of(TodoUntil).name) > WATCHERS:
         told = f"a thread keeps at most {WATCHERS} todos: close some first"
         return Refusal(Code.VALIDATION, told, TODO, (told,))
     return proposals

@@ -75,21 +75,23 @@ class RequestChange:
 
     def stuck(self) -> set[str]:
         """Requests of which only held deliveries are left, so that no other reply can come."""
-        return {entry.id for entry in self._counted() if entry.held and entry.held == entry.pending}
+        self._settle()
+        touched = [self._now[request] for request in self._pending]
+        return {entry.id for entry in touched if entry.held and entry.held == entry.pending}
 
     def at_rest(self) -> list[Request]:
         """Take out the requests of which nothing is left."""
-        over = [entry for entry in self._counted() if not entry.pending]
+        self._settle()
+        over = [entry for request in self._pending if not (entry := self._now[request]).pending]
         for entry in over:
             del self._now[entry.id]
         return over
 
-    def _counted(self) -> list[Request]:
-        """The requests that the step concerns, with what has been added to them since the last look."""
+    def _settle(self) -> None:
+        """Enter what has been counted since the last time."""
         for request, pending in self._pending.items():
-            held = self._held.pop(request, 0)
+            held = self._held.pop(request, 0) if self._held else 0
             if pending or held:
                 entry = self._now[request]
                 self._now[request] = entry._replace(pending=entry.pending + pending, held=entry.held + held)
                 self._pending[request] = 0
-        return [self._now[request] for request in self._pending]

@@ -206,8 +206,9 @@ class Step:
         """Post a letter to a listener on a child of the letter's origin: one at rest or, if ``apart``, a new one."""
         child = None if apart else self.change.resting(letter.origin, owner)
         if child is None:
-            child = self.change.open(letter.origin, owner, next(self.ids))
-        self.change.put(child._replace(called=self._messages))
+            child = self.change.open(letter.origin, owner, next(self.ids), self._messages)
+        else:
+            self.change.put(child._replace(called=self._messages))
         if letter.origin == self.tree.root:
             self.requests.began_on(letter.request, child.id)
         self.post(letter, child.id)
@@ -301,7 +302,7 @@ class Step:
                 _local(delivery.root),
                 delivery.hop,
                 code,
-                legible(detail),
+                legible(detail) if detail else "",
                 delivery.id,
                 delivery.message if event is Event.SENT else b"",
             )

@@ -125,10 +125,10 @@ class TreeChange:
         """Replace a thread by a changed copy of itself."""
         self._nodes[thread.id] = thread
 
-    def open(self, parent: str, owner: str, thread: str) -> Thread:
+    def open(self, parent: str, owner: str, thread: str, called: int = 0) -> Thread:
         """Add a child of ``parent``."""
         above = self._nodes[parent]
-        child = self._nodes[thread] = Thread(thread, owner, parent, self._opened)
+        child = self._nodes[thread] = Thread(thread, owner, parent, self._opened, called)
         self._nodes[parent] = above._replace(children=(*above.children, thread))
         self._opened += 1
         return child

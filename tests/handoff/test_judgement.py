@@ -187,6 +187,9 @@ def test_a_tool_call_is_a_request_like_another():
     bad = judge(VOCABULARY, from_tool({**arguments, "type": "x"}, ""), AROUND)
     assert isinstance(bad, Rejected)
     assert bad.reason is Reason.SCHEMA
+    long = judge(VOCABULARY, from_tool(arguments, "x" * (LONGEST + 1)), AROUND)
+    assert isinstance(long, Rejected)
+    assert long.reason is Reason.OVER_BOUND
 
 
 class Lax:

@@ -223,16 +223,13 @@ class Step:
         gone = {node.id for node in closed}
         self._close(closed)
         node = self.tree.nodes[thread]
-        stale = {d.id for d in node.inbox if d.origin in gone}
-        for held in node.held:
-            if held.delivery.origin in gone:
-                stale.add(held.delivery.id)
-                self.requests.count(held.delivery.request, 0, held=-1)
-        self._drop(d for d in node.waiting() if d.id in stale)
+        for delivery in [held.delivery for held in node.held if held.delivery.origin in gone]:
+            self.requests.count(delivery.request, 0, held=-1)
+        self._drop(delivery for delivery in node.waiting() if delivery.origin in gone)
         self.change.put(
             node._replace(
-                inbox=tuple(d for d in node.inbox if d.id not in stale),
-                held=tuple(h for h in node.held if h.delivery.id not in stale),
+                inbox=tuple(delivery for delivery in node.inbox if delivery.origin not in gone),
+                held=tuple(held for held in node.held if held.delivery.origin not in gone),
             )
         )
 

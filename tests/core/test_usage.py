@@ -155,6 +155,24 @@ def test_an_author_of_a_schema_cannot_either():
     assert codecs.of(payload).valid(read_payload(example.encode()))
 
 
+class Foreign:
+    """A codec made elsewhere, whose schema is written in a way of its own."""
+
+    payload, name, outline = Written, "{urn:x:v1}Written", ()
+
+    def xsd(self, *, documented=False):
+        return "<a\n  b='## x'>\n\n```\n## Heading\n\t<c/>\u2028## d</a>\n"
+
+    def example(self):
+        return '<Written xmlns="urn:x:v1">## a\n```\n</Written>'
+
+
+def test_a_schema_of_any_layout_adds_no_lines_of_its_own():
+    text = usage(listener("b", payloads=(Written,)), codecs=Codecs([Foreign()]))
+    assert_tame(text)
+    assert "<a b='## x'> ``` ## Heading\n  <c/>&#8232;## d</a>\n```" in text
+
+
 def test_a_schema_that_is_too_long_is_left_out_and_its_example_stays():
     payload = xmlify(make_dataclass("Wide", [(f"a_rather_long_name_{n}", int) for n in range(100)]))
     codecs = Codecs([payload])

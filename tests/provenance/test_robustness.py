@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.provenance import Ledger, Mode, Policy, explain, read_policy
+from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
 from agentserver.provenance.approval import question
 from agentserver.provenance.explain import as_data
 from agentserver.provenance.picture import picture
@@ -66,7 +67,5 @@ def test_any_ledger_is_plain_data(read: list[Any]) -> None:
 
 @given(st.text(max_size=80))
 def test_any_text_as_a_policy_reads_or_is_refused(text: str) -> None:
-    try:
+    with suppress(PolicyError):
         read_policy(text)
-    except ValueError as refused:
-        assert str(refused).startswith("policy")

@@ -3,8 +3,8 @@
     python examples/sleuth_langchain.py
 
 The agent is `create_agent` with two mail tools. Its model is a script that obeys whatever it reads, as a
-fully persuaded model would: no network, no key. The injected text is AgentDojo's `important_instructions` with
-the goal of its workspace injection task 3. In audit the mail goes out and the trace is printed; in enforce it
+fully persuaded model would: no network, no key. The injected text is AgentDojo's `important_instructions`,
+with the goal of its workspace injection task 3. In audit the mail goes out and the trace is printed; in enforce it
 does not.
 """
 

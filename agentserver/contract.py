@@ -7,16 +7,12 @@ messages are encoded, routed or stored: it imports nothing else of agentserver.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar, cast
 
 from annotated_types import Ge, Le, MaxLen, MinLen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 T = TypeVar("T")
 
@@ -104,7 +100,7 @@ class Code(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SystemError:  # noqa: A001 - the contract's name
+class SystemError:
     """The payload by which the system tells a listener that a message of its own came to nothing."""
 
     code: Code
@@ -169,9 +165,14 @@ class Watcher(Protocol):
     """A todo of the running thread, as ``get_raised_for`` shows it."""
 
     @property
-    def watcher_id(self) -> str: ...
+    def watcher_id(self) -> str:
+        """The id by which it is closed."""
+        ...
+
     @property
-    def description(self) -> str: ...
+    def description(self) -> str:
+        """What the nudge calls it."""
+        ...
 
 
 class Todos(Protocol):
@@ -238,11 +239,16 @@ def get_todo_registry() -> Todos:
     return invocation().todos
 
 
-@contextmanager
-def running(current: Invocation) -> Iterator[None]:
-    """Bind the invocation for the duration of one handler call. For the pump alone."""
-    token = _running.set(current)
-    try:
-        yield
-    finally:
-        _running.reset(token)
+class Running:
+    """Binds an invocation for the duration of one handler call. For the pump alone."""
+
+    __slots__ = ("_current", "_token")
+
+    def __init__(self, current: Invocation) -> None:
+        self._current = current
+
+    def __enter__(self) -> None:
+        self._token = _running.set(self._current)
+
+    def __exit__(self, *_: object) -> None:
+        _running.reset(self._token)

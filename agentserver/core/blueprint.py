@@ -6,6 +6,10 @@ Owns Listener, Limits and Blueprint. Refuses to know handlers, files and running
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +64,34 @@ class Limits:
     payload: int = 1 << 20
     idle: float = 3600.0
     drain: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """Everything about an organism that does not change while it runs.
+
+    Args:
+        listeners: by name.
+        limits: the bounds.
+        roots: names of the payload elements that each listener accepts.
+        services: names of the payload elements that ``system.todo`` accepts.
+        usage: for each listener, what its peers accept, as text for a model.
+    """
+
+    listeners: Mapping[str, Listener]
+    limits: Limits
+    roots: Mapping[str, frozenset[str]]
+    services: frozenset[str]
+    usage: Mapping[str, str]
+
+    def accepts(self, listener: str, root: str) -> bool:
+        """Whether a listener of that name exists and declares that payload."""
+        return root in self.roots.get(listener, frozenset())
+
+    def takers(self, root: str) -> tuple[str, ...]:
+        """The listeners that declare a payload, in the order of the organism."""
+        return tuple(name for name, roots in self.roots.items() if root in roots)
+
+    def principal(self, name: str) -> Listener:
+        """A stand-in for whoever opened a conversation: it may address every listener and accepts none."""
+        return Listener(name, (), "", peers=frozenset(self.listeners))

@@ -1,0 +1,364 @@
+"""The stages behind ./run: which commands each verb runs, in which order, and how the outcome is summed up.
+
+Owns the list of stages and their thresholds. Refuses to know what is inside a test, and never installs into .venv.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import zipfile
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = sys.executable
+CODE = ("agentserver", "tests", "listeners", "examples", "benchmarks", "docs", ".ci")
+IN_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
+
+OVERALL_COVERAGE = 95
+CORE_COVERAGE = 98
+SOAK_SCALE = 100
+BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
+QUICK = {"hop": ("--rounds=1", "--hops=300")}
+LOCK_PYTHONS = ("3.11", "3.12", "3.13")
+LOCK_MACHINES = ("x86_64-manylinux_2_28", "aarch64-manylinux_2_28")
+
+USAGE, INTERRUPTED, TERMINATED = 64, 130, 143
+
+
+class Status(StrEnum):
+    """How a stage ended."""
+
+    OK = "ok"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+
+
+class StageError(Exception):
+    """A stage found something; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One thing to check.
+
+    Args:
+        action: raises StageError or subprocess.CalledProcessError when the check fails.
+        needs: paths below the checkout without which the stage has nothing to work on.
+    """
+
+    name: str
+    action: Callable[[], None]
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A stage that has run; seconds are wall time."""
+
+    name: str
+    status: Status
+    seconds: float
+    detail: str = ""
+
+
+def call(*argv: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None, stdin: str = "") -> None:
+    """Run a command with its output passed through.
+
+    Raises:
+        subprocess.CalledProcessError: its exit status was not 0.
+    """
+    environment = {**os.environ, **(env or {})}
+    subprocess.run([str(arg) for arg in argv], cwd=cwd, env=environment, input=stdin, text=True, check=True)
+
+
+def present(*names: str) -> list[str]:
+    """The names below the checkout that exist, so that a young tree can be checked too."""
+    return [name for name in names if any((ROOT / name).rglob("*.py"))]
+
+
+def tool(module: str, *args: str | Path, env: Mapping[str, str] | None = None, stdin: str = "") -> None:
+    """Run a tool of this environment by its module, which works in a checkout that has been moved, too."""
+    call(PYTHON, "-m", module, *args, env=env, stdin=stdin)
+
+
+def pytest(*args: str, env: Mapping[str, str] | None = None) -> None:
+    """Run pytest without measuring coverage."""
+    tool("pytest", *args, env=env)
+
+
+# --- static checks ---------------------------------------------------------------------------------------------------
+
+
+def check_types() -> None:
+    """Strict typing; each folder of scripts alone, because their module names may repeat."""
+    tool("mypy", *present("agentserver", "benchmarks"))
+    for scripts in present("listeners", "examples", "docs", ".ci"):
+        tool("mypy", scripts)
+
+
+def check_imports() -> None:
+    """The layers of the design; the tool has a console script only."""
+    call(PYTHON, "-c", "from importlinter.cli import lint_imports_command as lint; lint()", "--no-cache")
+
+
+LINT = (
+    Stage("format", lambda: tool("ruff", "format", "--check", "--quiet", *present(*CODE))),
+    Stage("ruff", lambda: tool("ruff", "check", "--quiet", *present(*CODE))),
+    Stage("mypy", check_types),
+    Stage("imports", check_imports),
+    Stage("unused", lambda: tool("vulture")),
+)
+
+
+# --- tests -----------------------------------------------------------------------------------------------------------
+
+
+def covered_tests() -> None:
+    """Every test, under branch coverage; the report comes in a stage of its own."""
+    tool("coverage", "erase")
+    tool("coverage", "run", "-m", "pytest")
+
+
+def coverage_bounds() -> None:
+    """Hold the two thresholds on lines and branches together."""
+    tool("coverage", "combine", "--quiet")
+    tool("coverage", "report", f"--fail-under={OVERALL_COVERAGE}")
+    tool(
+        "coverage",
+        "report",
+        "--include=agentserver/core/*",
+        f"--fail-under={CORE_COVERAGE}",
+        "--format=total",
+    )
+
+
+def quick_benchmarks() -> None:
+    """Run each benchmark just long enough to show that it works."""
+    for script in BENCHMARKS:
+        call(PYTHON, script, *QUICK.get(script.stem, ()))
+
+
+def benchmarks(*args: str) -> None:
+    """Run the benchmarks that the arguments name (or all) at full length; the options go to each."""
+    names = [arg for arg in args if not arg.startswith("-")]
+    options = [arg for arg in args if arg.startswith("-")]
+    for script in BENCHMARKS:
+        if not names or script.stem in names:
+            call(PYTHON, script, *options)
+
+
+def soak(*args: str) -> None:
+    """Run the soak tests at their full length."""
+    pytest("-m", "soak", f"--soak-scale={SOAK_SCALE}", "-o", "faulthandler_timeout=0", *args)
+
+
+def fuzz(*args: str) -> None:
+    """Run the property tests with fresh random examples, many of them."""
+    pytest("-m", "hypothesis", *args, env={"HYPOTHESIS_PROFILE": "fuzz"})
+
+
+# --- the wheel -------------------------------------------------------------------------------------------------------
+
+
+def check_contents(wheel: Path) -> None:
+    """Every file of the package is in the wheel, and nothing beside it.
+
+    Raises:
+        StageError: naming what is missing or too much.
+    """
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "agentserver"],  # noqa: S607 - git of the machine
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    expected = set(tracked.stdout.splitlines())
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+        licences = [name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE")]
+    if packed != expected or not licences:
+        message = f"missing {sorted(expected - packed)}, unexpected {sorted(packed - expected)}, licences {licences}"
+        raise StageError(message)
+
+
+def constraints(folder: Path) -> Path:
+    """The versions of the lock without its hashes, which pip would then ask of the wheel as well."""
+    pinned = re.findall(r"^[a-z0-9-]+==\S+", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
+    path = folder / "constraints.txt"
+    path.write_text("\n".join(pinned), "utf-8")
+    return path
+
+
+def try_wheel() -> None:
+    """Build the wheel, install what it asks for and no more, and use it where the checkout cannot be seen."""
+    with tempfile.TemporaryDirectory(prefix="agentserver-wheel-") as folder:
+        scratch = Path(folder).resolve()
+        dist, home, work = scratch / "dist", scratch / "env", scratch / "work"
+        work.mkdir()
+        tool("build", "--wheel", "--no-isolation", "--outdir", dist, ROOT)
+        (wheel,) = dist.glob("*.whl")
+        check_contents(wheel)
+        tool("venv", "--without-pip", home)
+        pip = ("pip", "--disable-pip-version-check", "--python", home / "bin/python")
+        install = (*pip, "install", "--quiet", "--only-binary=:all:", "--constraint", constraints(scratch))
+        agentserver = home / "bin/agentserver"
+        tool(*install, wheel)
+        tool(*pip, "check")
+        call(agentserver, "--version", cwd=work)
+        call(agentserver, "init", "x", cwd=work)
+        call(agentserver, "check", cwd=work / "x")
+        call(agentserver, "run", cwd=work / "x", stdin="/quit\n")
+        tool(*install, f"{wheel}[console]")
+        call(agentserver, "run", cwd=work / "x", stdin="/quit\n")
+
+
+# --- mutation --------------------------------------------------------------------------------------------------------
+
+
+def mutate(*globs: str) -> None:
+    """Print the mutation score; see mutation.py beside this file for what is sampled."""
+    call(PYTHON, Path(__file__).with_name("mutation.py"), *globs)
+
+
+# --- locking ---------------------------------------------------------------------------------------------------------
+
+
+def lock(*args: str) -> None:
+    """Write both lock files from pyproject.toml; pins stay unless an argument such as --upgrade moves them.
+
+    uv resolves for all interpreters at once and keeps environment markers, which pip's own resolver cannot do. It lives
+    in .venv only after this verb: nobody needs it to run or test. Then every pin must have a file for each target.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    locker = Path(sys.prefix) / "locker"
+    tool("pip", "install", "--quiet", "--upgrade", "--target", locker, *project["dependency-groups"]["lock"])
+    uv = locker / "bin/uv"
+    flags = (
+        "--quiet",
+        "--universal",
+        "--python-version",
+        LOCK_PYTHONS[0],
+        "--generate-hashes",
+        "--strip-extras",
+    )
+    silent = ("--no-emit-index-url", "--no-emit-find-links")
+    run = ("--extra=console", "--group=example")
+    dev = (*run, "--extra=codegen", "--group=dev", "--constraint=requirements.lock")
+    for output, wanted in (("requirements.lock", run), ("requirements-dev.lock", dev)):
+        compiled = ("pip", "compile", *flags, *silent, *wanted, *args, "-o", output, "pyproject.toml")
+        call(uv, *compiled, env={"UV_CUSTOM_COMPILE_COMMAND": "./run lock"})
+        check_lock(uv, output)
+
+
+def check_lock(uv: Path, output: str) -> None:
+    """Each pin has a file for each interpreter and machine that is promised; nothing is installed."""
+    trial = ("pip", "install", "--quiet", "--dry-run", "--target", Path(sys.prefix) / "locker/trial")
+    strict = ("--require-hashes", "--only-binary=:all:", "--no-binary=forbiddenfruit", "-r", output)
+    for python in LOCK_PYTHONS:
+        for machine in LOCK_MACHINES:
+            call(uv, *trial, "--python-version", python, "--python-platform", machine, *strict)
+            print(f"    {output} installs on {python} {machine}", flush=True)
+
+
+# --- verbs -----------------------------------------------------------------------------------------------------------
+
+TESTS = (
+    Stage("tests", covered_tests, needs=("tests",)),
+    Stage("coverage", coverage_bounds),
+    Stage("wheel", try_wheel, needs=("README.md", "LICENSE")),
+    Stage("bench", quick_benchmarks, needs=("benchmarks/hop.py",)),
+)
+
+
+def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
+    """The stages of a verb. Arguments go to the tool behind it; `test` alone is the whole."""
+    if verb == "test" and args:
+        verb, args = "pytest", [arg for arg in args if arg != "--"]
+    verbs: dict[str, Sequence[Stage]] = {
+        "test": (*LINT, *TESTS),
+        "lint": LINT,
+        "pytest": [Stage("tests", lambda: pytest(*args))],
+        "docs": [Stage("docs", lambda: pytest("tests/test_docs.py", *args))],
+        "wheel": [Stage("wheel", try_wheel)],
+        "bench": [Stage("bench", lambda: benchmarks(*args), needs=("benchmarks/hop.py",))],
+        "soak": [Stage("soak", lambda: soak(*args))],
+        "fuzz": [Stage("fuzz", lambda: fuzz(*args))],
+        "mutate": [Stage("mutate", lambda: mutate(*args))],
+        "lock": [Stage("lock", lambda: lock(*args))],
+    }
+    return verbs.get(verb, ())
+
+
+def perform(stage: Stage) -> Outcome:
+    """Run one stage and say how it ended; what it needs and lacks is a failure in CI and a loud skip elsewhere."""
+    print(f"==> {stage.name}", flush=True)
+    missing = [name for name in stage.needs if not (ROOT / name).exists()]
+    if missing:
+        return Outcome(
+            stage.name, Status.FAILED if IN_CI else Status.SKIPPED, 0.0, f"missing: {', '.join(missing)}"
+        )
+    start = time.monotonic()
+    try:
+        stage.action()
+    except subprocess.CalledProcessError as error:
+        detail = f"{Path(error.cmd[0]).name} ended with status {error.returncode}"
+        return Outcome(stage.name, Status.FAILED, time.monotonic() - start, detail)
+    except StageError as error:
+        return Outcome(stage.name, Status.FAILED, time.monotonic() - start, str(error))
+    return Outcome(stage.name, Status.OK, time.monotonic() - start)
+
+
+def show(outcome: Outcome) -> None:
+    """One line about a stage that has ended."""
+    print(
+        f"    {outcome.name:<10} {outcome.status:<8} {outcome.seconds:6.1f} s  {outcome.detail}".rstrip(),
+        flush=True,
+    )
+
+
+def stop(_signal: int, _frame: FrameType | None) -> None:
+    """End at once on SIGTERM; subprocess.run takes its child with it."""
+    sys.exit(TERMINATED)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a verb's stages, all of them whatever fails, and return the exit status."""
+    verb, *args = argv
+    stages = select(verb, args)
+    if not stages:
+        print(f"no verb {verb!r}", file=sys.stderr)
+        return USAGE
+    signal.signal(signal.SIGTERM, stop)
+    outcomes: list[Outcome] = []
+    for stage in stages:
+        outcomes.append(perform(stage))
+        show(outcomes[-1])
+    if len(outcomes) > 1:
+        counts = Counter(outcome.status for outcome in outcomes)
+        total = sum(outcome.seconds for outcome in outcomes)
+        print(
+            f"==> {', '.join(f'{n} {status}' for status, n in counts.items())} in {total:.0f} s", flush=True
+        )
+        for outcome in outcomes:
+            show(outcome)
+    return 1 if any(outcome.status is Status.FAILED for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

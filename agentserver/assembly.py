@@ -1,0 +1,125 @@
+"""Where the parts meet: a checked organism becomes a running server.
+
+Owns the order of guards and the lifetimes of lifespan, engine and pump. Nothing below imports it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from agentserver.contract import TodoComplete, TodoUntil
+from agentserver.core.blueprint import Blueprint
+from agentserver.core.codec import Codecs
+from agentserver.core.envelope import Bounds
+from agentserver.core.guard import Rules
+from agentserver.core.messages import Moment
+from agentserver.core.usage import usage_instructions
+from agentserver.engines.memory import MemoryEngine
+from agentserver.gateways.trace import TraceBook
+from agentserver.guards.peers import PeersGuard
+from agentserver.pump import Bound, Pump
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from agentserver.config import Organism
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Guard
+    from agentserver.ports import Clock, Engine
+    from agentserver.pump import ServerExchange
+
+
+class SystemClock:
+    """The machine's clock and its source of randomness."""
+
+    def moment(self) -> Moment:
+        """The present time with a fresh seed."""
+        return Moment(time.time(), os.urandom(16))
+
+
+def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
+    """The frozen facts of an organism."""
+    listeners = {bound.listener.name: bound.listener for bound in organism.listeners}
+    roots = {
+        name: frozenset(codecs.of(payload).name for payload in listener.payloads)
+        for name, listener in listeners.items()
+    }
+    services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
+    usage = {name: usage_instructions(listener, listeners, codecs) for name, listener in listeners.items()}
+    return Blueprint(listeners, organism.limits, roots, services, usage)
+
+
+def guards() -> tuple[Guard, ...]:
+    """Every guard, in the order in which they are asked."""
+    return (PeersGuard(),)
+
+
+@dataclass
+class Server:
+    """An organism at work. An async context manager: entering starts it, leaving drains and stops it.
+
+    Args:
+        organism: the checked configuration.
+        rules: what its conversations decide by.
+        engine: where conversations are kept.
+        clock: time and randomness.
+        trace: what happened lately.
+    """
+
+    organism: Organism
+    rules: Rules
+    engine: Engine
+    clock: Clock
+    trace: TraceBook = field(default_factory=TraceBook)
+    _pump: Pump | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def __aenter__(self) -> Self:
+        """Enter the lifespan, open the engine, start the pump."""
+        async with AsyncExitStack() as stack:
+            resources: tuple[object, ...] = ()
+            if self.organism.lifespan is not None:
+                provided = await stack.enter_async_context(self.organism.lifespan())
+                resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
+            engine = await stack.enter_async_context(self.engine)
+            bound = {
+                b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners
+            }
+            pump = Pump(self.rules, bound, engine, self.clock, resources, (self.trace.observe,))
+            self._pump = await stack.enter_async_context(pump)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Drain and stop, in the reverse order."""
+        self._pump = None
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def open(self, principal: str) -> ServerExchange:
+        """Open a conversation for a principal whom the gateway has authenticated.
+
+        Raises RuntimeError when the server is not running, ValueError when the name is not a principal's to bear.
+        """
+        if self._pump is None:
+            raise RuntimeError("the server is not running")
+        return await self._pump.open(principal)
+
+    def conversation(self, conversation: str) -> Conversation | None:
+        """A conversation as it stands, for operators; None when it is unknown or over."""
+        return None if self._pump is None else self._pump.conversation(conversation)
+
+
+def build(organism: Organism, *, engine: Engine | None = None, clock: Clock | None = None) -> Server:
+    """Put a server together. It starts when it is entered."""
+    discovered = [
+        payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
+    ]
+    codecs = Codecs(dict.fromkeys(discovered))
+    rules = Rules(blueprint(organism, codecs), codecs, guards(), Bounds(bytes=organism.limits.payload))
+    return Server(organism, rules, engine or MemoryEngine(), clock or SystemClock())

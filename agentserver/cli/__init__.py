@@ -1,0 +1,86 @@
+"""The command line: one module for each verb.
+
+Owns what the verbs share: options of logging, the version, the meaning of exit codes. Refuses to know what a verb does.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentserver.cli import call, check, codegen, completion, graph, init, run, schemas
+from agentserver.cli.logs import Format, Level, Logging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INTERRUPTED = 130
+
+EXITS = """\
+\b
+Exit codes:
+  0    done
+  1    run: a message of a script was refused or not answered; call: the
+       answer is a SystemError; check: the organism has mistakes; schemas
+       --check: files are not current
+  2    the command, a line of a script or the configuration is not understood
+  3    call: no answer
+  130  stopped by Ctrl-C
+"""
+
+
+class _Root(click.Group):
+    """The group of all verbs, in the order in which they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb; Ctrl-C ends it without a traceback."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+def _version() -> str:
+    try:
+        return version("agentserver")
+    except PackageNotFoundError:
+        return "unknown (not installed)"
+
+
+@click.group(
+    cls=_Root, name="agentserver", epilog=EXITS, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(_version(), prog_name="agentserver")
+@click.option(
+    "--log-level",
+    type=click.Choice([*map(str, Level)]),
+    default=str(Level.WARNING),
+    show_default=True,
+    help="Least severity that is logged, to standard error.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([*map(str, Format)]),
+    default=str(Format.TEXT),
+    show_default=True,
+    help="Text for people, or one JSON object a line.",
+)
+@click.pass_context
+def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
+    """Run and examine organisms of agents and tools that exchange typed messages."""
+    ctx.obj = Logging(Level(log_level), Format(log_format))
+
+
+for _verb in (run, call, check, init, graph, schemas, codegen, completion):
+    cli.add_command(_verb.command)
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The entry point. Always ends in SystemExit."""
+    cli.main(args, prog_name="agentserver")

@@ -1,0 +1,204 @@
+"""``agentserver call``: one message from the shell, and its answer.
+
+Owns the reading of field options and the printing of answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentserver.cli import project
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from agentserver.assembly import Server
+    from agentserver.core.audit import Record
+    from agentserver.core.codec import Codec
+    from agentserver.core.messages import Reply
+
+REFUSED = 1
+SILENT = 3
+
+
+class Output(StrEnum):
+    """How answers are printed."""
+
+    FIELDS = "fields"
+    JSON = "json"
+    XML = "xml"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was asked for; see the options of ``command``."""
+
+    listener: str
+    fields: tuple[str, ...]
+    file: BinaryIO | None
+    root: str | None
+    pairs: tuple[str, ...]
+    timeout: float | None
+    output: Output | None
+    trace: str | None
+
+
+@click.command(
+    "call",
+    short_help="Send one message and print the answers.",
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument("listener", shell_complete=project.listener_names)
+@click.argument("fields", nargs=-1, type=click.UNPROCESSED, metavar="--FIELD VALUE ...")
+@project.organism_option
+@click.option(
+    "--payload", "file", type=click.File("rb"), help="Send the XML in this file; - is standard input."
+)
+@click.option("--root", help="Which payload, when LISTENER takes several.")
+@click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="A field, whatever its name.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for answers.")
+@click.option(
+    "--json", "output", flag_value=Output.JSON, type=Output, help="Print answers as JSON, one a line."
+)
+@click.option("--xml", "output", flag_value=Output.XML, type=Output, help="Print answers as XML, one a line.")
+@click.option(
+    "--trace",
+    type=click.Choice(["text", "json"]),
+    help="Show the hops too, on standard error: a tree, or JSON lines.",
+)
+@click.pass_context
+def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
+    """Send one message to LISTENER and print the answers.
+
+    Fields are options by name: --text "good day" --count 3. Nested fields have dotted names (--lines.0.sku A1), a
+    list is given by repeating its option. A field that is called like an option of this command goes by --set.
+
+    Every answer is printed, until nothing more can come; without --timeout the deadlines of the listeners are the
+    only limit.
+    """
+    import anyio
+
+    call = Call(**asked)
+    values = _values(call.fields, call.pairs)
+    if call.file is not None and values:
+        raise click.UsageError("give fields or --payload, not both")
+    server = project.server(ctx, project.load(ctx, organism))
+    data = call.file.read() if call.file is not None else _compose(server, call, values)
+    ctx.exit(anyio.run(_exchange, server, call, data, backend="asyncio"))
+
+
+def _values(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, str]]:
+    """``--a 1 --b=2`` as pairs, then those of ``--set``."""
+    values: list[tuple[str, str]] = []
+    rest = list(fields)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if not name.startswith("--") or name == "--":
+            raise click.UsageError(f"{name!r} is no --field: name the listener first, then --field value")
+        if not equals:
+            if not rest:
+                raise click.UsageError(f"{name} needs a value")
+            value = rest.pop(0)
+        values.append((name[2:], value))
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set takes FIELD=VALUE, not {pair!r}")
+        values.append((name, value))
+    return values
+
+
+def _compose(server: Server, call: Call, values: list[tuple[str, str]]) -> bytes:
+    from agentserver.gateways import form
+    from agentserver.gateways.console_lines import usage
+
+    codec = _codec(server, call.listener, call.root)
+    made = form.compose(codec, values)
+    if isinstance(made, bytes):
+        return made
+    raise click.UsageError("\n".join((*made.lines, f"{call.listener} takes: {usage(codec)}")))
+
+
+def _codec(server: Server, listener: str, root: str | None) -> Codec:
+    from agentserver.config.findings import did_you_mean
+
+    known = server.rules.blueprint.listeners
+    if listener not in known:
+        raise click.UsageError(f"no listener {listener!r} {did_you_mean(listener, known)}".rstrip())
+    codecs = {c.name.rpartition("}")[2]: c for c in map(server.rules.codecs.of, known[listener].payloads)}
+    if root is None and len(codecs) == 1:
+        return next(iter(codecs.values()))
+    if root not in codecs:
+        raise click.UsageError(f"{listener} takes {', '.join(codecs)}: say which with --root")
+    return codecs[root]
+
+
+async def _exchange(server: Server, call: Call, data: bytes) -> int:
+    import anyio
+    import anyio.to_thread
+
+    status = SILENT
+    async with server:
+        exchange = await server.open(project.PRINCIPAL)
+        with anyio.move_on_after(call.timeout) as scope:
+            async for reply in exchange.replies(data, call.listener):
+                refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
+                status = REFUSED if refused or status == REFUSED else 0
+        await exchange.close()
+    _show_trace(call.trace, server.trace.of(exchange.id))
+    if scope.cancelled_caught:
+        click.echo(f"no end of answers within {call.timeout:g} s", err=True)
+        return SILENT
+    if status == SILENT:
+        click.echo("ended without an answer", err=True)
+    return status
+
+
+def _show_trace(form: str | None, records: Sequence[Record]) -> None:
+    from agentserver.gateways.trace_text import json_lines, tree_text
+
+    if form == "text":
+        click.echo(tree_text(records), err=True)
+    elif form == "json":
+        click.echo("\n".join(json_lines(records)), err=True)
+
+
+def _print(server: Server, reply: Reply, output: Output) -> bool:
+    """Print one answer. A SystemError goes to standard error; gives whether it is one."""
+    from agentserver.contract import SystemError as Refused
+    from agentserver.gateways.console_view import decoded, field_lines
+    from agentserver.gateways.plain_values import jsonable
+    from agentserver.gateways.terminal import paint, visible_lines, wants_colour
+
+    value = decoded(reply, server.rules.codecs)
+    if isinstance(value, Refused):
+        for line in visible_lines(f"{value.code}: {value.message}"):
+            click.echo(line, err=True)
+        return True
+    if output is Output.JSON and value is not None:
+        click.echo(json.dumps(jsonable(value)))
+    elif output is Output.XML or value is None:
+        click.echo(reply_markup(reply))
+    else:
+        colour = wants_colour(sys.stdout, os.environ)
+        for each in field_lines(value, margin=""):
+            click.echo(paint(each, colour=colour))
+    return False
+
+
+def reply_markup(reply: Reply) -> str:
+    """The payload of a reply in canonical form, which has no line break outside of texts."""
+    from agentserver.core import envelope
+
+    read = envelope.read(reply.message)
+    assert isinstance(read, envelope.Envelope)
+    return envelope.canonical(read.payload).decode()

@@ -1,0 +1,125 @@
+"""Logging of the command line: where records go and how they read.
+
+Owns the one handler and its two formats. Secrets never pass it, and text is made harmless for terminals.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, TextIO
+
+from agentserver.gateways.terminal import visible_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from agentserver.config import Secrets
+
+
+class Level(StrEnum):
+    """Least severity that is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Format(StrEnum):
+    """How records read."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Logging:
+    """What the command line asks for."""
+
+    level: Level = Level.WARNING
+    format: Format = Format.TEXT
+
+
+_EXTRAS = {"conversation": "conversation", "thread": "thread_id"}
+"""What a record is about, and the attribute that says it; ``thread`` itself is logging's own."""
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, logger, message, then conversation and thread where there are some."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and the traceback below it."""
+        where = " ".join(f"{key}={value}" for key, value in _about(record))
+        text = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
+        parts = [f"{text} [{where}]" if where else text, *_tail(self, record)]
+        return "\n".join(line for part in parts for line in visible_lines(part))
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, conversation, thread, traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The object."""
+        fields = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **dict(_about(record)),
+        }
+        tail = "\n".join(_tail(self, record))
+        return json.dumps({**fields, "traceback": tail} if tail else fields)
+
+
+def _about(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
+    return ((key, str(getattr(record, name))) for key, name in _EXTRAS.items() if hasattr(record, name))
+
+
+def _tail(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+    traced = record.exc_text or (formatter.formatException(record.exc_info) if record.exc_info else "")
+    return [part for part in (traced, record.stack_info) if part]
+
+
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to whatever standard error is at the moment: a prompt replaces it while it lasts."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        """Ignored: the base class sets it once."""
+
+
+def configure(options: Logging, secrets: Secrets) -> logging.Handler:
+    """Log to standard error from now on; gives the handler. Uncaught exceptions are redacted too."""
+    from agentserver.config import RedactingFilter
+
+    handler = _StandardError()
+    handler.setFormatter(JsonFormatter() if options.format is Format.JSON else TextFormatter())
+    handler.addFilter(RedactingFilter(secrets))
+    logging.basicConfig(level=options.level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+
+    def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        sys.stderr.write(secrets.redact("".join(traceback.format_exception(kind, error, trace))))
+
+    sys.excepthook = uncaught
+    return handler
+
+
+def without_hops(record: logging.LogRecord) -> bool:
+    """Keep out what a live view of hops shows already; a traceback it does not show."""
+    return record.name != "agentserver.pump" or bool(record.exc_info or record.exc_text)

@@ -1,0 +1,121 @@
+"""From the command line to an organism: which file, and what to say when it cannot load.
+
+Owns the options and the messages that verbs share. Refuses to know what an organism is used for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from agentserver.cli.logs import Logging, configure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from agentserver.assembly import Server
+    from agentserver.config import Organism
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+DEFAULTS = (Path("config/organism.yaml"), Path("organism.yaml"))
+PRINCIPAL = "console"
+"""In whose name ``run`` and ``call`` speak."""
+
+UNUSABLE = 2
+"""Exit code when the organism cannot be used."""
+
+_YAML = click.Path(path_type=Path, dir_okay=False)
+
+
+def organism_argument(function: F) -> F:
+    """The organism as a positional argument."""
+    return click.argument("organism", type=_YAML, required=False)(function)
+
+
+def organism_option(function: F) -> F:
+    """The organism as an option."""
+    return click.option(
+        "--organism",
+        type=_YAML,
+        help="The organism; config/organism.yaml, then organism.yaml, when left out.",
+    )(function)
+
+
+def located(path: Path | None) -> Path:
+    """The organism's file. Raises click.UsageError when none is named and none is found."""
+    if path is not None:
+        return path
+    found = next((default for default in DEFAULTS if default.is_file()), None)
+    if found is None:
+        names = " or ".join(map(str, DEFAULTS))
+        raise click.UsageError(f"there is no {names} here; name a file, or begin with: agentserver init DIR")
+    return found
+
+
+def load(ctx: click.Context, path: Path | None) -> Organism:
+    """The organism, checked; logging is set up on the way. Ends the command when there are mistakes."""
+    from agentserver import config
+
+    options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
+    configure(options, config.Secrets())
+    try:
+        organism = config.load(located(path), environ=os.environ)
+    except config.ConfigError as error:
+        refuse(ctx, str(error))
+    configure(options, organism.secrets)
+    return organism
+
+
+def server(ctx: click.Context, organism: Organism) -> Server:
+    """The organism as a server that is not yet running. Ends the command when it cannot be put together."""
+    from agentserver.assembly import build
+    from agentserver.core.xmlify import PayloadError
+
+    for bound in organism.listeners:
+        if bound.listener.name == PRINCIPAL:
+            refuse(ctx, f"{bound.source}: {PRINCIPAL!r} is the console's own name: call the listener another")
+    try:
+        return build(organism)
+    except PayloadError as error:
+        refuse(ctx, str(error))
+
+
+def refuse(ctx: click.Context, message: str) -> NoReturn:
+    """Say why the organism cannot be used and end the command."""
+    click.echo(message, err=True)
+    ctx.exit(UNUSABLE)
+
+
+def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For completion: the names in the organism's files. Runs no code of the organism."""
+    from agentserver.config import project_directory
+    from agentserver.config.findings import Report
+    from agentserver.config.sources import Sources
+
+    del param
+    try:
+        path = located(ctx.params.get("organism"))
+    except click.UsageError:
+        return []
+    sources = Sources(project_directory(path), os.environ, Report())
+    sources.read(path)
+    entries = (entry for each in sources.documents for entry in each.data.get("listeners") or ())
+    names = (str(entry.get("name")) for entry in entries if isinstance(entry, dict))
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def write(path: Path | None, text: str) -> None:
+    """Write a file, or standard output when no file is named. Raises click.ClickException when that fails."""
+    if path is None:
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from None

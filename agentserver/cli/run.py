@@ -1,0 +1,106 @@
+"""``agentserver run``: the console on an organism.
+
+Owns the choice between prompt and plain lines. What a session does is for gateways/console.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from agentserver.cli import project
+from agentserver.cli.logs import without_hops
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from agentserver.assembly import Server
+    from agentserver.gateways.console import Console
+    from agentserver.gateways.console_input import Lines
+    from agentserver.gateways.terminal import Screen
+
+
+@click.command("run", short_help="Open the console on an organism.")
+@project.organism_argument
+@click.pass_context
+def command(ctx: click.Context, organism: Path | None) -> None:
+    """Open the console on ORGANISM (config/organism.yaml, then organism.yaml).
+
+    On a terminal it is a prompt with history and completion; /help lists what can be typed. The history is kept in
+    $XDG_STATE_HOME/agentserver/history (mode 0600) without lines that begin with a space or hold a secret that the
+    configuration took from the environment or a file.
+
+    Fed from standard input it is a script: each message is awaited to rest before the next line, and the exit code
+    tells whether every message was answered without an error.
+    """
+    import anyio
+
+    from agentserver.gateways.console import Console
+    from agentserver.gateways.terminal import Screen, wants_colour
+
+    server = project.server(ctx, project.load(ctx, organism))
+    _escape(sys.stdout)
+    screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
+    console = Console(server, screen, interactive=sys.stdin.isatty(), principal=project.PRINCIPAL)
+    if console.interactive:
+        _greet(console, server, screen)
+    lines, above = _lines(console, server, screen)
+
+    async def session() -> int:
+        async with server:
+            with above:
+                return await console.run(lines)
+
+    ctx.exit(anyio.run(session, backend="asyncio"))
+
+
+def _greet(console: Console, server: Server, screen: Screen) -> None:
+    """Begin an interactive session, in which hops are seen and need not be logged."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(without_hops)
+    screen.say(console.greeting(server.organism.name))
+
+
+def _escape(stream: object) -> None:
+    """Let a stream that cannot encode a character write it escaped."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, AbstractContextManager[None]]:
+    """A prompt on a capable terminal with the ``console`` extra, else plain lines."""
+    from agentserver.gateways.console_input import PlainLines
+
+    both = sys.stdin.isatty() and sys.stdout.isatty()
+    plain = PlainLines(sys.stdin.fileno(), screen.prompt if both else None)
+    if not both or os.environ.get("TERM", "dumb") == "dumb":
+        return plain, contextlib.nullcontext()
+    try:
+        from agentserver.gateways.console_prompt import ListenerCompleter, PromptLines, history
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("prompt_toolkit"):
+            raise
+        screen.say("Without agentserver[console] there is no history and no completion.")
+        return plain, contextlib.nullcontext()
+    past, trouble = history(history_file(os.environ), server.organism.secrets.redact)
+    if trouble:
+        screen.say(trouble)
+    prompt = PromptLines(ListenerCompleter(console.takers, console.conversations), past)
+    return prompt, prompt.above()
+
+
+def history_file(environ: Mapping[str, str]) -> Path | None:
+    """Where the history is kept (XDG Base Directory Specification: a relative path counts as unset)."""
+    state = Path(environ.get("XDG_STATE_HOME", ""))
+    if state.is_absolute():
+        return state / "agentserver" / "history"
+    home = Path(environ.get("HOME", ""))
+    return home / ".local" / "state" / "agentserver" / "history" if home.is_absolute() else None

@@ -1,0 +1,136 @@
+"""Python dataclasses from a hand-written XSD, ready to be payloads.
+
+Owns the reading of the schema's folder and the run of xsdata's generator, which is an extra. Refuses to know
+the command line. A generated module carries the schema that it was made from: they cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lxml import etree
+
+from agentserver.core.binding import SCHEMA_BYTES, inlined, judge
+from agentserver.core.schema import XSD
+from agentserver.core.shape import PayloadError
+
+SECONDS = 60.0
+"""How long the generator may take."""
+
+_PACKAGE = "generated"
+_BIND = "from agentserver.core.binding import bind\n\n__NAMESPACE__"
+
+
+class CodegenError(Exception):
+    """Nothing was generated. The text says why and what to do."""
+
+
+def generate(schema: Path) -> str:
+    """The source of a module: a frozen dataclass for each type, and each global element bound to its schema.
+
+    Includes are read from the folder of ``schema`` alone. The same schema gives the same text.
+
+    Raises:
+        CodegenError: the ``codegen`` extra is missing, the schema is refused, or the generator fails.
+    """
+    if any(find_spec(module) is None for module in ("ruff", "xsdata.codegen", "jinja2")):
+        raise CodegenError("code generation needs an extra: pip install 'agentserver[codegen]'")
+    try:
+        tree = inlined(_read(schema), _siblings(schema))
+        judge(tree)
+    except PayloadError as error:
+        raise CodegenError(f"{schema}: {error}") from None
+    if not tree.get("targetNamespace"):
+        raise CodegenError(f"{schema}: has no targetNamespace; a payload needs one of its own")
+    text = etree.tostring(tree, encoding="unicode")
+    source = _generated(schema.stem, text)
+    return f"{source.rstrip()}\n\n{_tail(source, tree, text)}"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(SCHEMA_BYTES + 1)
+    except OSError as error:
+        raise CodegenError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _siblings(schema: Path) -> dict[str, bytes]:
+    """The other schemas of the folder, by name; links out of it are left out."""
+    folder = schema.parent.resolve()
+    others = (each for each in sorted(schema.parent.glob("*.xsd")) if each.resolve().parent == folder)
+    return {each.name: _read(each) for each in others if each.name != schema.name}
+
+
+def _generated(stem: str, text: str) -> str:
+    options = [
+        "--structure-style",
+        "single-package",
+        "--docstring-style",
+        "Google",
+        "--max-line-length",
+        "110",
+    ]
+    with TemporaryDirectory() as folder:
+        source = Path(folder, f"{stem}.xsd")
+        source.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", "xsdata", "generate", source.name, "--package", _PACKAGE]
+        bin_folder = str(Path(sys.executable).parent)  # xsdata formats with ruff, which it looks up by name
+        environment = {**os.environ, "PATH": os.pathsep.join([bin_folder, os.environ.get("PATH", "")])}
+        try:
+            done = subprocess.run(  # noqa: S603 - no shell, and every word is ours
+                [*command, *options, "--frozen"],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise CodegenError(f"{stem}.xsd: the generator took more than {SECONDS:.0f} seconds") from None
+        module = Path(folder, f"{_PACKAGE}.py")
+        if done.returncode or not module.exists():
+            raise CodegenError(f"{stem}.xsd: the generator failed: {done.stderr.strip()[-500:]}")
+        return module.read_text(encoding="utf-8").replace("__NAMESPACE__", _BIND, 1)
+
+
+def _tail(source: str, tree: etree._Element, text: str) -> str:
+    lines = "\n".join(f"    {line!r}" for line in text.splitlines(keepends=True))
+    binds = "\n".join(f"bind({name}, SCHEMA)" for name in _roots(source, tree))
+    return f"\nSCHEMA = (\n{lines}\n)\n\n{binds}\n"
+
+
+def _roots(source: str, tree: etree._Element) -> list[str]:
+    """The classes of global elements: xsdata gives those alone a namespace in Meta."""
+    elements = {
+        each.get("name")
+        for each in tree.findall(f"{{{XSD}}}element")
+        if each.get("abstract") not in {"true", "1"}
+    }
+    found = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef):
+            meta = _meta(node)
+            if "namespace" in meta and meta.get("name", node.name) in elements:
+                found.append(node.name)
+    return found
+
+
+def _meta(node: ast.ClassDef) -> dict[str, object]:
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef) and inner.name == "Meta":
+            return {
+                target.id: each.value.value
+                for each in inner.body
+                if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)
+                for target in each.targets
+                if isinstance(target, ast.Name)
+            }
+    return {}

@@ -1,0 +1,144 @@
+"""What is wrong with a configuration, and where.
+
+Owns Severity, Where, Finding, Report and ConfigError, and how they read. Refuses to know YAML and the checks.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from agentserver.config.secrets import Secrets
+
+Loc: TypeAlias = tuple[str | int, ...]
+"""The way to a value inside a YAML document: keys and indexes."""
+
+MAX_TEXT = 500
+"""Characters of one message; the rest is cut."""
+
+MAX_FINDINGS = 200
+"""Findings of one report; what follows is counted, not shown."""
+
+
+class Severity(StrEnum):
+    """An error keeps the organism from loading; a warning does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A value in a YAML file: the file as the caller named it, the line from 1, the path inside the file."""
+
+    file: Path
+    line: int
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One mistake.
+
+    Args:
+        severity: whether the organism can load in spite of it.
+        file: the YAML file, as the caller named it.
+        line: from 1.
+        path: of the value inside the file, such as ``listeners[2].peers[0]``; empty for the whole file.
+        message: what is wrong; one line, at most 500 characters, without control characters or secrets.
+        suggestion: a likely correction, or empty.
+    """
+
+    severity: Severity
+    file: Path
+    line: int
+    path: str
+    message: str
+    suggestion: str = ""
+
+    def __str__(self) -> str:
+        warning = "warning: " if self.severity is Severity.WARNING else ""
+        path = f"{self.path}: " if self.path else ""
+        suggestion = f" ({self.suggestion})" if self.suggestion else ""
+        return f"{self.file}:{self.line}: {warning}{path}{self.message}{suggestion}"
+
+
+class ConfigError(Exception):
+    """The organism cannot load. ``str()`` gives one line per finding."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__("\n".join(map(str, findings)))
+        self.findings = findings
+
+
+@dataclass(slots=True)
+class Report:
+    """Collects the findings of one load; of errors about the same value it keeps the first."""
+
+    findings: list[Finding] = field(default_factory=list)
+    _faulty: set[Where] = field(default_factory=set)
+
+    def error(self, where: Where, message: str, suggestion: str = "") -> None:
+        """Note a mistake that keeps the organism from loading."""
+        if where.path and where in self._faulty:
+            return
+        self._faulty.add(where)
+        self._add(Severity.ERROR, where, message, suggestion)
+
+    def warning(self, where: Where, message: str, suggestion: str = "") -> None:
+        """Note what is allowed and probably not meant."""
+        self._add(Severity.WARNING, where, message, suggestion)
+
+    def _add(self, severity: Severity, where: Where, message: str, suggestion: str) -> None:
+        self.findings.append(Finding(severity, where.file, where.line, where.path, message, suggestion))
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error among the findings."""
+        return bool(self._faulty)
+
+    def settle(self, files: Iterable[Path], secrets: Secrets) -> tuple[Finding, ...]:
+        """The findings by file (in the order given) and line, redacted, printable and bounded."""
+        order = {file: i for i, file in enumerate(files)}
+        ranked = sorted(self.findings, key=lambda f: (order.get(f.file, len(order)), f.line))
+        shown = [_clean(f, secrets) for f in ranked[:MAX_FINDINGS]]
+        if len(ranked) > MAX_FINDINGS:
+            last = shown[-1]
+            rest = len(ranked) - MAX_FINDINGS
+            severity = Severity.ERROR if self.failed else Severity.WARNING
+            shown.append(Finding(severity, last.file, last.line, "", f"and {rest} more findings"))
+        return tuple(shown)
+
+
+def _clean(finding: Finding, secrets: Secrets) -> Finding:
+    return replace(
+        finding,
+        path=printable(secrets.redact(finding.path)),
+        message=printable(secrets.redact(finding.message)),
+        suggestion=printable(secrets.redact(finding.suggestion)),
+    )
+
+
+def printable(text: str) -> str:
+    """The text on one line, bounded, with what a terminal could act on escaped."""
+    cut = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
+def dotted(loc: Loc) -> str:
+    """``("listeners", 2, "peers", 0)`` as ``listeners[2].peers[0]``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return text.removeprefix(".")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The nearest known name as a suggestion, or empty."""
+    by_fold = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(word[:100].casefold(), by_fold, n=1)
+    return f'did you mean "{by_fold[near[0]]}"?' if near else ""

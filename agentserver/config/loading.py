@@ -1,0 +1,114 @@
+"""The way from a path to an organism.
+
+Owns the order of the steps and the project directory. Refuses to know any step.
+"""
+
+from __future__ import annotations
+
+import os.path
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentserver.config.binding import Binder
+from agentserver.config.findings import ConfigError, Finding, Report, Severity, Where
+from agentserver.config.models import IncludedFile, OrganismFile
+from agentserver.config.organism import Organism
+from agentserver.config.secrets import Secrets
+from agentserver.config.sources import Sources
+from agentserver.config.userland import Importer, Project, strangers
+from agentserver.config.userland import forget as forget_modules
+from agentserver.config.validation import parse
+from agentserver.config.wiring import (
+    check_names,
+    check_peers,
+    check_roots,
+    check_xml_names,
+    merge_limits,
+    names_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agentserver.config.validation import Declared, Parsed
+
+
+def project_directory(path: Path) -> Path:
+    """Where dotted paths resolve: the file's directory, or the parent of a directory named ``config``."""
+    folder = path.parent.resolve()
+    return folder.parent if folder.name == "config" else folder
+
+
+def load(path: Path, *, environ: Mapping[str, str], project: Path | None = None) -> Organism:
+    """Read, check and bind an organism. Raises ConfigError with every mistake found.
+
+    Args:
+        path: of ``organism.yaml``.
+        environ: what ``${NAME}`` refers to.
+        project: overrides the project directory (see ``project_directory``).
+    """
+    organism, findings = inspect(path, environ, project=project)
+    if organism is None:
+        raise ConfigError(tuple(f for f in findings if f.severity is Severity.ERROR))
+    return organism
+
+
+def forget(organism: Organism) -> None:
+    """Drop from the process the modules that loading this organism brought into it.
+
+    For tests and reloading, once the organism has stopped: another one whose modules have the same names can
+    then load. A load that fails does the same by itself.
+    """
+    forget_modules(organism.modules)
+
+
+def inspect(
+    path: Path, environ: Mapping[str, str], *, project: Path | None = None
+) -> tuple[Organism | None, tuple[Finding, ...]]:
+    """Like ``load``, but give back every finding, warnings too; the organism is None when one is an error."""
+    root = project_directory(path) if project is None else project.resolve()
+    home = Project(root, _shown(path, root))
+    report = Report()
+    sources = Sources(root, environ, report)
+    sources.read(path)
+    secrets = Secrets.of(sources.values)
+    organism = _assemble(home, sources, secrets, report)
+    return organism, report.settle([document.file for document in sources.documents], secrets)
+
+
+def _shown(path: Path, root: Path) -> Path:
+    """The project directory in terms of the path that the caller gave."""
+    return Path(os.path.normpath(path.parent / os.path.relpath(root, path.parent.resolve())))
+
+
+def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report) -> Organism | None:
+    if not sources.documents:
+        return None
+    models = [OrganismFile] + [IncludedFile] * (len(sources.documents) - 1)
+    files = [
+        parse(document, model, report) for document, model in zip(sources.documents, models, strict=True)
+    ]
+    declared = [item for parsed in files for item in parsed.listeners]
+    _check_declared(files, declared, report)
+    limits = merge_limits(files, report)
+    binder = Binder(Importer(home), report)
+    bound = [item for item in map(binder.bind, declared) if item is not None]
+    lifespan = binder.lifespan(files[0])
+    for message in strangers(home):
+        report.error(Where(files[0].document.file, 1), message)
+    check_roots(bound, report)
+    check_xml_names(bound, home, report)
+    modules = binder.importer.brought()
+    if report.failed:
+        forget_modules(modules)
+        return None
+    paths = tuple(sources.files)
+    return Organism(files[0].name, home.root, tuple(bound), limits, lifespan, secrets, paths, modules)
+
+
+def _check_declared(files: Sequence[Parsed], declared: Sequence[Declared], report: Report) -> None:
+    names = names_of(files)
+    check_names(declared, report)
+    check_peers(declared, names, report)
+    if not names and not report.failed:
+        report.error(files[0].document.where(("listeners",)), "at least one listener is needed")

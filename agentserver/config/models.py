@@ -1,0 +1,210 @@
+"""The shape of ``organism.yaml``: keys, types, bounds, help texts.
+
+Owns the pydantic models, which are the one description of the file: the checks and the editors' JSON Schema
+both come from them. Refuses to know files, lines and the code that the file names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from agentserver.core.blueprint import Limits
+
+MAX_NAME = 128
+MAX_DESCRIPTION = 500
+MAX_LISTENERS = 10_000
+DAY = 86_400.0
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
+DOTTED_PATTERN = r"^[^\W\d]\w*(\.[^\W\d]\w*)+$"
+
+_LIMITS = Limits()
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h)")
+_DURATION_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,6})? ?(ms|s|m|h)$|\$\{"
+
+
+def _seconds(value: Any) -> Any:
+    """``"500ms"``, ``"30s"``, ``"2m"``, ``"1h"`` as seconds; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value)
+    if match is None:
+        raise ValueError('a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h"')
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _unreserved(name: str) -> str:
+    if name.casefold() == "system" or name.casefold().startswith("system."):
+        raise ValueError(f'"{name}" is reserved: "system" and "system.*" are the server\'s own')
+    return name
+
+
+def _one_line(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    if not text.isprintable():
+        raise ValueError("must be one line without control or invisible characters")
+    return text
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _absent(value: Any) -> Any:
+    """A key without a value is the same as an empty list."""
+    return [] if value is None else value
+
+
+Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME)]
+ListenerName: TypeAlias = Annotated[Name, AfterValidator(_unreserved)]
+Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_DESCRIPTION), AfterValidator(_one_line)]
+Dotted: TypeAlias = Annotated[
+    str, Field(pattern=DOTTED_PATTERN, max_length=300, examples=["listeners.greeter.greet"])
+]
+RelativePath: TypeAlias = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_one_line)]
+_Text = Annotated[str, Field(pattern=_DURATION_PATTERN)]
+_UpToDay = Annotated[float, Field(gt=0, le=DAY)]
+_UpToYear = Annotated[float, Field(gt=0, le=365 * DAY)]
+_MaybeNone = Annotated[float, Field(ge=0, le=DAY)]
+Deadline: TypeAlias = Annotated[_UpToDay, BeforeValidator(_seconds, json_schema_input_type=_UpToDay | _Text)]
+Idle: TypeAlias = Annotated[_UpToYear, BeforeValidator(_seconds, json_schema_input_type=_UpToYear | _Text)]
+Drain: TypeAlias = Annotated[_MaybeNone, BeforeValidator(_seconds, json_schema_input_type=_MaybeNone | _Text)]
+_DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
+DottedList: TypeAlias = Annotated[
+    _DottedList, BeforeValidator(_listed, json_schema_input_type=Dotted | _DottedList)
+]
+_Names = Annotated[list[Name], Field(max_length=1000)]
+Peers: TypeAlias = Annotated[_Names, BeforeValidator(_absent, json_schema_input_type=_Names | None)]
+
+
+class Strict(BaseModel):
+    """No unknown keys, no conversions, no changes, no values in error messages."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class ListenerEntry(Strict):
+    """One participant of the organism."""
+
+    name: ListenerName = Field(description="Unique; letters, digits and _ - . (dots carry no meaning).")
+    handler: Dotted = Field(description="Dotted path of the async function that handles its messages.")
+    description: Line = Field(
+        description="One line: what the listener does, shown to its peers and to models."
+    )
+    payload_class: DottedList | None = Field(
+        default=None,
+        description="Dotted path, or a list of them, of the @xmlify classes it accepts. "
+        "May be left out when the handler's annotation names them.",
+    )
+    agent: bool = Field(default=False, description="Whether the handler learns its own name, as agents do.")
+    peers: Peers = Field(
+        default_factory=list,
+        description="The listeners it may address besides its caller, itself and system.*. "
+        "Missing and empty both mean nobody else.",
+    )
+    broadcast: bool = Field(
+        default=False,
+        description="Whether a message that names no listener may go to all that share its payload class.",
+    )
+    concurrency: int = Field(default=8, ge=1, le=4096, description="How many of its invocations run at once.")
+    deadline: Deadline = Field(
+        default=60.0,
+        description='Time that one invocation may take: seconds, or text such as "500ms", "30s", "2m".',
+    )
+    retries: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="How often a crashed or late invocation is repeated before its caller is told.",
+    )
+    settings: dict[str, Any] | None = Field(
+        default=None,
+        repr=False,
+        description="Values for settings_class; the handler reads them as invocation().settings.",
+    )
+    settings_class: Dotted | None = Field(
+        default=None, description="Dotted path of the dataclass that checks and holds the settings."
+    )
+    schema_file: RelativePath | None = Field(
+        default=None,
+        alias="schema",
+        description="A hand-written XSD of the payload class, relative to the project directory.",
+    )
+
+
+class LimitsEntry(Strict):
+    """Bounds of the server."""
+
+    concurrency: int = Field(
+        default=_LIMITS.concurrency,
+        ge=1,
+        le=65_536,
+        description="Invocations running at once in the whole server.",
+    )
+    queue: int = Field(
+        default=_LIMITS.queue,
+        ge=1,
+        le=1_000_000,
+        description="Messages accepted and not yet handled; beyond it outside messages are refused as busy.",
+    )
+    hops: int = Field(
+        default=_LIMITS.hops,
+        ge=1,
+        le=10_000,
+        description="Messages in one causal chain since the message from outside.",
+    )
+    messages: int = Field(
+        default=_LIMITS.messages, ge=1, le=1_000_000, description="Messages in one conversation."
+    )
+    refusals: int = Field(
+        default=_LIMITS.refusals,
+        ge=1,
+        le=100,
+        description="Refused attempts of one thread in a row before retrying is forbidden.",
+    )
+    storage: int = Field(
+        default=_LIMITS.storage,
+        ge=0,
+        le=1 << 24,
+        description="Bytes of encoded values that one thread may keep.",
+    )
+    payload: int = Field(default=_LIMITS.payload, ge=256, le=1 << 26, description="Bytes of one message.")
+    idle: Idle = Field(
+        default=_LIMITS.idle, description="Time without a message after which a conversation closes."
+    )
+    drain: Drain = Field(
+        default=_LIMITS.drain, description="Time that a graceful stop waits for work in hand."
+    )
+
+
+class IncludedFile(Strict):
+    """A file that another one includes."""
+
+    listeners: list[ListenerEntry] = Field(
+        default_factory=list, max_length=MAX_LISTENERS, description="The participants."
+    )
+    limits: LimitsEntry = Field(
+        default_factory=LimitsEntry,
+        title="Limits",
+        description="Bounds of the server; each is set in one file.",
+    )
+    include: list[RelativePath] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Files with more listeners and limits; relative to this one, in the project directory.",
+    )
+
+
+class OrganismFile(IncludedFile):
+    """The organism: who listens, who may talk to whom, and the limits."""
+
+    name: Name = Field(description="What people call the organism; letters, digits and _ - .")
+    lifespan: Dotted | None = Field(
+        default=None,
+        description="Dotted path of a function without arguments that returns an async context manager: "
+        "it opens and closes the resources that handlers share.",
+    )

@@ -1,0 +1,81 @@
+"""The frozen result of loading a configuration.
+
+Owns Organism, Bound and Place. Refuses to know YAML, files and how the values were checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from agentserver.config.secrets import Secrets
+    from agentserver.contract import HandlerMetadata, HandlerResult
+    from agentserver.core.blueprint import Limits, Listener
+
+    Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
+    Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line, from 1, of a file."""
+
+    file: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A listener with the code behind it.
+
+    Args:
+        listener: the frozen facts that the core works with.
+        handler: the author's callable, checked: awaitable, two positional parameters.
+        settings: an instance of the listener's settings class, or None when it has none.
+        returns_bytes: whether the handler's return annotation admits the deprecated ``bytes``.
+        schema: a hand-written XSD inside the project directory, resolved, or None.
+        source: where the YAML declares the listener; the file as the caller of ``load`` named it.
+        discovered: the ``@xmlify`` classes that the handler's code can name, in a stable order: candidates
+            for decoding the replies it gets. The listener's own payload classes are among them.
+    """
+
+    listener: Listener
+    handler: Handler
+    settings: object | None = field(repr=False)
+    returns_bytes: bool
+    schema: Path | None
+    source: Place
+    discovered: tuple[type, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Organism:
+    """A checked configuration.
+
+    Args:
+        name: of the organism, for people.
+        project: the directory from which dotted paths resolve, absolute.
+        listeners: in the order of the files.
+        limits: of the server.
+        lifespan: called without arguments, gives the async context manager of the resources; or None.
+        secrets: what log output must not show.
+        files: every YAML file that was read, the main one first, absolute.
+        modules: the project's modules that this load brought into the process (see ``forget``).
+    """
+
+    name: str
+    project: Path
+    listeners: tuple[Bound, ...]
+    limits: Limits
+    lifespan: Lifespan | None
+    secrets: Secrets
+    files: tuple[Path, ...]
+    modules: tuple[str, ...] = field(default=(), repr=False)

@@ -1,0 +1,131 @@
+"""Values that came from the environment or a file, and how they are kept out of what people read.
+
+Owns Secrets and the logging filter. Refuses to know where the values came from.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MARK = "[redacted]"
+
+MIN_LENGTH = 4
+"""Characters. A shorter value is not redacted: it would occur by chance in most texts."""
+
+MIN_LINE = 8
+"""Characters of one line of a value that has several; shorter lines are hidden with the whole value only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """A set of texts to hide. Neither ``repr`` nor ``str`` shows them."""
+
+    needles: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, values: Iterable[str]) -> Secrets:
+        """Hide these values, their single lines, and the forms they take in Python, JSON, URLs and XML.
+
+        Values under 4 characters and single lines under 8 are left alone.
+        """
+        forms = {form for value in values for form in _forms(value) if len(form) >= MIN_LENGTH}
+        return cls(tuple(sorted(forms)))
+
+    def redact(self, text: str) -> str:
+        """The text with every occurrence replaced by ``[redacted]``.
+
+        Occurrences that overlap become one, so the longest wins and nothing of a shorter one is left over.
+        """
+        parts: list[str] = []
+        done = 0
+        for start, end in _merged(self._spans(text)):
+            parts += (text[done:start], MARK)
+            done = end
+        return "".join((*parts, text[done:]))
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        for needle in self.needles:
+            start = text.find(needle)
+            while start >= 0:
+                yield start, start + len(needle)
+                start = text.find(needle, start + 1)
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The spans in order, those that overlap joined."""
+    current: tuple[int, int] | None = None
+    for start, end in sorted(spans):
+        if current is not None and start < current[1]:
+            current = (current[0], max(current[1], end))
+            continue
+        if current is not None:
+            yield current
+        current = (start, end)
+    if current is not None:
+        yield current
+
+
+def _forms(value: str) -> Iterator[str]:
+    lines = [line for line in map(str.strip, value.splitlines()) if len(line) >= MIN_LINE]
+    for text in {value, value.strip(), *lines}:
+        yield text
+        yield repr(text)[1:-1]
+        yield json.dumps(text)[1:-1]
+        yield json.dumps(text, ensure_ascii=False)[1:-1]
+        yield quote(text, safe="", errors="surrogateescape")
+        yield quote_plus(text, errors="surrogateescape")
+        yield escape(text)
+        yield escape(text, {'"': "&quot;", "'": "&apos;"})
+
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({})))
+
+
+class RedactingFilter(logging.Filter):
+    """Keeps secrets out of log records: message, traceback, stack and extra attributes.
+
+    Belongs on every handler, not on a logger: a logger's filters do not see the records of its children.
+    """
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Redact the record in place; never drops one."""
+        redact = self._secrets.redact
+        record.msg, record.args = redact(_message(record)), None
+        if record.exc_info:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+            record.exc_info = None
+        record.exc_text = redact(record.exc_text) if record.exc_text else None
+        record.stack_info = redact(record.stack_info) if record.stack_info else None
+        for key in vars(record).keys() - _STANDARD:
+            vars(record)[key] = self._plain(vars(record)[key])
+        return True
+
+    def _plain(self, value: Any) -> Any:
+        """A redacted copy of an extra attribute; an object whose text holds a secret becomes that text."""
+        if isinstance(value, dict):
+            return {self._plain(key): self._plain(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._plain(item) for item in value]
+        text = value if isinstance(value, str) else f"{value!r} {value}"
+        hidden = self._secrets.redact(text)
+        return value if hidden == text else hidden
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The record's text; a record whose arguments do not fit its format keeps both instead of failing."""
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError, KeyError):
+        return f"{record.msg} {record.args!r}"

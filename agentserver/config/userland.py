@@ -1,0 +1,266 @@
+"""Code of the project, run while its configuration is loaded.
+
+Owns the dotted paths: importing from the project directory, and telling whose fault a failure is. Refuses to
+know what the names stand for.
+
+A process has one set of modules, so two organisms whose project directories hold different modules of one
+name cannot both be loaded in it: the second one is refused, whether its YAML or one of its modules asks for
+the module, until the modules of the first are forgotten. The project directory is on the import path during
+the import only, so handlers import at module level.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os.path
+import pkgutil
+import sys
+import traceback
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
+
+from agentserver.config.findings import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+T = TypeVar("T")
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+"""The package's own code, which lies inside the project directory when that is a checkout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """What the project's code raised."""
+
+    error: BaseException
+
+
+def attempt(call: Callable[[], T]) -> T | Crash:
+    """Run code of the project; whatever it raises comes back as a value."""
+    try:
+        return call()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the project's code may raise anything
+        return Crash(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """Why a dotted path leads nowhere. ``repeated`` when the same reason was given before."""
+
+    message: str
+    suggestion: str = ""
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The directory that dotted paths resolve from.
+
+    Args:
+        root: absolute, without symbolic links.
+        shown: the same directory as findings call it.
+    """
+
+    root: Path
+    shown: Path
+
+    def show(self, file: str | Path) -> str:
+        """The file as findings call it."""
+        real = Path(os.path.realpath(file))
+        if not real.is_relative_to(self.root):
+            return str(file)
+        return os.path.normpath(self.shown / real.relative_to(self.root))
+
+    def explain(self, crash: Crash) -> str:
+        """The crash as ``file:line: Type: text``, at the innermost line of the project's own code."""
+        error = crash.error
+        if isinstance(error, SyntaxError) and error.filename:
+            return f"{self.show(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if self._owns(frame.filename)]
+        text = f"{type(error).__name__}: {error}"
+        return f"{self.show(own[-1].filename)}:{own[-1].lineno}: {text}" if own else text
+
+    def _owns(self, file: str) -> bool:
+        real = Path(os.path.realpath(file))
+        foreign = "site-packages" in real.parts or real.is_relative_to(_PACKAGE)
+        return real.is_relative_to(self.root) and not foreign
+
+    def names(self) -> set[str]:
+        """The top-level modules and packages that lie in the project directory."""
+        modules = {path.stem for path in self.root.glob("*.py")}
+        return modules | {path.parent.name for path in self.root.glob("*/*.py")}
+
+    def claims(self, name: str) -> bool:
+        """Whether the project directory has a module or package of this name."""
+        home = self.root.joinpath(*name.split("."))
+        return home.with_suffix(".py").is_file() or (home.is_dir() and any(home.glob("*.py")))
+
+    def holds(self, name: str, module: ModuleType) -> bool:
+        """Whether a module is the one that its name stands for in the project directory."""
+        home = self.root.joinpath(*name.split("."))
+        file = getattr(module, "__file__", None)
+        places = [os.path.dirname(file)] if file else list(getattr(module, "__path__", ()))  # noqa: PTH120 - text in, text out
+        expected = {os.path.realpath(home), os.path.realpath(home.parent)}
+        return any(os.path.realpath(place) in expected for place in places)
+
+
+@dataclass(slots=True)
+class Importer:
+    """Resolves the dotted paths of one organism; a module that fails is explained once."""
+
+    project: Project
+    _known: dict[str, ModuleType | Unresolved | None] = field(default_factory=dict)
+    _before: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
+
+    def brought(self) -> tuple[str, ...]:
+        """The project's modules that came into the process since this importer was made.
+
+        This package is never among them, even when the project directory is the checkout that it runs from.
+        """
+        own = __name__.split(".", maxsplit=1)[0]
+        with _first_on_path(self.project.root):
+            return tuple(
+                name
+                for name, module in list(sys.modules.items())
+                if name not in self._before
+                and name.split(".", maxsplit=1)[0] != own
+                and self.project.holds(name, module)
+            )
+
+    def resolve(self, path: str) -> object | Unresolved:
+        """What a dotted path names: a module's attribute, or an attribute of that."""
+        parts = path.split(".")
+        with _first_on_path(self.project.root):
+            module = self._module(parts[0])
+            used = 1
+            while used < len(parts) - 1 and isinstance(module, ModuleType) and hasattr(module, "__path__"):
+                inner = self._module(".".join(parts[: used + 1]))
+                if inner is None:
+                    break
+                module, used = inner, used + 1
+            if module is None or isinstance(module, Unresolved):
+                return module or self._no_module(parts[0])
+            return self._attribute(module, parts[used:])
+
+    def _module(self, name: str) -> ModuleType | Unresolved | None:
+        """Import one module whose parents are imported. None when there is none of this name."""
+        if name in self._known:
+            return self._known[name]
+        found = self._import(name)
+        self._known[name] = replace(found, repeated=True) if isinstance(found, Unresolved) else found
+        return found
+
+    def _import(self, name: str) -> ModuleType | Unresolved | None:
+        found = attempt(lambda: importlib.import_module(name))
+        if isinstance(found, ModuleType):
+            known = not self.project.claims(name) or self.project.holds(name, found)
+            return found if known else Unresolved(stranger(name, found))
+        error = found.error
+        if isinstance(error, ModuleNotFoundError) and error.name == name:
+            return None
+        return Unresolved(f'importing "{name}" failed: {self.project.explain(found)}')
+
+    def _no_module(self, name: str) -> Unresolved:
+        message = f'there is no module "{name}" in {self.project.root} or among the installed packages'
+        return Unresolved(message, did_you_mean(name, self.project.names()))
+
+    def _attribute(self, module: ModuleType, names: list[str]) -> object | Unresolved:
+        value: object = module
+        for i, name in enumerate(names):
+            holder = value
+            found = attempt(partial(getattr, holder, name))
+            if isinstance(found, Crash):
+                return self._no_attribute(holder, name, last=i == len(names) - 1)
+            value = found
+        if isinstance(value, ModuleType):
+            return Unresolved(f'"{value.__name__}" is a module; name something in it')
+        return value
+
+    def _no_attribute(self, holder: object, name: str, *, last: bool) -> Unresolved:
+        if not isinstance(holder, ModuleType):
+            return Unresolved(f'there is no "{name}" in {_name(holder)}', did_you_mean(name, dir(holder)))
+        inside = {found.name for found in pkgutil.iter_modules(getattr(holder, "__path__", ()))}
+        if last and name in inside:
+            return Unresolved(f'"{holder.__name__}.{name}" is a module; name something in it')
+        known = inside if not last else {key for key in vars(holder) if not key.startswith("_")} | inside
+        place = f" ({self.project.show(holder.__file__)})" if holder.__file__ else ""
+        kind = "name" if last else "module"
+        return Unresolved(
+            f'there is no {kind} "{name}" in "{holder.__name__}"{place}', did_you_mean(name, known)
+        )
+
+
+def _name(value: object) -> str:
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+def stranger(name: str, module: ModuleType) -> str:
+    """The message about a module that shadows one of the project's."""
+    origin = getattr(module, "__file__", None) or next(
+        iter(getattr(module, "__path__", ())), "the interpreter"
+    )
+    return (
+        f'this process takes "{name}" from {origin}, not from the project: rename one of them, give the '
+        "project's package an __init__.py, or run the organisms in separate processes"
+    )
+
+
+def strangers(project: Project) -> Iterator[str]:
+    """Messages about imports inside the project's loaded modules that were answered from elsewhere."""
+    top = {path.stem for path in project.root.iterdir()}
+    loaded = {
+        name: module
+        for name, module in list(sys.modules.items())
+        if name.split(".", maxsplit=1)[0] in top and project.claims(name)
+    }
+    away = {name: module for name, module in loaded.items() if not project.holds(name, module)}
+    for name in sorted(loaded.keys() - away.keys()):
+        file = getattr(loaded[name], "__file__", None)
+        if away and file and file.endswith(".py"):
+            tree = ast.parse(Path(file).read_bytes())
+            for line, wanted in _imports(tree):
+                if wanted in away:
+                    yield f"{project.show(file)}:{line}: {stranger(wanted, away[wanted])}"
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of each module that the code may import, its parents included."""
+    for node in ast.walk(tree):
+        for line, name in _named(node):
+            parts = name.split(".")
+            yield from ((line, ".".join(parts[: i + 1])) for i in range(len(parts)))
+
+
+def _named(node: ast.AST) -> list[tuple[int, str]]:
+    """Line and full name of what one statement imports."""
+    if isinstance(node, ast.Import):
+        return [(node.lineno, alias.name) for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0:
+        return [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return []
+
+
+def forget(names: Iterable[str]) -> None:
+    """Drop modules from the process; who holds a reference keeps what it has."""
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@contextmanager
+def _first_on_path(root: Path) -> Iterator[None]:
+    entry = str(root)
+    importlib.invalidate_caches()
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        if entry in sys.path:
+            sys.path.remove(entry)

@@ -1,0 +1,175 @@
+"""Documents held against the models.
+
+Owns the wording of each mistake and which entries of a faulty file are still worth looking at. Refuses to
+know what the entries refer to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from agentserver.config.findings import did_you_mean
+from agentserver.config.models import (
+    DOTTED_PATTERN,
+    NAME_PATTERN,
+    IncludedFile,
+    LimitsEntry,
+    ListenerEntry,
+    OrganismFile,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
+
+    from agentserver.config.document import Document
+    from agentserver.config.findings import Loc, Report, Where
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A listener's entry and where it stands.
+
+    Args:
+        document: that holds it.
+        index: in the document's list.
+        entry: the sound part; a faulty name or description is replaced, other faulty keys are left out.
+        faulty: the keys with mistakes of shape, which are reported; nothing more is to be said about them.
+    """
+
+    document: Document
+    index: int
+    entry: ListenerEntry
+    faulty: frozenset[str] = frozenset()
+
+    def where(self, *keys: str | int, missing: bool = False) -> Where:
+        """The place of a value of the entry (see ``Document.where``)."""
+        return self.document.where(("listeners", self.index, *keys), missing=missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What of one document is fit for the further checks."""
+
+    document: Document
+    name: str
+    lifespan: str | None
+    listeners: tuple[Declared, ...]
+    limits: Mapping[str, Any]
+
+
+def parse(document: Document, model: type[IncludedFile], report: Report) -> Parsed:
+    """Report every mistake of shape and keep what is sound."""
+    try:
+        model.model_validate(document.data)
+        faults: list[ErrorDetails] = []
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False)
+    for fault in faults:
+        _report_fault(document, model, fault, report)
+    bad = {fault["loc"][:3] for fault in faults}
+    lifespan = None if ("lifespan",) in bad else document.data.get("lifespan")
+    listeners = tuple(_usable_listeners(document, bad))
+    return Parsed(document, str(document.data.get("name")), lifespan, listeners, _sound_limits(document, bad))
+
+
+def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[Declared]:
+    listeners = document.data.get("listeners")
+    if not isinstance(listeners, list):
+        return
+    for i, data in enumerate(listeners):
+        faulty = {str(loc[2]) for loc in bad if loc[:2] == ("listeners", i) and len(loc) > 2}  # noqa: PLR2004 - a key
+        if isinstance(data, dict) and "handler" not in faulty:
+            stand_in = {"name": f"listener-{i}", "description": "faulty"}
+            sound = {key: value for key, value in data.items() if key not in faulty}
+            yield Declared(
+                document, i, ListenerEntry.model_validate({**stand_in, **sound}), frozenset(faulty)
+            )
+
+
+def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
+    if any(loc[:1] == ("limits",) for loc in bad):
+        return {}
+    return LimitsEntry.model_validate(document.data.get("limits", {})).model_dump(exclude_unset=True)
+
+
+def _report_fault(document: Document, model: type[IncludedFile], fault: ErrorDetails, report: Report) -> None:
+    loc = fault["loc"]
+    if fault["type"] == "extra_forbidden":
+        message, suggestion = _unknown_key(model, loc)
+    else:
+        message, suggestion = describe(fault, document.read_as.get(loc))
+    report.error(document.where(loc, missing=fault["type"] == "missing"), message, suggestion)
+
+
+def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
+    places: dict[Loc, type[BaseModel]] = {(): model, ("listeners",): ListenerEntry, ("limits",): LimitsEntry}
+    around = tuple(part for part in loc[:-1] if isinstance(part, str))
+    known = keys_of(places[around])
+    key = str(loc[-1])
+    if not around and key in keys_of(OrganismFile):
+        return f'"{key}" belongs in the main file', ""
+    return f'unknown key "{key}"', did_you_mean(key, known) or f"known here: {', '.join(sorted(known))}"
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """The keys of a model as they are written in YAML."""
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping of keys",
+    "model_type": "a mapping of keys",
+    "dataclass_type": "a mapping of keys",
+}
+
+_SYNTAX = {
+    NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
+    DOTTED_PATTERN: 'is not a dotted path such as "listeners.greeter.greet"',
+}
+
+_TEXTS = {
+    "missing": "is missing",
+    "missing_argument": "is missing",
+    "missing_keyword_only_argument": "is missing",
+    "value_error": "{error}",
+    "assertion_error": "{error}",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must be at most {max_length} characters long",
+    "too_short": "must hold at least {min_length} entries",
+    "too_long": "must hold at most {max_length} entries",
+    "greater_than": "must be greater than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:.10g}",
+}
+
+
+def describe(fault: ErrorDetails, read_as: str | None = None) -> tuple[str, str]:
+    """Message and suggestion for one fault that pydantic found.
+
+    Args:
+        fault: as pydantic tells it.
+        read_as: how YAML reads the value, when it is an unquoted scalar that is not text.
+    """
+    kind, context = fault["type"], fault.get("ctx", {})
+    if kind in _EXPECTED:
+        reading = f"; YAML reads this as {read_as}" if read_as else ""
+        suggestion = "quote it" if read_as and kind == "string_type" else ""
+        return f"{_EXPECTED[kind]} was expected{reading}", suggestion
+    if kind == "string_pattern_mismatch" and context["pattern"] in _SYNTAX:
+        return _SYNTAX[context["pattern"]], ""
+    if kind in _TEXTS:
+        return _TEXTS[kind].format_map(context), ""
+    return fault["msg"], ""

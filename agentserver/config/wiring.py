@@ -1,0 +1,103 @@
+"""The listeners of an organism taken together.
+
+Owns what only shows when all of them are known: names, peers, shared payload classes, XML names, limits.
+Refuses to know how each was read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from agentserver.config.findings import Where, did_you_mean
+from agentserver.config.signature import origin
+from agentserver.core.blueprint import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agentserver.config.findings import Report
+    from agentserver.config.organism import Bound
+    from agentserver.config.userland import Project
+    from agentserver.config.validation import Declared, Parsed
+
+
+def names_of(files: Iterable[Parsed]) -> set[str]:
+    """Every listener's name, those of faulty entries too."""
+    lists = [parsed.document.data.get("listeners") for parsed in files]
+    entries = [entry for entries in lists if isinstance(entries, list) for entry in entries]
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+    return {name for name in names if isinstance(name, str)}
+
+
+def check_names(listeners: Iterable[Declared], report: Report) -> None:
+    """Refuse a name that was given before."""
+    first: dict[str, Where] = {}
+    for declared in listeners:
+        where, name = declared.where("name"), declared.entry.name
+        if "name" in declared.faulty:
+            continue
+        if name in first:
+            report.error(
+                where, f'duplicate listener "{name}" (first at {first[name].file}:{first[name].line})'
+            )
+        first.setdefault(name, where)
+
+
+def check_peers(listeners: Iterable[Declared], known: set[str], report: Report) -> None:
+    """Refuse peers that do not exist; point at agents that say nothing about theirs."""
+    for declared in listeners:
+        for i, peer in enumerate(declared.entry.peers):
+            if peer not in known and not peer.startswith("system."):
+                where = declared.where("peers", i)
+                report.error(where, f'unknown listener "{peer}"', did_you_mean(peer, known))
+        if declared.entry.agent and "peers" not in declared.entry.model_fields_set | declared.faulty:
+            message = "an agent without peers can only answer its caller"
+            report.warning(declared.where(), message, "write peers: [] if that is meant")
+
+
+def check_roots(bound: Sequence[Bound], report: Report) -> None:
+    """Point at payload classes by which a message that names no listener cannot be routed."""
+    takers: defaultdict[type, list[Bound]] = defaultdict(list)
+    for item in bound:
+        for kind in item.listener.payloads:
+            takers[kind].append(item)
+    for kind, items in takers.items():
+        if len(items) > 1 and not all(item.listener.broadcast for item in items):
+            names = ", ".join(sorted(item.listener.name for item in items))
+            message = f"{kind.__qualname__} is accepted by {names}: a message must say which with its to"
+            where = Where(items[-1].source.file, items[-1].source.line, "listeners")
+            report.warning(where, message, "or all of them say broadcast: true")
+
+
+def check_xml_names(bound: Iterable[Bound], project: Project, report: Report) -> None:
+    """Refuse two classes of one XML name: what a document of that name means would be open."""
+    owners: dict[str, type] = {}
+    told: set[str] = set()
+    for item in bound:
+        for kind in item.discovered:
+            name = str(vars(kind)["__xml_name__"])
+            other = owners.setdefault(name, kind)
+            if other is not kind and name not in told:
+                told.add(name)
+                message = f"{_described(other, project)} and {_described(kind, project)} are both {name}"
+                where = Where(item.source.file, item.source.line)
+                report.error(where, message, "give one of them another name or namespace")
+
+
+def _described(kind: type, project: Project) -> str:
+    return f"{kind.__qualname__} ({project.show(origin(kind))})"
+
+
+def merge_limits(files: Iterable[Parsed], report: Report) -> Limits:
+    """The limits of all files together; each may be set once."""
+    values: dict[str, Any] = {}
+    first: dict[str, Where] = {}
+    for parsed in files:
+        for key, value in parsed.limits.items():
+            where = parsed.document.where(("limits", key))
+            if key in first:
+                report.error(where, f"is already set at {first[key].file}:{first[key].line}")
+            first.setdefault(key, where)
+            values[key] = value
+    return Limits(**values)

@@ -1,0 +1,69 @@
+"""What happened, as records that a trace, a log and an audit are made of.
+
+Owns the vocabulary of events. Refuses to know where records go.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+DETAIL = 1000
+"""Characters of text from outside the server that a record keeps."""
+
+
+class Event(StrEnum):
+    """What a record reports."""
+
+    RECEIVED = "received"  # an outside message was accepted
+    SENT = "sent"  # a listener's message was admitted
+    HANDLED = "handled"  # a listener finished with a message
+    REFUSED = "refused"  # a message was not admitted; its sender gets a SystemError
+    REPAIRED = "repaired"  # deprecated payload text was read with repairs
+    FAILED = "failed"  # a handler crashed or was late
+    RETRIED = "retried"  # a failed delivery is attempted again
+    DROPPED = "dropped"  # a queued message went with its thread
+    DISCARDED = "discarded"  # a result came after its thread was closed
+    ANSWERED = "answered"  # a reply left through the gateway
+    ENDED = "ended"  # a request came to rest without an answer
+    CLOSED = "closed"  # a thread or the conversation was closed
+
+
+class Record(NamedTuple):
+    """One event of a conversation.
+
+    Args:
+        at: seconds since the epoch.
+        thread: the thread it happened on.
+        sender: who wrote the message concerned.
+        to: whom it was meant for, as the sender put it.
+        root: local name of its payload element, empty when unknown.
+        hop: its place in the causal chain.
+        code: the SystemError code of a refusal or failure, else empty.
+        detail: for operators only; never sent to a listener. As ``to``, one line of at most DETAIL characters.
+        delivery: the delivery concerned, else empty.
+        message: the envelope of a message that was admitted.
+    """
+
+    event: Event
+    at: float
+    conversation: str
+    thread: str
+    sender: str = ""
+    to: str = ""
+    root: str = ""
+    hop: int = 0
+    code: str = ""
+    detail: str = ""
+    delivery: str = ""
+    message: bytes = b""
+
+
+def legible(text: str) -> str:
+    """Text that anybody may have written, as a record keeps it: one line, cut, without control characters."""
+    cut = text if len(text) <= DETAIL else f"{text[: DETAIL - 1]}\N{HORIZONTAL ELLIPSIS}"
+    if cut.isprintable():
+        return cut
+    return "".join(
+        char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}" for char in cut
+    )

@@ -1,0 +1,361 @@
+"""The conversation: the only state machine. It accepts messages and concludes what handlers did with them.
+
+Owns every decision about messages: who is called, who is answered, what is refused, when a thread closes.
+Synchronous and pure: time and randomness are arguments, so a recorded decision can be taken again. Refuses to know
+handlers, queues, clocks and storage.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
+from agentserver.core import intake
+from agentserver.core.admission import judge
+from agentserver.core.audit import Event
+from agentserver.core.messages import SYSTEM, TODO, Failed
+from agentserver.core.refusals import Refusal, system_error
+from agentserver.core.routing import Place, Route
+from agentserver.core.step import Letter, Outcome, Step
+from agentserver.core.threads import ThreadTree
+from agentserver.core.todos import NO_TODOS, TodoBook, Watcher, nudge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lxml import etree
+
+    from agentserver.core.codec import Codec
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery, Effects, Moment, Returned
+    from agentserver.core.replies import Drafts
+    from agentserver.core.requests import Request
+    from agentserver.core.routing import Proposal
+    from agentserver.core.threads import Thread
+
+
+class Accepted(NamedTuple):
+    """A delivery that its listener may be called with.
+
+    Args:
+        codec: decodes the payload. Its class's constructor is the author's code, so the core does not call it.
+        element: the payload as it stood on the wire, valid.
+        metadata: what the handler is told.
+        storage: the thread's stored values, encoded.
+        todos: the thread's todos.
+    """
+
+    delivery: Delivery
+    codec: Codec
+    element: etree._Element
+    metadata: HandlerMetadata
+    storage: Mapping[str, bytes]
+    todos: tuple[Watcher, ...]
+
+
+class Finished(NamedTuple):
+    """An invocation that is over. ``element`` is None when the handler was never called."""
+
+    delivery: Delivery
+    element: etree._Element | None
+    result: Returned | Failed
+
+
+class Outside(NamedTuple):
+    """A message from outside.
+
+    Args:
+        data: an envelope or a bare payload element.
+        request: an id by which the gateway will know its replies; unique in the conversation.
+        to: the listener it is for; None leaves it to the envelope or to the payload's root.
+    """
+
+    data: bytes
+    request: str
+    to: str | None = None
+
+
+class Conversation(NamedTuple):
+    """Everything that one conversation remembers. Every change gives a new value.
+
+    Args:
+        id: opaque.
+        principal: who opened it; nobody else may address, watch or cancel it.
+        tree: its threads.
+        todos: its watchers.
+        requests: outside messages that have not come to rest.
+        messages: deliveries made so far.
+        memory: each guard's memory by the guard's name.
+        version: number of steps committed.
+        touched: when the last step was taken, in seconds since the epoch.
+        closed: whether it is over.
+    """
+
+    id: str
+    principal: str
+    tree: ThreadTree
+    todos: TodoBook = NO_TODOS
+    requests: Mapping[str, Request] = MappingProxyType({})
+    messages: int = 0
+    memory: Mapping[str, object] = MappingProxyType({})
+    version: int = 0
+    touched: float = 0.0
+    closed: bool = False
+
+    @classmethod
+    def opened(cls, principal: str, moment: Moment) -> Conversation:
+        """A conversation in which nothing has been said."""
+        ids = moment.ids()
+        return cls(next(ids), principal, ThreadTree.planted(next(ids), principal), touched=moment.now)
+
+    # From outside
+
+    def receive(self, outside: Outside, rules: Rules, moment: Moment) -> Outcome:
+        """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own."""
+        step = Step(self, rules, moment)
+        request = outside.request
+        step.requests.begin(request)
+        read = intake.read_outside(outside.data, outside.to, rules)
+        place = Place(rules.blueprint.principal(self.principal), self.tree.root, None)
+        judged = read if isinstance(read, Refusal) else judge((read,), place, rules, self.memory)
+        if isinstance(judged, Refusal):
+            return _turn_away(step, request, judged)
+        for proposal in judged:
+            letter = Letter(
+                self.principal,
+                self.tree.root,
+                proposal.root,
+                proposal.markup,
+                request,
+                1,
+                element=proposal.element,
+            )
+            step.note(
+                Event.RECEIVED,
+                thread=self.tree.root,
+                sender=self.principal,
+                to=proposal.to,
+                root=_local(proposal.root),
+            )
+            step.call(letter, proposal.to)
+        return step.finish()
+
+    def turn_away(self, outside: Outside, code: Code, rules: Rules, moment: Moment) -> Outcome:
+        """Answer an outside message with a SystemError without looking at it."""
+        step = Step(self, rules, moment)
+        step.requests.begin(outside.request)
+        return _turn_away(step, outside.request, Refusal(code))
+
+    def close(self, rules: Rules, moment: Moment, reason: str) -> Outcome:
+        """End the conversation: drop what is queued and close every thread."""
+        step = Step(self, rules, moment)
+        step.end()
+        step.note(Event.CLOSED, thread=self.tree.root, to=self.principal, detail=reason)
+        return step.finish(closed=True)
+
+    # From the queue
+
+    def accept(
+        self, delivery: Delivery, rules: Rules, element: etree._Element | None = None
+    ) -> Accepted | Failed | None:
+        """Read a delivery for its listener. None when its turn is over: its thread closed meanwhile. Changes nothing.
+
+        ``element`` is the payload as the step that made the delivery parsed and validated it; without it the
+        message is read and validated afresh.
+        """
+        thread = self._working_on(delivery)
+        if thread is None:
+            return None
+        codec = rules.codecs.named(delivery.root)
+        if element is None and codec is not None:
+            element = intake.read_own(delivery, codec, rules.bounds)
+        if element is None or codec is None:
+            return Failed(Code.INTERNAL, f"{delivery.root} does not satisfy its present schema")
+        todos = self.todos.notice(delivery).of(thread.id)
+        listener = rules.blueprint.listeners[delivery.to]
+        metadata = HandlerMetadata(
+            thread.id,
+            delivery.sender,
+            listener.name if listener.agent else None,
+            delivery.sender == listener.name,
+            rules.blueprint.usage[listener.name],
+            nudge(todos),
+        )
+        return Accepted(delivery, codec, element, metadata, thread.storage, todos)
+
+    def conclude(self, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
+        """Decide what follows from an invocation."""
+        step = Step(self, rules, moment)
+        delivery, result = finished.delivery, finished.result
+        thread = self._working_on(delivery)
+        if thread is None:
+            step.record(Event.DISCARDED, delivery)
+            return step.finish()
+        listener = rules.blueprint.listeners[delivery.to]
+        if isinstance(result, Failed):
+            return _failed(step, delivery, result, retries=listener.retries)
+        step.take(delivery)
+        step.record(Event.HANDLED, delivery)
+        step.todos = step.todos.notice(delivery)
+        if finished.element is not None:
+            step.memory = rules.observe(step.memory, delivery, finished.element)
+        _apply(step, delivery.thread, result.effects)
+        judged = _judged(step, delivery, result.said)
+        if isinstance(judged, Refusal):
+            return _refuse(step, delivery, judged)
+        return _send(step, delivery, judged)
+
+    def _working_on(self, delivery: Delivery) -> Thread | None:
+        """The thread whose first delivery this is, if it still is."""
+        thread = self.tree.get(delivery.thread)
+        return thread if thread is not None and thread.inbox and thread.inbox[0].id == delivery.id else None
+
+
+def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> tuple[Proposal, ...] | Refusal:
+    """What a listener may send of what it said: all of it, or the reason why nothing of it."""
+    if isinstance(said, Refusal):
+        return said
+    step.deprecated = said.deprecated
+    for repair in said.repairs:
+        step.record(Event.REPAIRED, delivery, detail=repair)
+    thread = step.tree.nodes[delivery.thread]
+    place = Place(step.rules.blueprint.listeners[delivery.to], thread.id, step.tree.caller(thread).owner)
+    return judge(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
+
+
+def _apply(step: Step, thread: str, effects: Effects) -> None:
+    for watcher in effects.closed:
+        step.close_todo(thread, watcher)
+    if effects.stored:
+        node = step.tree.nodes[thread]
+        merged = {**node.storage, **effects.stored}
+        kept = {name: value for name, value in merged.items() if value is not None}
+        step.change.put(node._replace(storage=kept))
+
+
+def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Outcome:
+    """Admit every proposal. An answer first ends the sub-tasks that were under way."""
+    thread = step.tree.nodes[delivery.thread]
+    _forgive(step, delivery.thread)
+    if any(proposal.route is Route.ANSWER for proposal in proposals):
+        step.prune(thread.id)
+    for proposal in proposals:
+        letter = Letter(
+            delivery.to,
+            thread.id,
+            proposal.root,
+            proposal.markup,
+            delivery.request,
+            delivery.hop + 1,
+            element=proposal.element,
+        )
+        match proposal.route:
+            case Route.ANSWER:
+                _answer(step, letter, delivery)
+            case Route.SERVICE:
+                _serve(step, proposal, delivery)
+            case Route.SELF:
+                step.call(letter, proposal.to, apart=True)
+            case Route.PEER:
+                step.call(letter, proposal.to)
+    return step.finish()
+
+
+def _answer(step: Step, letter: Letter, delivery: Delivery) -> None:
+    """Send a letter to the caller of the delivery's thread, or out of the server when that is the principal."""
+    caller = step.tree.caller(step.tree.nodes[delivery.thread])
+    if caller.parent is None:
+        step.leave(letter)
+    else:
+        step.post(letter, caller.id)
+
+
+def _serve(step: Step, proposal: Proposal, delivery: Delivery) -> None:
+    """Answer a message to ``system.todo``. The service reads nothing but what the todo schemas accept."""
+    codecs = step.rules.codecs
+    codec = codecs.named(proposal.root)
+    asked = None if codec is None else codec.decode(proposal.element)
+    answer: TodoRegistered | TodoClosed
+    if isinstance(asked, TodoUntil):
+        watcher = next(step.ids)
+        step.todos = step.todos.watch(delivery.thread, asked, watcher)
+        answer = TodoRegistered(watcher)
+    elif isinstance(asked, TodoComplete):
+        answer = TodoClosed(asked.watcher_id, step.close_todo(delivery.thread, asked.watcher_id))
+    else:
+        raise TypeError(f"{proposal.root} is no request to {TODO}")
+    reply = codecs.of(type(answer))
+    markup = reply.encode(answer)
+    step.post(
+        Letter(TODO, delivery.thread, reply.name, markup, delivery.request, delivery.hop + 1), delivery.thread
+    )
+
+
+def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
+    """Tell the sender that its messages were not admitted; one that will not learn is given up."""
+    limit = step.rules.blueprint.limits.refusals
+    thread = step.tree.nodes[delivery.thread]
+    count = thread.refusals + 1
+    step.change.put(thread._replace(refusals=count))
+    step.note(
+        Event.REFUSED,
+        thread=thread.id,
+        sender=delivery.to,
+        to=refusal.to,
+        hop=delivery.hop,
+        code=refusal.code,
+        detail=refusal.detail,
+        delivery=delivery.id,
+    )
+    if count > limit:
+        return _give_up(step, delivery, Failed(Code.INTERNAL, f"{count} refusals in a row"))
+    letter = step.error(delivery, refusal.code, refusal.corrections, final=count == limit)
+    step.post(letter, thread.id)
+    return step.finish()
+
+
+def _forgive(step: Step, thread_id: str) -> None:
+    """End a row of refusals: the next one counts from the start."""
+    thread = step.tree.nodes[thread_id]
+    if thread.refusals:
+        step.change.put(thread._replace(refusals=0))
+
+
+def _failed(step: Step, delivery: Delivery, failed: Failed, retries: int) -> Outcome:
+    """A crash or a missed deadline: try again while that is allowed, else tell the caller."""
+    if delivery.attempt < retries:
+        step.again(delivery)
+        step.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
+        return step.finish()
+    step.take(delivery)
+    return _give_up(step, delivery, failed)
+
+
+def _give_up(step: Step, delivery: Delivery, failed: Failed) -> Outcome:
+    """End the work of a thread with a SystemError to its caller."""
+    step.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
+    _forgive(step, delivery.thread)
+    step.prune(delivery.thread)
+    _answer(step, step.error(delivery, failed.code, about=delivery.to), delivery)
+    return step.finish()
+
+
+def _turn_away(step: Step, request: str, refusal: Refusal) -> Outcome:
+    payload = system_error(refusal.code, refusal.corrections)
+    codec = step.rules.codecs.of(type(payload))
+    root = step.before.tree.root
+    step.note(
+        Event.REFUSED,
+        thread=root,
+        sender=step.before.principal,
+        to=refusal.to,
+        code=refusal.code,
+        detail=refusal.detail,
+    )
+    step.leave(Letter(SYSTEM, root, codec.name, codec.encode(payload), request, 0))
+    return step.finish()
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]

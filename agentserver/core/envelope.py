@@ -1,0 +1,368 @@
+"""The wire: the envelope, its schema, and the only hardened parser of the package.
+
+Owns the bytes of a message: reading them under stated bounds, writing them, and their canonical form. Refuses
+to know what a payload means, who may send it, or whether the claimed sender is the true one: that is for the
+caller to decide, whatever the bytes say.
+
+Nothing here repairs: a document is read exactly as it stands or refused. Refusals are values of bounded size
+that quote nothing of the document, so they can be logged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from html import escape
+from typing import Any, Final, cast
+
+from lxml import etree
+
+NAMESPACE: Final = "urn:agentserver:envelope:v1"
+
+SCHEMA: Final = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="urn:agentserver:envelope:v1"
+           targetNamespace="urn:agentserver:envelope:v1" elementFormDefault="qualified">
+  <xs:element name="message">
+    <xs:complexType>
+      <xs:sequence>
+        <xs:element name="from" type="name"/>
+        <xs:element name="to" type="name" minOccurs="0"/>
+        <xs:element name="thread" type="name" minOccurs="0"/>
+        <xs:any namespace="##other" processContents="skip"/>
+      </xs:sequence>
+    </xs:complexType>
+  </xs:element>
+  <xs:simpleType name="name">
+    <xs:annotation>
+      <xs:documentation>1 to 256 characters on one line; no white space is trimmed.</xs:documentation>
+    </xs:annotation>
+    <xs:restriction base="xs:string">
+      <xs:minLength value="1"/>
+      <xs:maxLength value="256"/>
+      <xs:pattern value="[ -~&#xA0;-&#xD7FF;&#xE000;-&#xFFFD;&#x10000;-&#x10FFFF;]*"/>
+    </xs:restriction>
+  </xs:simpleType>
+</xs:schema>
+"""
+"""The envelope's XSD; the packaged file and the one at the top of the project are held identical to it."""
+
+
+ENVELOPE_BYTES: Final = 4096
+"""More than an envelope adds to its payload: three names of 256 characters, each escaped, and the tags."""
+
+ENVELOPE_ELEMENTS: Final = 4
+"""The elements that an envelope adds to its payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a document may measure before it is refused.
+
+    Args:
+        bytes: of the whole document; below 10 MB, where libxml2 has bounds of its own.
+        depth: elements inside one another, the root included; at most 256, libxml2's own bound.
+        elements: in the whole document. More than twice as many ``<``, wherever they stand, are not parsed.
+        attributes: of one element; as many namespace declarations may be in scope at once.
+        text: characters of one run of text or of one attribute value.
+        name: characters of an element's or attribute's name and its prefix together. Beyond 50,000 it is a
+            syntax error to libxml2.
+    """
+
+    bytes: int = 1 << 20
+    depth: int = 64
+    elements: int = 20_000
+    attributes: int = 64
+    text: int = 1 << 20
+    name: int = 256
+
+    def inside(self) -> Bounds:
+        """What a payload may measure so that its message stays within these bounds."""
+        return replace(
+            self,
+            bytes=max(0, self.bytes - ENVELOPE_BYTES),
+            depth=self.depth - 1,
+            elements=max(0, self.elements - ENVELOPE_ELEMENTS),
+        )
+
+
+class Fault(StrEnum):
+    """Why a document was refused."""
+
+    SIZE = "size"
+    ENCODING = "encoding"
+    DOCTYPE = "doctype"
+    SYNTAX = "syntax"
+    DEPTH = "depth"
+    ELEMENTS = "elements"
+    ATTRIBUTES = "attributes"
+    TEXT = "text"
+    NAME = "name"
+    SHAPE = "shape"
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A document that was refused; ``detail`` is at most 200 characters and quotes nothing of it."""
+
+    kind: Fault
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message as its bytes claim it. ``payload`` is the element inside the envelope's own tree.
+
+    Args:
+        sender: the claimed sender; authority is the caller's knowledge, never this.
+        to: the listener named, or None when the payload's root decides.
+        thread: the thread named, or None when the message opens a conversation.
+        payload: one element of a namespace other than the envelope's.
+    """
+
+    sender: str
+    to: str | None
+    thread: str | None
+    payload: etree._Element
+
+
+_DEFAULT: Final = Bounds()
+
+# Reused because a new parser costs a third of a small message. lxml locks a parser while it works, so threads
+# may share it. `collect_ids=False` is absent on purpose: with it libxml2 opens external DTDs. Comments and
+# processing instructions go because they would split `.text`. What stays of a document, in any lxml parser, is each
+# name that the thread had not seen before.
+_PARSER: Final = etree.XMLParser(
+    encoding="utf-8",
+    resolve_entities=False,
+    no_network=True,
+    load_dtd=False,
+    dtd_validation=False,
+    attribute_defaults=False,
+    huge_tree=False,
+    recover=False,
+    remove_comments=True,
+    remove_pis=True,
+    strip_cdata=True,
+)
+_SCHEMA: Final = etree.XMLSchema(etree.fromstring(SCHEMA.encode(), _PARSER))
+
+_FROM, _TO, _THREAD = (f"{{{NAMESPACE}}}{name}" for name in ("from", "to", "thread"))
+_OPEN: Final = f'<message xmlns="{NAMESPACE}">'
+_NAME: Final = re.compile("[ -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]{1,256}")
+# In a document of less than 10 MB nothing but depth exhausts one of libxml2's own resources.
+_EXHAUSTED: Final = etree.ErrorTypes.ERR_RESOURCE_LIMIT
+_BOM: Final = b"\xef\xbb\xbf"
+_MISC: Final = re.compile(rb"(?:-->|\?>)?[ \t\r\n]*(<!--|<\?)")
+_CLOSING: Final = {b"<!--": b"-->", b"<?": b"?>"}
+_DOCTYPE: Final = re.compile(rb"(?:-->|\?>)?[ \t\r\n]*<!")
+_ENCODING: Final = re.compile(rb"""encoding\s*=\s*["']([^"']*)["']""")
+# The declarations that surely have a canonical form; any other is tried out.
+_PLAIN_NAMESPACE: Final = re.compile(
+    rb"""xmlns(?::[A-Za-z_][A-Za-z0-9_.-]{0,63})?=(["'])"""
+    rb"""(?:urn:[A-Za-z0-9][A-Za-z0-9:._/-]*|https?://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/-]*)?)\1"""
+)
+_LONG_TEXT: Final = etree.XPath("boolean(//text()[string-length() > $n] | //@*[string-length() > $n])")
+_LONG_ATTRIBUTE: Final = etree.XPath("boolean(//@*[string-length(name()) > $n])")
+_LONGISH: Final = 32
+_LONGISH_TAG: Final = re.compile(rb"<[^\s>]{%d}" % _LONGISH)
+_LONG_TAG: Final = etree.XPath("boolean(//*[string-length(name()) > $n])")
+_MANY_ATTRIBUTES: Final = etree.XPath("boolean(//*[@*[$n + 1]])")
+_TYPED: Final = etree.XPath(
+    "boolean(//@i:type)", namespaces={"i": "http://www.w3.org/2001/XMLSchema-instance"}
+)
+
+
+def read(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malformed:
+    """The envelope in `data`, or why there is none. Raises nothing, whatever the bytes.
+
+    The bytes are UTF-8, with or without a byte order mark, and have no DOCTYPE. What is read has a canonical form.
+    ``xsi:type`` is refused: it would pick a type, and canonical forms would not tell two types apart. Other
+    attributes of that namespace, ``xml:base`` and ``xml:id`` mean nothing here.
+    """
+    root = _parse(data, bounds)
+    if isinstance(root, Malformed):
+        return root
+    if not _fits(root):
+        return Malformed(
+            Fault.SHAPE, "not a message: from, to?, thread?, then one payload of another namespace"
+        )
+    *heads, payload = root
+    names = {head.tag: head.text for head in heads}
+    return Envelope(names[_FROM] or "", names.get(_TO), names.get(_THREAD), payload)
+
+
+def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Malformed:
+    """The payload element that `data` is, or why there is none. Raises nothing, whatever the bytes."""
+    root = _parse(data, bounds)
+    if isinstance(root, Malformed):
+        return root
+    if not root.tag.startswith("{") or root.tag.startswith(f"{{{NAMESPACE}}}"):
+        return Malformed(Fault.SHAPE, "a payload needs a namespace, and not the envelope's")
+    return root
+
+
+def read_written(markup: str, bounds: Bounds = _DEFAULT) -> etree._Element | Malformed:
+    """The payload element of markup that a codec wrote.
+
+    A codec writes well-formed elements of a known vocabulary, so only their number, their size and characters that
+    XML cannot carry can be at fault: the other looks that `read_payload` takes would find nothing.
+    """
+    if len(markup) > bounds.bytes:
+        return Malformed(Fault.SIZE, f"more than {bounds.bytes} bytes")
+    if markup.count("<") > bounds.elements:
+        return Malformed(Fault.ELEMENTS, f"more than {bounds.elements // 2} elements")
+    try:
+        data = markup.encode()
+        root = etree.fromstring(data, _PARSER)
+    except UnicodeEncodeError:
+        return Malformed(Fault.ENCODING, "a lone surrogate is no character")
+    except etree.LxmlError as error:
+        return _unparsed(error)
+    return Malformed(Fault.SIZE, f"more than {bounds.bytes} bytes") if len(data) > bounds.bytes else root
+
+
+def write(sender: str, to: str | None, thread: str | None, payload_markup: str) -> bytes:
+    """The message as UTF-8 bytes; `read` is its inverse.
+
+    `payload_markup` is one well-formed element without a prolog, as the codec writes it: taken on trust.
+    Raises ValueError when a name is not one that the schema allows.
+    """
+    return "".join(
+        (
+            _OPEN,
+            f"<from>{_name(sender)}</from>",
+            "" if to is None else f"<to>{_name(to)}</to>",
+            "" if thread is None else f"<thread>{_name(thread)}</thread>",
+            payload_markup,
+            "</message>",
+        )
+    ).encode()
+
+
+def canonical(element: etree._Element) -> bytes:
+    """Exclusive C14N 1.0 without comments (RFC 3741), the same wherever the element stands, for hashing."""
+    return etree.tostring(element, method="c14n", exclusive=True, with_comments=False, with_tail=False)
+
+
+def _name(value: str) -> str:
+    if _NAME.fullmatch(value) is None:
+        raise ValueError("an envelope's names are 1 to 256 characters on one line")
+    return escape(value, quote=False)
+
+
+def _parse(data: bytes, bounds: Bounds) -> etree._Element | Malformed:
+    refusal = _before(data, bounds)
+    if refusal is not None:
+        return refusal
+    try:
+        root = etree.fromstring(data, _PARSER)
+        return _after(root, data, bounds) or root
+    except etree.LxmlError as error:  # not only its syntax errors: libxml2 raises on trees that it dislikes
+        return _unparsed(error)
+
+
+def _before(data: bytes, bounds: Bounds) -> Malformed | None:
+    """What the bytes alone show, before anything is built from them."""
+    if len(data) > bounds.bytes:
+        return Malformed(Fault.SIZE, f"more than {bounds.bytes} bytes")
+    if data.count(b"<") > 2 * bounds.elements:
+        return Malformed(Fault.ELEMENTS, f"more than {2 * bounds.elements} '<'")
+    if not _utf8(data):
+        return Malformed(Fault.ENCODING, "not UTF-8 text")
+    return _prolog(data)
+
+
+def _utf8(data: bytes) -> bool:
+    """Strict, so that no other decoder's leniency (overlong forms, surrogates, NUL) can matter later."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data
+
+
+def _prolog(data: bytes) -> Malformed | None:
+    """Refuse other declared encodings, and a DOCTYPE, which can only stand before the root (XML 1.0, 2.8)."""
+    start = len(_BOM) if data.startswith(_BOM) else 0
+    if data.startswith(b"<?xml", start):
+        declared = _ENCODING.search(data, start, data.find(b"?>") + 1)
+        if declared is not None and declared[1].lower() != b"utf-8":
+            return Malformed(Fault.ENCODING, "declares an encoding other than UTF-8")
+    while (misc := _MISC.match(data, start)) is not None:
+        end = data.find(_CLOSING[misc[1]], misc.end())
+        start = len(data) if end < 0 else end
+    return Malformed(Fault.DOCTYPE, "has a DOCTYPE") if _DOCTYPE.match(data, start) else None
+
+
+def _after(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
+    """What only the tree shows. Each exact look is taken when a count of bytes cannot rule its answer out."""
+    if b"<!" in data and root.getroottree().docinfo.internalDTD is not None:  # _prolog saw it already
+        return Malformed(Fault.DOCTYPE, "has a DOCTYPE")
+    if b":type" in data and _TYPED(root):
+        return Malformed(Fault.SHAPE, "xsi:type is not accepted: the schema alone says what an element is")
+    return _structure(root, data, bounds) or _lengths(root, data, bounds)
+
+
+def _structure(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
+    tags = data.count(b"<")
+    if tags > 2 * bounds.depth and root.xpath(f"boolean({'/*' * (bounds.depth + 1)})"):
+        return Malformed(Fault.DEPTH, f"more than {bounds.depth} elements deep")
+    if tags > bounds.elements and cast("float", root.xpath("count(//*)")) > bounds.elements:
+        return Malformed(Fault.ELEMENTS, f"more than {bounds.elements} elements")
+    many = bounds.attributes
+    if data.count(b"=") > many and _MANY_ATTRIBUTES(root, n=many):
+        return Malformed(Fault.ATTRIBUTES, f"more than {many} attributes on an element")
+    return _namespaces(root, data, many)
+
+
+def _namespaces(root: etree._Element, data: bytes, many: int) -> Malformed | None:
+    declared = data.count(b"xmlns")
+    if declared > many and _in_scope(root, many):
+        return Malformed(Fault.ATTRIBUTES, f"more than {many} namespace declarations in scope")
+    if len(_PLAIN_NAMESPACE.findall(data)) < declared:
+        try:
+            canonical(root)
+        except etree.C14NError:
+            return Malformed(Fault.SHAPE, "a namespace that is no absolute URI has no canonical form")
+    return None
+
+
+def _in_scope(root: etree._Element, many: int) -> bool:
+    """Whether more declarations than this hold at one place. Asking each element would cost their product."""
+    now = 0
+    for event, _ in etree.iterwalk(root, events=("start-ns", "end-ns")):
+        now += 1 if event == "start-ns" else -1
+        if now > many:
+            return True
+    return False
+
+
+def _lengths(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
+    if len(data) > bounds.text and _LONG_TEXT(root, n=bounds.text):
+        return Malformed(Fault.TEXT, f"more than {bounds.text} characters of text in one place")
+    if len(data) <= bounds.name:
+        return None
+    suspicious = bounds.name < _LONGISH or _LONGISH_TAG.search(data) is not None
+    if (suspicious and _LONG_TAG(root, n=bounds.name)) or (
+        data.count(b"=") > data.count(b" xmlns=") and _LONG_ATTRIBUTE(root, n=bounds.name)
+    ):
+        return Malformed(Fault.NAME, f"a name of more than {bounds.name} characters")
+    return None
+
+
+def _fits(root: etree._Element) -> bool:
+    try:
+        return _SCHEMA.validate(root)
+    except etree.LxmlError:  # see _parse
+        return False
+
+
+def _unparsed(error: etree.LxmlError) -> Malformed:
+    """Where libxml2 gave up and what it calls the fault; its own message would quote the document."""
+    last = cast("Any", error.error_log).last_error
+    if last is None:
+        return Malformed(Fault.SYNTAX, "ERR_UNKNOWN")
+    kind = Fault.DEPTH if last.type == _EXHAUSTED else Fault.SYNTAX
+    return Malformed(kind, f"{last.type_name} at line {last.line}, column {last.column}")

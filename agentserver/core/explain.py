@@ -1,0 +1,286 @@
+"""Faults: what to correct in an element that its schema refuses, in the schema's own words.
+
+Owns the wording and the bounds. Refuses to quote: no value, no unknown name and no validator's text goes out.
+A document is compared with a tree of parts; field tables give one here, hand-written schemas in binding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from lxml import etree
+
+from agentserver.core import schema
+from agentserver.core.lexical import WRITERS
+from agentserver.core.shape import Facets, Kind, Place, Record, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from agentserver.core.shape import Field, PayloadType
+
+FAULTS = 8
+"""Most faults of one element."""
+LENGTH = 300
+"""Most characters of a path, and of a rule."""
+LISTED = 12
+"""Most names or values listed in a rule."""
+
+_VALUE = 40
+_XSI = "{http://www.w3.org/2001/XMLSchema-instance}"
+_WORDS: Mapping[Kind, str] = {
+    Kind.STR: "text",
+    Kind.INT: "integer",
+    Kind.FLOAT: "number",
+    Kind.BOOL: "true or false",
+    Kind.DECIMAL: "decimal number",
+    Kind.DATE: "date as in 2026-01-31",
+    Kind.TIME: "time as in 09:30:00",
+    Kind.DATETIME: "date and time as in 2026-01-31T09:30:00Z",
+    Kind.BYTES: "base64",
+}
+_UNITS = {Kind.STR: "characters", Kind.BYTES: "octets"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One correction.
+
+    Args:
+        path: the schema's names from the root down, as in ``Order/items[2]/sku``; ``@name`` is an attribute.
+        rule: what must hold there.
+    """
+
+    path: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """Text: its rule in words, and the judge of it."""
+
+    rule: str
+    accepts: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place for a child element; ``part`` is asked for when a document gets there."""
+
+    name: str
+    least: int
+    most: int | None
+    part: Callable[[], Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What may stand in an element.
+
+    Args:
+        leaf: the rule of its text; None where only elements may stand.
+        slots: by tag, in the order of the schema.
+        attributes: by name, and whether each is required.
+        ordered: whether children keep the order of the slots.
+        closed: whether slots say everything there is to say about children (no choice, no wildcard).
+    """
+
+    leaf: Leaf | None = None
+    slots: Mapping[str, Slot] = field(default_factory=dict)
+    attributes: Mapping[str, tuple[Leaf, bool]] = field(default_factory=dict)
+    ordered: bool = False
+    closed: bool = True
+
+
+def faults(name: str, part: Part, element: etree._Element) -> tuple[Fault, ...]:
+    """What to correct in an element that is not valid: 1 to FAULTS faults.
+
+    Args:
+        name: the root as ``{namespace}local``.
+        part: what may stand in it.
+        element: the root of the payload.
+    """
+    local = etree.QName(name).localname
+    if element.tag != name:
+        return (_fault(local, f"the element must be {local} in its own namespace"),)
+    found = tuple(islice(_walk(element, part, local), FAULTS))
+    return found or (_fault(local, "does not fit its schema"),)
+
+
+def _fault(path: str, rule: str) -> Fault:
+    return Fault(_cut(path), _cut(rule))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LENGTH else f"{text[: LENGTH - 3]}..."
+
+
+def _walk(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
+    yield from _attributes(element, part, path)
+    if part.leaf is not None:
+        yield from _text(element, part.leaf, path)
+    else:
+        yield from _content(element, part, path)
+
+
+def _attributes(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
+    for name in map(str, element.attrib):
+        known = part.attributes.get(name)
+        if known is None:
+            if not name.startswith(_XSI):
+                yield _fault(path, "has an attribute that is not allowed here")
+        elif not known[0].accepts(element.get(name, "")):
+            yield _fault(f"{path}/@{name}", f"must be {known[0].rule}")
+    for name, (leaf, required) in part.attributes.items():
+        if required and name not in element.attrib:
+            yield _fault(path, f"missing attribute {name}: {leaf.rule}")
+
+
+def _text(element: etree._Element, leaf: Leaf, path: str) -> Iterator[Fault]:
+    if len(element):
+        yield _fault(path, f"must be {leaf.rule}, without elements inside")
+    elif not leaf.accepts(element.text or ""):
+        yield _fault(path, f"must be {leaf.rule}")
+
+
+def _content(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
+    if any(text and text.strip() for text in (element.text, *(child.tail for child in element))):
+        yield _fault(path, "must hold elements only, no text between them")
+    elif not part.slots and part.closed and (element.text or len(element)):
+        yield _fault(path, "must be empty")
+        return
+    yield from _children(element, part, path)
+    if part.closed and part.ordered and _disordered(element, part):
+        yield _fault(path, f"its elements must come in the order {_names(part)}")
+
+
+def _children(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
+    counts = dict.fromkeys(part.slots, 0)
+    for child in element:
+        slot = part.slots.get(str(child.tag))
+        if slot is None:
+            if part.closed:
+                yield _fault(path, _stranger(child, part))
+            continue
+        counts[str(child.tag)] += 1
+        number = f"[{counts[str(child.tag)]}]" if slot.most != 1 else ""
+        yield from _walk(child, slot.part(), f"{path}/{slot.name}{number}")
+    if part.closed:
+        for tag, slot in part.slots.items():
+            yield from _counted(slot, counts[tag], path)
+
+
+def _counted(slot: Slot, count: int, path: str) -> Iterator[Fault]:
+    if count < slot.least:
+        leaf = slot.part().leaf
+        many = f", at least {slot.least} of them" if slot.least > 1 else ""
+        yield _fault(path, f"missing element {slot.name}{many}" + (f": {leaf.rule}" if leaf else ""))
+    if slot.most is not None and count > slot.most:
+        yield _fault(path, f"element {slot.name} may occur at most {_times(slot.most)}")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _stranger(child: etree._Element, part: Part) -> str:
+    """What to say of a child without a slot: its name is the sender's, so only a known one is repeated."""
+    local = etree.QName(child).localname
+    for slot in part.slots.values():
+        if slot.name == local:
+            return f"element {slot.name} must be in the namespace of the payload"
+    return f"has an element that is not allowed here; allowed: {_names(part)}"
+
+
+def _disordered(element: etree._Element, part: Part) -> bool:
+    order = {tag: number for number, tag in enumerate(part.slots)}
+    places = [order[str(child.tag)] for child in element if str(child.tag) in order]
+    return places != sorted(places)
+
+
+def _names(part: Part) -> str:
+    return listed([slot.name for slot in part.slots.values()])
+
+
+def listed(words: list[str]) -> str:
+    """Words in one bounded line."""
+    shown = [word if len(word) <= _VALUE else f"{word[: _VALUE - 3]}..." for word in words[:LISTED]]
+    more = f" and {len(words) - LISTED} more" if len(words) > LISTED else ""
+    return ", ".join(shown) + more
+
+
+def label(scalar: Scalar) -> str:
+    """The type of a scalar in words: ``integer from 1 to 10``."""
+    if scalar.choices:
+        forms = [written or '""' for written, _ in scalar.choices]
+        return f"one of {listed(forms)}" if len(forms) > 1 else _cut(forms[0])
+    return _cut(" ".join([_WORDS[scalar.kind], *_narrowings(scalar.kind, scalar.facets)]))
+
+
+def _narrowings(kind: Kind, facets: Facets) -> Iterator[str]:
+    write = WRITERS[kind]
+    if facets.lower:
+        yield f"{'from' if facets.lower.inclusive else 'above'} {write(facets.lower.value)}"
+    if facets.upper:
+        yield f"{'to' if facets.upper.inclusive else 'below'} {write(facets.upper.value)}"
+    if facets.least and facets.most is not None:
+        yield f"of {facets.least} to {facets.most} {_UNITS[kind]}"
+    elif facets.least:
+        yield f"of at least {facets.least} {_UNITS[kind]}"
+    elif facets.most is not None:
+        yield f"of at most {facets.most} {_UNITS[kind]}"
+    if facets.step:
+        yield f"in steps of {facets.step}"
+    for pattern in facets.patterns:
+        yield f"matching {pattern}"
+
+
+def parts(payload: PayloadType) -> Part:
+    """What may stand in the root of a payload class."""
+    judge, names = schema.leaves(payload)
+    made: dict[str, Part] = {}
+    for record in reversed(payload.records):
+        made[record.name] = _record(payload, record, made, _Judges(payload, judge, names, record))
+    return made[payload.record.name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judges:
+    """The judges of a record's scalars: one element of a schema each."""
+
+    payload: PayloadType
+    schema: etree.XMLSchema
+    names: Mapping[tuple[str, str], str]
+    record: Record
+
+    def leaf(self, each: Field) -> Leaf:
+        assert isinstance(each.type, Scalar)
+        tag = f"{{{self.payload.namespace}}}{self.names[self.record.name, each.name]}"
+
+        def accepts(text: str) -> bool:
+            element = etree.Element(tag)
+            element.text = text
+            try:
+                return bool(self.schema.validate(element))
+            except etree.LxmlError:  # libxml2 gave up
+                return False
+
+        return Leaf(label(each.type), accepts)
+
+
+def _same(part: Part) -> Part:
+    return part
+
+
+def _record(payload: PayloadType, record: Record, made: Mapping[str, Part], judges: _Judges) -> Part:
+    slots = {}
+    for each in record.placed(Place.ELEMENT):
+        inner = made[each.type.name] if isinstance(each.type, Record) else Part(leaf=judges.leaf(each))
+        least = 0 if each.optional else max(each.least, 1)
+        most = each.most if each.repeated else 1
+        slots[f"{{{payload.namespace}}}{each.xml}"] = Slot(each.xml, least, most, partial(_same, inner))
+    attributes = {each.xml: (judges.leaf(each), not each.optional) for each in record.placed(Place.ATTRIBUTE)}
+    return Part(slots=slots, attributes=attributes, ordered=record.ordered)

@@ -1,0 +1,199 @@
+"""Python source of the decoder and the encoder of a payload class.
+
+Owns the shape of the generated code, a function for each record. Refuses to know XSD: the decoder trusts that
+its element is valid, and that comments and processing instructions were removed in parsing.
+Every name in the source is made here or is a field name that Python accepted; every string is quoted by repr.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agentserver.core.lexical import READERS, WRITERS, escape, escape_attribute, plain
+from agentserver.core.shape import Count, Kind, Place, Record, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentserver.core.shape import Field, PayloadType
+
+
+class Misfit(ValueError):  # noqa: N818 - says what the value is
+    """A value that cannot be written. The text names the field."""
+
+
+def functions(payload: PayloadType) -> tuple[Callable[[Any], Any], Callable[[Any], str]]:
+    """The decoder (valid element to value) and the encoder (value to markup; raises Misfit) of a class."""
+    module = _Module(payload)
+    source = "\n".join(module.lines())
+    exec(compile(source, f"<payload {payload.root}>", "exec"), module.names)  # noqa: S102 - source made here
+    decode: Callable[[Any], Any] = module.names["decode_0"]
+    encode: Callable[[Any], str] = module.names["encode"]
+    return decode, encode
+
+
+class _Module:
+    """The source of one payload class and the objects it refers to."""
+
+    def __init__(self, payload: PayloadType) -> None:
+        self._payload = payload
+        self._index = {id(record): number for number, record in enumerate(payload.records)}
+        self.names: dict[str, Any] = {"Misfit": Misfit, "MISSING": object()}
+
+    def lines(self) -> Iterator[str]:
+        for record in self._payload.records:
+            yield from self._decoder(record)
+            yield from self._encoder(record)
+        root, space = self._payload.root, escape_attribute(self._payload.namespace)
+        yield "def encode(o):"
+        opened, closed = f'<{root} xmlns="{space}"', f"</{root}>"
+        yield f"  return {opened!r} + encode_0(o, 'payload') + {closed!r}"
+
+    def _keep(self, stem: str, value: Any) -> str:
+        """Make an object reachable from the source under a fresh name."""
+        name = f"{stem}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    # decoding
+
+    def _decoder(self, record: Record) -> Iterator[str]:
+        yield f"def decode_{self._index[id(record)]}(e):"
+        variables = {field.name: f"v{number}" for number, field in enumerate(record.fields)}
+        for field in record.fields:
+            yield f"  {variables[field.name]} = {self._initial(field)}"
+        for field in record.placed(Place.ATTRIBUTE):
+            variable = variables[field.name]
+            yield f"  t = e.get({field.xml!r})"
+            yield f"  if t is not None: {variable} = {self._read(field.type, 't')}"
+        yield from self._dispatch(record, variables)
+        yield f"  return {self._keep('C', record.cls)}({', '.join(self._arguments(record, variables))})"
+
+    def _dispatch(self, record: Record, variables: dict[str, str]) -> Iterator[str]:
+        elements = record.placed(Place.ELEMENT)
+        if not elements:
+            return
+        yield "  for c in e:"
+        yield "    t = c.tag"
+        for number, field in enumerate(elements):
+            variable, value = variables[field.name], self._value(field.type)
+            act = f"{variable}.append({value})" if field.repeated else f"{variable} = {value}"
+            tag = f"{{{self._payload.namespace}}}{field.xml}"
+            yield f"    {'elif' if number else 'if'} t == {tag!r}: {act}"
+
+    def _initial(self, field: Field) -> str:
+        if field.repeated:
+            return "[]"
+        if field.default is None or field.count is Count.OPTIONAL:
+            return "None"
+        return "MISSING" if field.default.factory else self._keep("D", field.default.value)
+
+    def _arguments(self, record: Record, variables: dict[str, str]) -> Iterator[str]:
+        for field in sorted(record.fields, key=lambda each: each.keyword):
+            value = variables[field.name]
+            if field.count is Count.TUPLE:
+                value = f"tuple({value})"
+            elif field.default and field.default.factory and not field.repeated:
+                value = f"{self._keep('F', field.default.factory)}() if {value} is MISSING else {value}"
+            yield f"{field.name}={value}" if field.keyword else value
+
+    def _value(self, kind: Scalar | Record) -> str:
+        if isinstance(kind, Record):
+            return f"decode_{self._index[id(kind)]}(c)"
+        return self._read(kind, "c.text")
+
+    def _read(self, kind: Scalar | Record, text: str) -> str:
+        assert isinstance(kind, Scalar)
+        reader = self._shared("read", kind.kind, READERS)
+        read = f"({text} or '')" if kind.kind is Kind.STR else f"{reader}({text})"
+        if not kind.choices:
+            return read
+        table = {READERS[kind.kind](written): value for written, value in kind.choices}
+        return f"{self._keep('T', table)}[{read}]"
+
+    def _shared(self, stem: str, kind: Kind, table: Any) -> str:
+        name = f"{stem}_{kind.name.lower()}"
+        self.names.setdefault(name, table[kind])
+        return name
+
+    # encoding
+
+    def _encoder(self, record: Record) -> Iterator[str]:
+        yield f"def encode_{self._index[id(record)]}(o, w):"
+        refusal = f": must be {record.cls.__qualname__}, not "
+        yield f"  if type(o) is not {self._keep('C', record.cls)}:"
+        yield f"    raise Misfit(w + {refusal!r} + type(o).__name__)"
+        yield "  s = ''"
+        for field in record.placed(Place.ATTRIBUTE):
+            yield from self._attribute(record, field)
+        yield "  s += '>'"
+        for field in record.placed(Place.ELEMENT):
+            yield from self._element(record, field)
+        yield "  return s"
+
+    def _attribute(self, record: Record, field: Field) -> Iterator[str]:
+        value = self._writer(record, field, escape_attribute)
+        yield f"  v = o.{field.name}"
+        guard = "if v is not None: " if field.count is Count.OPTIONAL else ""
+        opened = f' {field.xml}="'
+        yield f"  {guard}s += {opened!r} + {value}(v) + '\"'"
+
+    def _element(self, record: Record, field: Field) -> Iterator[str]:
+        if isinstance(field.type, Record):
+            inner = f"encode_{self._index[id(field.type)]}(v, {_where(record, field)!r})"
+        else:
+            inner = f"{self._writer(record, field, escape)}(v)"
+        opened = f"<{field.xml}" if isinstance(field.type, Record) else f"<{field.xml}>"
+        add = f"s += {opened!r} + {inner} + {f'</{field.xml}>'!r}"
+        yield f"  v = o.{field.name}"
+        if field.repeated:
+            yield f"  for v in {self._keep('L', _sequence(_where(record, field)))}(v): {add}"
+        elif field.count is Count.OPTIONAL:
+            yield f"  if v is not None: {add}"
+        else:
+            yield f"  {add}"
+
+    def _writer(self, record: Record, field: Field, escaping: Callable[[str], str]) -> str:
+        assert isinstance(field.type, Scalar)
+        return self._keep("W", _checked(field.type, _where(record, field), escaping))
+
+
+def _where(record: Record, field: Field) -> str:
+    return f"{record.cls.__qualname__}.{field.name}"
+
+
+def _sequence(where: str) -> Callable[[Any], Any]:
+    def items(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise Misfit(f"{where}: must be a list or tuple, not {type(value).__name__}")
+        return value
+
+    return items
+
+
+def _checked(scalar: Scalar, where: str, escaping: Callable[[str], str]) -> Callable[[Any], str]:
+    """The writer of one field: type check, text, escaping where the text can need it."""
+    write = _choice(scalar) if scalar.choices else WRITERS[scalar.kind]
+    if scalar.kind is not Kind.STR:
+        escaping = str
+
+    def checked(value: Any) -> str:
+        try:
+            return escaping(write(value))
+        except (TypeError, ValueError) as error:
+            raise Misfit(f"{where}: {error}") from None
+
+    return checked
+
+
+def _choice(scalar: Scalar) -> Callable[[Any], str]:
+    known = {(type(value), plain(value)): written for written, value in scalar.choices}
+
+    def write(value: Any) -> str:
+        try:
+            return known[type(value), plain(value)]
+        except (KeyError, TypeError):
+            name = scalar.enum.__name__ if scalar.enum else "one of its literal values"
+            raise TypeError(f"must be {name}, not {type(value).__name__}") from None
+
+    return write

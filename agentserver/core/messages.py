@@ -1,0 +1,130 @@
+"""The values that move: deliveries, proposals, replies, and the moment a decision is taken in.
+
+Owns their shapes. Refuses to know how they are decided on, stored or shown.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agentserver.contract import Code
+    from agentserver.core.refusals import Refusal
+    from agentserver.core.replies import Drafts
+
+SYSTEM = "system"
+"""The sender of every SystemError; no listener may take the name."""
+
+TODO = "system.todo"
+"""The service that keeps todos."""
+
+
+class Moment(NamedTuple):
+    """The time and the randomness of one decision, so that a recorded decision can be taken again.
+
+    Args:
+        now: seconds since the epoch.
+        seed: 16 unpredictable bytes; every id of the decision derives from them.
+    """
+
+    now: float
+    seed: bytes
+
+    def ids(self) -> Iterator[str]:
+        """Ids in the form of UUIDs that nobody without the seed can foretell."""
+        number = 0
+        while True:
+            digest = blake2b(number.to_bytes(4, "big"), key=self.seed, digest_size=16).hexdigest()
+            yield f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
+            number += 1
+
+
+class Delivery(NamedTuple):
+    """One message on its way to one listener.
+
+    Args:
+        id: unique; stable when the delivery is attempted again.
+        conversation: the conversation it belongs to.
+        request: the outside message that caused it.
+        thread: the thread it is handled on.
+        origin: the thread it was sent from; the receiver's own thread when the system wrote it.
+        sender: the name the receiver sees.
+        to: the listener that handles it.
+        root: name of the payload element, ``{namespace}local``.
+        message: the envelope as it stands on the wire.
+        hop: messages in its causal chain since the outside message, which is 1.
+        about: for a SystemError, the listener whose failure it reports.
+        attempt: how often it was handed to the handler before.
+    """
+
+    id: str
+    conversation: str
+    request: str
+    thread: str
+    origin: str
+    sender: str
+    to: str
+    root: str
+    message: bytes
+    hop: int
+    about: str = ""
+    attempt: int = 0
+
+
+class Reply(NamedTuple):
+    """A message that leaves the server through the gateway that opened the conversation.
+
+    Args:
+        request: the outside message it answers.
+        sender: the listener that answered, or ``system``.
+        root: name of the payload element.
+        message: the envelope.
+        error: whether it is a SystemError.
+    """
+
+    conversation: str
+    request: str
+    sender: str
+    root: str
+    message: bytes
+    error: bool = False
+
+
+class Done(NamedTuple):
+    """Nothing of a request is queued, held or running any more; ``answered`` says whether it got a reply."""
+
+    conversation: str
+    request: str
+    answered: bool
+
+
+class Effects(NamedTuple):
+    """What a handler changed besides sending: committed with its outcome or not at all.
+
+    Args:
+        stored: encoded value per class name; None deletes.
+        closed: ids of the todos it closed.
+    """
+
+    stored: Mapping[str, bytes | None]
+    closed: tuple[str, ...] = ()
+
+
+NO_EFFECTS = Effects({})
+
+
+class Returned(NamedTuple):
+    """A handler came back. What it returned is already encoded: nothing of the handler's own is looked at again."""
+
+    said: Drafts | Refusal
+    effects: Effects = NO_EFFECTS
+
+
+class Failed(NamedTuple):
+    """A handler gave no result, or what should reach it could not be read. ``detail`` is for the log only."""
+
+    code: Code
+    detail: str = ""

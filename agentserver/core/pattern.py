@@ -1,0 +1,286 @@
+r"""Regular expressions of XSD: the profile that payloads may use, and a text that matches.
+
+Owns which expressions are portable. Refuses to know fields and facets other than a length.
+The profile is what libxml2 and xmlschema read alike; ``\w \s \i \c`` and their complements differ between
+them on real characters, and ``^`` and ``$`` are plain characters in XSD but anchors to most authors.
+"""
+
+from __future__ import annotations
+
+import re
+import re._constants as sre  # type: ignore[import-not-found] # no public parser; pinned by the tests
+import re._parser as sre_parser  # type: ignore[import-not-found]
+from itertools import chain, islice, product
+from sys import maxunicode
+from typing import TYPE_CHECKING, Any
+
+from elementpath.regex import RegexError, translate_pattern
+from lxml import etree
+
+from agentserver.core.lexical import carried
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+LONGEST = 1000
+"""Characters of an expression."""
+
+_TRIES = 256
+_WORDS = 1200
+_WORD_LENGTH = 7
+_VARIED = 60
+_PUMPED = 100
+_SHOWN = 40
+_KINDS = 8
+_RANGES = 12
+_FORBIDDEN = {
+    **dict.fromkeys(("\\w", "\\W", "\\s", "\\S"), "name the characters in a class such as [A-Za-z0-9_]"),
+    **dict.fromkeys(("\\i", "\\I", "\\c", "\\C"), "name the characters in a class such as [A-Za-z_]"),
+    "^": "a pattern always matches the whole value; write \\^ for the character",
+    "$": "a pattern always matches the whole value; write [$] for the character",
+}
+_ATOMS = re.compile(r"\\.|\[|\]|\^|\$|[^\\\[\]^$]+", re.DOTALL)
+_XSD = "http://www.w3.org/2001/XMLSchema"
+_PREFERRED = "a0A-_. "
+
+
+def objection(regex: str) -> str:
+    """Why ``regex`` cannot be a pattern facet, with what would work; empty when it can."""
+    if not regex or len(regex) > LONGEST or not carried(regex):
+        return f"must hold 1 to {LONGEST} characters that XML can carry"
+    for atom in _unclassed(regex):
+        if atom in _FORBIDDEN:
+            return f"must not use {atom}: {_FORBIDDEN[atom]}"
+    return misjudged(regex)
+
+
+def misjudged(regex: str) -> str:
+    """Why libxml2 cannot be the judge of ``regex``; empty when it can."""
+    try:
+        word = misread(regex)
+    except (RegexError, re.error, RecursionError, OverflowError, etree.LxmlError):
+        return "is not a regular expression of XSD 1.0"
+    if word is None:
+        return ""
+    return f"libxml2 gets wrong, as for {word[:_SHOWN]!r}; avoid parts that can match the same text"
+
+
+def misread(regex: str) -> str | None:
+    """A text that libxml2 misjudges or gives up on, among some thousand that such errors show in.
+
+    libxml2's automaton accepts ``xab`` for ``(ab)*|x*``, and misjudges overlapping counts and classes. Nothing
+    bounds where it can go wrong, so this finds errors and proves none absent: every short text over one
+    character of each kind that the expression tells apart, then texts that match, cut, doubled and altered.
+    On long repetitions it may give up, after half a second that a sender could make it spend.
+
+    Raises RegexError, re.error or etree.LxmlError for a bad expression.
+    """
+    tree, judge = _tree(regex), acceptor((regex,))
+    reference = _Matcher(tree)
+    alphabet = _alphabet(tree)
+    words = chain(islice(_words(alphabet), _WORDS), islice(_variants(tree, alphabet), _WORDS))
+    wrong = (word for word in words if judge(word) is not reference.matches(word))
+    return next(chain(wrong, (word for word in _pumped(alphabet) if judge(word) is None)), None)
+
+
+class _Matcher:
+    """An expression that tries all ways at once and so takes polynomial time."""
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+        self._held: dict[tuple[Any, int, str], bool] = {}
+
+    def matches(self, text: str) -> bool:
+        return len(text) in self._ends(self._tree, text, {0})
+
+    def _ends(self, tree: Any, text: str, starts: set[int]) -> set[int]:
+        """Where a match can end that begins at one of ``starts``."""
+        for op, value in tree:
+            if op is sre.MAX_REPEAT:
+                starts = self._repeated(value, text, starts)
+            elif op is sre.BRANCH:
+                starts = set().union(*(self._ends(each, text, starts) for each in value[1]))
+            elif op in _STEPS:  # one character; what is left are the anchors of the translation
+                starts = {at + 1 for at in starts if at < len(text) and self._holds(op, value, text[at])}
+        return starts
+
+    def _repeated(self, value: Any, text: str, starts: set[int]) -> set[int]:
+        low, high, body = value
+        for _ in range(low):
+            starts = self._ends(body, text, starts)
+            if not starts:
+                return starts
+        reached, count = set(starts), low
+        while starts and count < high:
+            starts = self._ends(body, text, starts) - reached
+            reached |= starts
+            count += 1
+        return reached
+
+    def _holds(self, op: Any, value: Any, char: str) -> bool:
+        """Whether one atom matches one character; a class may have hundreds of ranges, so answers are kept."""
+        key = op, id(value), char
+        if key not in self._held:
+            self._held[key] = _holds(op, value, ord(char))
+        return self._held[key]
+
+
+def _holds(op: Any, value: Any, code: int) -> bool:
+    if op is sre.IN:
+        negated = value[0][0] is sre.NEGATE
+        return any(_holds(kind, item, code) for kind, item in value if kind is not sre.NEGATE) is not negated
+    if op is sre.CATEGORY:
+        return chr(code).isdecimal() is (value is sre.CATEGORY_DIGIT)
+    low, high = _range(op, value)
+    return (low <= code <= high) is not (op is sre.NOT_LITERAL)
+
+
+def _words(alphabet: Sequence[str]) -> Iterator[str]:
+    for length in range(_WORD_LENGTH + 1):
+        yield from map("".join, product(alphabet, repeat=length))
+
+
+def _pumped(alphabet: Sequence[str]) -> Iterator[str]:
+    """Long repetitions of one and of two characters."""
+    for pair in product(alphabet, repeat=2):
+        yield "".join(pair) * _PUMPED
+
+
+def _variants(tree: Any, alphabet: Sequence[str]) -> Iterator[str]:
+    """Texts that match, at several repeats, and their neighbours; long ones are left to the short texts."""
+    texts = [text for extra in range(4) if len(text := _expand(tree, extra)) <= _VARIED]
+    for text in texts:
+        yield text
+        for other in texts:
+            yield text + other
+        for at in range(len(text) + 1):
+            yield text[:at] + text[at + 1 :]
+            for char in alphabet:
+                yield text[:at] + char + text[at:]
+                yield text[:at] + char + text[at + 1 :]
+
+
+def _alphabet(tree: Any) -> list[str]:
+    """One character of each kind that the classes of an expression tell apart."""
+    classes = list(_classes(tree))
+    codes = [ord(char) for char in _PREFERRED]
+    few = chain.from_iterable(ranges[:_RANGES] for ranges in classes)  # categories have hundreds
+    codes += [edge for low, high in few for edge in (low, low - 1, high + 1)]
+    kinds: dict[tuple[bool, ...], str] = {}
+    for code in codes:
+        if 0 < code <= maxunicode and carried(chr(code)):
+            kind = tuple(any(low <= code <= high for low, high in ranges) for ranges in classes)
+            kinds.setdefault(kind, chr(code))
+    return list(kinds.values())[:_KINDS]
+
+
+def _classes(tree: Any) -> Iterator[list[tuple[int, int]]]:
+    """The character ranges of every atom, however deep."""
+    for op, value in tree:
+        if op in {sre.LITERAL, sre.NOT_LITERAL}:
+            yield [(value, value)]
+        elif op is sre.IN:
+            yield [_range(kind, item) for kind, item in value if kind is not sre.NEGATE]
+        elif op is sre.MAX_REPEAT:
+            yield from _classes(value[2])
+        elif op is sre.BRANCH:
+            for branch in value[1]:
+                yield from _classes(branch)
+
+
+def _unclassed(regex: str) -> Iterator[str]:
+    depth = 0
+    for found in _ATOMS.finditer(regex):
+        atom = found.group()
+        depth += (atom == "[") - (atom == "]")
+        if depth == 0 or atom[0] == "\\":
+            yield atom
+
+
+def _tree(regex: str) -> Any:
+    """The parsed expression; its groups capture nothing and so leave no node. Raises RegexError or re.error."""
+    return sre_parser.parse(
+        translate_pattern(regex, back_references=False, lazy_quantifiers=False, anchors=False)
+    )
+
+
+def acceptor(regexes: Sequence[str]) -> Callable[[str], bool | None]:
+    """What libxml2, the judge at run time, says of a text; None when it gives up.
+
+    Raises etree.LxmlError for a bad expression.
+    """
+    schema = etree.Element(f"{{{_XSD}}}schema", nsmap={"xs": _XSD})
+    _restrict(etree.SubElement(schema, f"{{{_XSD}}}element", name="v"), regexes)
+    judge = etree.XMLSchema(schema)
+
+    def accepts(text: str) -> bool | None:
+        element = etree.Element("v")
+        element.text = text
+        try:
+            return bool(judge.validate(element))
+        except etree.LxmlError:
+            return None
+
+    return accepts
+
+
+def _restrict(parent: etree._Element, regexes: Sequence[str]) -> None:
+    """One step of derivation for each expression: those of one step would be alternatives."""
+    step = etree.SubElement(etree.SubElement(parent, f"{{{_XSD}}}simpleType"), f"{{{_XSD}}}restriction")
+    if regexes[1:]:
+        _restrict(step, regexes[1:])
+    else:
+        step.set("base", "xs:string")
+    etree.SubElement(step, f"{{{_XSD}}}pattern", value=regexes[0])
+
+
+def sample(regexes: Sequence[str], least: int = 0, most: int | None = None) -> str | None:
+    """A short text that fits every expression and the length, the same each time; None when not found."""
+    accepts = acceptor(regexes)
+    for regex in regexes:
+        tree = _tree(regex)
+        for extra in (1, 0, *range(2, min(least, _TRIES) + 1)):
+            text = _expand(tree, extra)
+            fits = least <= len(text) and (most is None or len(text) <= most)
+            if fits and carried(text) and accepts(text):
+                return text
+    return None
+
+
+def _expand(tree: Any, extra: int) -> str:
+    return "".join(_STEPS[op](value, extra) for op, value in tree if op in _STEPS)
+
+
+def _repeat(value: Any, extra: int) -> str:
+    low, high, body = value
+    return _expand(body, extra) * int(min(low + extra, high))
+
+
+def _one_of(items: Any, extra: int) -> str:
+    del extra
+    negated = items[0][0] is sre.NEGATE
+    ranges = [_range(op, value) for op, value in items if op is not sre.NEGATE]
+    candidates = [ord(char) for char in _PREFERRED]
+    candidates += [
+        edge for low, high in ranges for edge in (low, low - 1, high + 1) if 0 < edge <= maxunicode
+    ]
+    inside = (code for code in candidates if any(low <= code <= high for low, high in ranges) is not negated)
+    return next((chr(code) for code in inside if carried(chr(code))), "")
+
+
+def _range(op: Any, value: Any) -> tuple[int, int]:
+    if op in {sre.LITERAL, sre.NOT_LITERAL}:
+        return value, value
+    if op is sre.RANGE:
+        low, high = value
+        return low, high
+    return ord("0"), ord("9")  # the categories of the profile are \\d and \\D
+
+
+_STEPS: dict[Any, Callable[[Any, int], str]] = {
+    sre.LITERAL: lambda value, _: chr(value),
+    sre.NOT_LITERAL: lambda value, _: next(char for char in _PREFERRED if ord(char) != value),
+    sre.IN: _one_of,
+    sre.MAX_REPEAT: _repeat,
+    sre.BRANCH: lambda value, extra: _expand(value[1][0], extra),
+}

@@ -1,0 +1,63 @@
+"""The one table of what a SystemError says.
+
+Owns codes' texts and retry rules: one text per code, so that a refusal tells nothing about who else exists. Refuses
+to know why a message was refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code, SystemError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """The text of a code and whether its sender may try again."""
+
+    message: str
+    retry_allowed: bool
+
+
+WORDINGS: dict[Code, Wording] = {
+    # The routing text is the contract's own, word for word.
+    Code.ROUTING: Wording("Message could not be delivered. Please verify your target and try again.", True),
+    Code.VALIDATION: Wording("The payload does not satisfy its schema.", True),
+    Code.DENIED: Wording("The message was not permitted.", False),
+    Code.TIMEOUT: Wording("No answer was given in time.", True),
+    Code.INTERNAL: Wording("The message could not be processed.", False),
+    Code.BUDGET: Wording("The conversation has used up its budget.", False),
+    Code.BUSY: Wording("The server is busy. Please try again later.", True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a message was not admitted.
+
+    Args:
+        code: what its sender learns.
+        detail: for the log and the audit only.
+        to: the target that the sender named, for the log and the audit only.
+        corrections: for ``validation``, what to change so that the payload validates, in the schema's own words.
+    """
+
+    code: Code
+    detail: str = ""
+    to: str = ""
+    corrections: tuple[str, ...] = ()
+
+
+def system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = False) -> SystemError:
+    """The payload for a code; ``final`` withdraws the permission to retry.
+
+    Only ``validation`` shows corrections: every other code has one text.
+    """
+    wording = WORDINGS[code]
+    told = corrections if code is Code.VALIDATION else ()
+    message = " ".join([wording.message, *(f"{line}." for line in told)])
+    return SystemError(code, message, wording.retry_allowed and not final)

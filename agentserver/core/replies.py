@@ -1,0 +1,138 @@
+"""What a handler returned, as drafts of messages: encoded, parsed again and valid, or refused.
+
+Owns the meaning of HandlerResponse, sequences, None and deprecated bytes. Refuses to know where a draft may go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.contract import Code, HandlerResponse, Target
+from agentserver.core import repair
+from agentserver.core.codec import Unencodable
+from agentserver.core.envelope import Malformed, read_payload
+from agentserver.core.messages import Failed
+from agentserver.core.refusals import Refusal
+from agentserver.core.xmlify import PayloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lxml import etree
+
+    from agentserver.core.codec import Codec, Codecs
+    from agentserver.core.envelope import Bounds
+
+
+class Draft(NamedTuple):
+    """A valid payload on its way out.
+
+    Args:
+        to: the target as the handler named it; None when the root of the payload decides.
+        root: name of the payload element, ``{namespace}local``.
+        markup: the payload element as text.
+        element: the same, parsed.
+    """
+
+    to: str | Target | None
+    root: str
+    markup: str
+    element: etree._Element
+
+
+class Drafts(NamedTuple):
+    """Everything one invocation wants to send, in order, and how deprecated text was repaired."""
+
+    drafts: tuple[Draft, ...] = ()
+    repairs: tuple[str, ...] = ()
+    deprecated: bool = False
+
+
+def normalise(value: object, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
+    """Read the result of a handler.
+
+    A payload that its schema refuses is the sender's to correct and gives a Refusal; a value that is no result at all
+    is a defect of the handler and gives Failed. Looks at objects of the handler's own, whose code may raise
+    anything: call it where a crash of the handler is caught.
+    """
+    if value is None:
+        return Drafts()
+    if isinstance(value, bytes):
+        return _from_text(value, codecs, bounds)
+    if isinstance(value, HandlerResponse):
+        one = _from_response(value, codecs, bounds)
+        return Drafts((one,)) if isinstance(one, Draft) else one
+    if not isinstance(value, list | tuple):
+        return Failed(Code.INTERNAL, f"the handler returned {type(value).__name__}, not a HandlerResponse")
+    return _collect(_from_response(response, codecs, bounds) for response in value)
+
+
+def draft(
+    payload: object, to: str | Target | None, codecs: Codecs, bounds: Bounds
+) -> Draft | Refusal | Failed:
+    """Encode one payload, read it back and validate it."""
+    try:
+        codec = codecs.of(type(payload))
+    except PayloadError as error:
+        return Failed(Code.INTERNAL, str(error))
+    target = to if isinstance(to, str) else ""
+    try:
+        markup = codec.encode(payload)
+    except Unencodable as error:
+        return Refusal(Code.VALIDATION, str(error), target, (str(error),))
+    element = read_payload(markup.encode(), bounds)
+    if isinstance(element, Malformed):
+        return Refusal(Code.VALIDATION, element.detail, target, (element.detail,))
+    return check(element, markup, to, codec)
+
+
+def check(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Draft | Refusal:
+    """Hold a parsed payload against its schema."""
+    if codec.valid(element):
+        return Draft(to, codec.name, markup, element)
+    faults = tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element))
+    return Refusal(Code.VALIDATION, "; ".join(faults), to if isinstance(to, str) else "", faults)
+
+
+def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:
+    if not isinstance(response, HandlerResponse):
+        return Failed(Code.INTERNAL, f"the handler returned {type(response).__name__} in its sequence")
+    to: object = response.to
+    if isinstance(to, str):
+        to = str.__str__(to)  # a subclass could look different at every look
+    elif not isinstance(to, Target):
+        return Failed(
+            Code.INTERNAL, f"the handler named {type(to).__name__} as its target, not a listener's name"
+        )
+    return draft(response.payload, to, codecs, bounds)
+
+
+def _from_text(text: bytes, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
+    reading = repair.read(text, tuple(codecs), bounds)
+    if isinstance(reading, repair.Unreadable):
+        code = Code.ROUTING if reading.unknown_root else Code.VALIDATION
+        return Refusal(code, str(reading.reason), corrections=(str(reading.reason),))
+    found = _collect(_draft_markup(markup, codecs, bounds) for markup in reading.payloads)
+    if isinstance(found, Drafts):
+        return Drafts(found.drafts, tuple(str(note) for note in reading.notes), deprecated=True)
+    return found
+
+
+def _draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusal:
+    """Read one payload element that names no target."""
+    element = read_payload(markup.encode(), bounds)
+    if isinstance(element, Malformed):
+        return Refusal(Code.VALIDATION, element.detail, corrections=(element.detail,))
+    codec = codecs.named(str(element.tag))
+    assert codec is not None  # nothing else is read
+    return check(element, markup, None, codec)
+
+
+def _collect(found: Iterable[Draft | Refusal | Failed]) -> Drafts | Refusal | Failed:
+    """All of them, or the first that stands in the way."""
+    drafts: list[Draft] = []
+    for item in found:
+        if not isinstance(item, Draft):
+            return item
+        drafts.append(item)
+    return Drafts(tuple(drafts))

@@ -1,0 +1,115 @@
+"""Where a draft goes: answers, self-calls, services, peers, broadcasts.
+
+Owns the rules by which a target becomes receivers. Refuses to permit anything; guards decide that about each
+proposal it makes. What it cannot resolve it gives no receiver, without saying why.
+
+What names no target is looked for among those whom the sender may address and nowhere else, so that what becomes
+of it tells the sender nothing about others.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.contract import Target
+from agentserver.core.messages import TODO
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lxml import etree
+
+    from agentserver.core.blueprint import Blueprint, Listener
+    from agentserver.core.replies import Draft
+
+
+class Route(StrEnum):
+    """In what capacity a receiver is addressed."""
+
+    ANSWER = "answer"  # the caller of the sending thread
+    SELF = "self"  # the sender, on a new thread
+    SERVICE = "service"  # system.*
+    PEER = "peer"  # any other listener
+
+
+class Proposal(NamedTuple):
+    """One message to one receiver, before it is judged.
+
+    Args:
+        sender: the listener that wants to send it.
+        thread: the sender's thread.
+        to: the receiver.
+        route: in what capacity.
+        root: name of the payload element.
+        markup: the payload element as text.
+        element: the same, parsed. Not to be changed.
+    """
+
+    sender: Listener
+    thread: str
+    to: str
+    route: Route
+    root: str
+    markup: str
+    element: etree._Element
+
+
+class Place(NamedTuple):
+    """Where a draft is written: by whom, on which thread, for which caller (None on the principal's root)."""
+
+    listener: Listener
+    thread: str
+    caller: str | None
+
+
+def resolve(draft: Draft, place: Place, blueprint: Blueprint) -> tuple[Proposal, ...]:
+    """The receivers of a draft; none when it cannot be delivered."""
+    if draft.to is None:
+        return _by_root(draft, place, blueprint)
+    route = _by_name(draft.to, draft.root, place, blueprint)
+    if route is None:
+        return ()
+    to = place.caller if route is Route.ANSWER else draft.to
+    return (_proposal(draft, place, str(to), route),)
+
+
+def _by_name(to: str | Target, root: str, place: Place, blueprint: Blueprint) -> Route | None:
+    # The sender's own name means a self-call even when its caller is a thread of its own: only respond() returns.
+    if to is Target.CALLER or (to == place.caller and to != place.listener.name):
+        return Route.ANSWER if place.caller is not None else None
+    if to == TODO:
+        return Route.SERVICE if _serves(root, place, blueprint) else None
+    if not blueprint.accepts(str(to), root):
+        return None
+    return Route.SELF if to == place.listener.name else Route.PEER
+
+
+def _serves(root: str, place: Place, blueprint: Blueprint) -> bool:
+    """Whether a service takes it. Services work for handlers; the principal's root has none."""
+    return place.caller is not None and root in blueprint.services
+
+
+def _by_root(draft: Draft, place: Place, blueprint: Blueprint) -> tuple[Proposal, ...]:
+    if _serves(draft.root, place, blueprint):
+        return (_proposal(draft, place, TODO, Route.SERVICE),)
+    own = place.listener.name
+    takers = [name for name in blueprint.takers(draft.root) if name == own or name in place.listener.peers]
+    if len(takers) > 1:
+        return _broadcast(draft, place, [blueprint.listeners[name] for name in takers])
+    if takers:
+        return resolve(draft._replace(to=takers[0]), place, blueprint)
+    # A payload that nobody within reach declares is what a tool answers with.
+    return () if place.caller is None else (_proposal(draft, place, place.caller, Route.ANSWER),)
+
+
+def _broadcast(draft: Draft, place: Place, takers: Sequence[Listener]) -> tuple[Proposal, ...]:
+    """A proposal for each but the sender itself; none when one of them does not take broadcasts."""
+    if not all(taker.broadcast for taker in takers):
+        return ()
+    others = [taker.name for taker in takers if taker.name != place.listener.name]
+    return tuple(_proposal(draft, place, name, Route.PEER) for name in others)
+
+
+def _proposal(draft: Draft, place: Place, to: str, route: Route) -> Proposal:
+    return Proposal(place.listener, place.thread, to, route, draft.root, draft.markup, draft.element)

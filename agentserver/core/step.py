@@ -1,0 +1,385 @@
+"""One atomic change of a conversation, gathered before it is committed.
+
+Owns the bookkeeping: which deliveries are added, dropped and runnable, which threads close, what leaves. Refuses to
+decide anything: conversation.py says what happens, this module keeps the books straight.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentserver.contract import Code
+from agentserver.core import envelope
+from agentserver.core.audit import Event, Record, legible
+from agentserver.core.messages import SYSTEM, Delivery, Done, Reply
+from agentserver.core.refusals import system_error
+from agentserver.core.requests import RequestChange
+from agentserver.core.threads import Held, TreeChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lxml import etree
+
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Moment
+    from agentserver.core.threads import Thread
+
+
+PARSED_LIMIT = 1 << 14
+"""Bytes of a message beyond which its parsed form is not handed on: trees weigh more than their text."""
+
+
+class Letter(NamedTuple):
+    """A message without its address: who wrote it, in which cause, and the payload.
+
+    Args:
+        sender: the name the receiver sees.
+        origin: the thread it comes from.
+        root: name of the payload element.
+        markup: the payload element as text.
+        request: the outside message that caused it.
+        hop: its place in the causal chain.
+        about: for a SystemError, the listener it concerns.
+        element: the payload element, parsed and valid, if the writer has it.
+    """
+
+    sender: str
+    origin: str
+    root: str
+    markup: str
+    request: str
+    hop: int
+    about: str = ""
+    element: etree._Element | None = None
+
+
+class Outcome(NamedTuple):
+    """What one step changes. Committed whole or not at all.
+
+    Args:
+        before: version of the conversation that the step was decided on.
+        conversation: the conversation after the step.
+        done: the delivery that was consumed, if one was.
+        added: new deliveries.
+        dropped: deliveries that will never be handled.
+        ready: deliveries that may be handled now.
+        retry: the delivery to hand to its handler again, if any.
+        closed: threads that closed; what runs on them is to be cancelled.
+        replies: what the gateway is told, in order.
+        records: what happened, in order.
+        parsed: payload elements of new deliveries, by delivery; spares whoever runs them the reading. Not to be kept.
+        deprecated: whether a handler returned bytes.
+    """
+
+    before: int
+    conversation: Conversation
+    done: str | None = None
+    added: tuple[Delivery, ...] = ()
+    dropped: tuple[Delivery, ...] = ()
+    ready: tuple[Delivery, ...] = ()
+    retry: Delivery | None = None
+    closed: tuple[str, ...] = ()
+    replies: tuple[Reply | Done, ...] = ()
+    records: tuple[Record, ...] = ()
+    parsed: Mapping[str, etree._Element] = MappingProxyType({})
+    deprecated: bool = False
+
+
+class Step:
+    """The books of one step. Made from a conversation, which it leaves as it was."""
+
+    def __init__(self, conversation: Conversation, rules: Rules, moment: Moment) -> None:
+        self.before = conversation
+        self.rules = rules
+        self.moment = moment
+        self.ids = moment.ids()
+        self.change = TreeChange(conversation.tree)
+        self.tree = self.change.tree
+        self.todos = conversation.todos
+        self.memory = conversation.memory
+        self.requests = RequestChange(conversation.requests)
+        self._messages = conversation.messages
+        self._done: str | None = None
+        self._retry: Delivery | None = None
+        self._added: dict[str, Delivery] = {}
+        self._parsed: dict[str, etree._Element] = {}
+        self._dropped: list[Delivery] = []
+        self._woken: dict[str, None] = {}
+        self._closed: list[str] = []
+        self._replies: list[Reply | Done] = []
+        self._records: list[Record] = []
+        self._exhausted: dict[str, None] = {}
+        self.deprecated = False
+
+    # Deliveries
+
+    def take(self, delivery: Delivery) -> None:
+        """Consume the first delivery of a thread's inbox."""
+        thread = self.tree.nodes[delivery.thread]
+        self.change.put(thread._replace(inbox=thread.inbox[1:]))
+        self._woken[thread.id] = None
+        self._done = delivery.id
+        self.requests.count(delivery.request, -1)
+
+    def again(self, delivery: Delivery) -> None:
+        """Leave the first delivery of a thread's inbox in place for another attempt."""
+        thread = self.tree.nodes[delivery.thread]
+        self._retry = delivery._replace(attempt=delivery.attempt + 1)
+        self.change.put(thread._replace(inbox=(self._retry, *thread.inbox[1:])))
+
+    def post(self, letter: Letter, thread: str) -> None:
+        """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
+        limits = self.rules.blueprint.limits
+        if self._messages >= limits.messages or letter.hop > limits.hops:
+            self._exhausted[letter.request] = None
+            return
+        self._messages += 1
+        to = self.tree.nodes[thread].owner
+        delivery = Delivery(
+            next(self.ids),
+            self.before.id,
+            letter.request,
+            thread,
+            letter.origin,
+            letter.sender,
+            to,
+            letter.root,
+            envelope.write(letter.sender, to, thread, letter.markup),
+            letter.hop,
+            letter.about,
+        )
+        if letter.element is not None and len(delivery.message) <= PARSED_LIMIT:
+            self._parsed[delivery.id] = letter.element
+        self._added[delivery.id] = delivery
+        self.requests.count(delivery.request, 1)
+        self.record(Event.SENT, delivery)
+        self._place(delivery)
+
+    def _place(self, delivery: Delivery) -> None:
+        holder = self.todos.holder(delivery)
+        if holder is None:
+            self._queue(delivery.thread, (delivery,))
+            return
+        self.todos = self.todos.keep(delivery.thread, holder)
+        self.requests.count(delivery.request, 0, held=1)
+        thread = self.tree.nodes[delivery.thread]
+        self.change.put(thread._replace(held=(*thread.held, Held(holder.watcher_id, delivery))))
+        if holder.kept + 1 == holder.count:
+            self._release(thread.id, lambda held: held.watcher == holder.watcher_id)
+
+    def _queue(self, thread_id: str, deliveries: Sequence[Delivery]) -> None:
+        thread = self.tree.nodes[thread_id]
+        if not thread.inbox:
+            self._woken[thread_id] = None
+        self.change.put(thread._replace(inbox=(*thread.inbox, *deliveries)))
+
+    def _release(self, thread_id: str, chosen: Callable[[Held], bool]) -> None:
+        """Queue the chosen of a thread's held deliveries in the order of the calls that they answer."""
+        thread = self.tree.nodes[thread_id]
+        freed = [held.delivery for held in thread.held if chosen(held)]
+        if not freed:
+            return
+        rest = tuple(held for held in thread.held if not chosen(held))
+        self.change.put(thread._replace(held=rest))
+        for delivery in freed:
+            self.requests.count(delivery.request, 0, held=-1)
+        self._queue(thread_id, sorted(freed, key=self._call_order))
+
+    def close_todo(self, thread: str, watcher_id: str) -> bool:
+        """Forget a todo of a thread and let go what it holds; False when the thread has none of that id."""
+        before, self.todos = self.todos, self.todos.close(thread, watcher_id)
+        if self.todos is before:
+            return False
+        self._release(thread, lambda held: held.watcher == watcher_id)
+        return True
+
+    def _call_order(self, delivery: Delivery) -> int:
+        origin = self.tree.get(delivery.origin)
+        return origin.called if origin is not None else 0
+
+    # Threads
+
+    def call(self, letter: Letter, owner: str, *, apart: bool = False) -> None:
+        """Post a letter to a listener on a child of the letter's origin: one at rest or, if ``apart``, a new one."""
+        child = None if apart else self.change.resting(letter.origin, owner)
+        if child is None:
+            child = self.change.open(letter.origin, owner, next(self.ids), self._messages)
+        else:
+            self.change.put(child._replace(called=self._messages))
+        if letter.origin == self.tree.root:
+            self.requests.began_on(letter.request, child.id)
+        self.post(letter, child.id)
+
+    def prune(self, thread: str) -> None:
+        """Close everything below a thread; what came from there and still waits on the thread goes too."""
+        self.todos = self.todos.abandon(thread)
+        closed = self.change.prune(thread)
+        if not closed:
+            return
+        gone = {node.id for node in closed}
+        self._close(closed)
+        node = self.tree.nodes[thread]
+        stale = {d.id for d in node.inbox if d.origin in gone}
+        for held in node.held:
+            if held.delivery.origin in gone:
+                stale.add(held.delivery.id)
+                self.requests.count(held.delivery.request, 0, held=-1)
+        self._drop(d for d in node.waiting() if d.id in stale)
+        self.change.put(
+            node._replace(
+                inbox=tuple(d for d in node.inbox if d.id not in stale),
+                held=tuple(h for h in node.held if h.delivery.id not in stale),
+            )
+        )
+
+    def _close(self, threads: tuple[Thread, ...]) -> None:
+        self.todos = self.todos.forget({thread.id for thread in threads})
+        for thread in threads:
+            self._closed.append(thread.id)
+            for held in thread.held:
+                self.requests.count(held.delivery.request, 0, held=-1)
+            self._drop(thread.waiting())
+            self.note(Event.CLOSED, thread=thread.id, to=thread.owner)
+
+    def _drop(self, deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
+            self.requests.count(delivery.request, -1)
+            self.record(Event.DROPPED, delivery)
+            self._parsed.pop(delivery.id, None)
+            if self._added.pop(delivery.id, None) is None:
+                self._dropped.append(delivery)
+
+    # Answers
+
+    def leave(self, letter: Letter) -> None:
+        """Send a letter out through the gateway."""
+        error = letter.sender == SYSTEM
+        message = envelope.write(letter.sender, self.before.principal, None, letter.markup)
+        self._replies.append(
+            Reply(self.before.id, letter.request, letter.sender, letter.root, message, error=error)
+        )
+        self.requests.answer(letter.request)
+        self.note(
+            Event.ANSWERED,
+            thread=letter.origin,
+            sender=letter.sender,
+            to=self.before.principal,
+            root=_local(letter.root),
+            hop=letter.hop,
+            message=message,
+        )
+
+    def error(
+        self,
+        cause: Delivery,
+        code: Code,
+        corrections: tuple[str, ...] = (),
+        *,
+        final: bool = False,
+        about: str = "",
+    ) -> Letter:
+        """A letter from the system about a message that came to nothing."""
+        payload = system_error(code, corrections, final=final)
+        codec = self.rules.codecs.of(type(payload))
+        markup = codec.encode(payload)
+        return Letter(SYSTEM, cause.thread, codec.name, markup, cause.request, cause.hop + 1, about)
+
+    # Records
+
+    def record(self, event: Event, delivery: Delivery, *, code: str = "", detail: str = "") -> None:
+        """Note an event of a delivery. The envelope goes with the event that admitted it."""
+        self._records.append(
+            Record(
+                event,
+                self.moment.now,
+                self.before.id,
+                delivery.thread,
+                delivery.sender,
+                delivery.to,
+                _local(delivery.root),
+                delivery.hop,
+                code,
+                legible(detail) if detail else "",
+                delivery.id,
+                delivery.message if event is Event.SENT else b"",
+            )
+        )
+
+    def note(self, event: Event, *, thread: str, to: str, detail: str = "", **more: Any) -> None:
+        """Note any event; ``more`` are fields of Record."""
+        about = {"to": legible(to), "detail": legible(detail), **more}
+        self._records.append(Record(event, self.moment.now, self.before.id, thread, **about))
+
+    # The end
+
+    def end(self) -> None:
+        """Close every thread of the conversation."""
+        self.prune(self.tree.root)
+
+    def finish(self, *, closed: bool = False) -> Outcome:
+        """Settle spent budgets, stuck holds and requests at rest, and hand over the whole change."""
+        before = self.before
+        self._settle_exhausted()
+        self._settle_held()
+        self._settle_requests()
+        after = type(before)(
+            id=before.id,
+            principal=before.principal,
+            tree=self.change.result(),
+            todos=self.todos,
+            requests=self.requests.result(),
+            messages=self._messages,
+            memory=self.memory,
+            version=before.version + 1,
+            touched=self.moment.now,
+            closed=closed,
+        )
+        return Outcome(
+            before=before.version,
+            conversation=after,
+            done=self._done,
+            added=tuple(self._added.values()),
+            dropped=tuple(self._dropped),
+            ready=self._ready(),
+            retry=self._retry,
+            closed=tuple(self._closed),
+            replies=tuple(self._replies),
+            records=tuple(self._records),
+            parsed=self._parsed,
+            deprecated=self.deprecated,
+        )
+
+    def _ready(self) -> tuple[Delivery, ...]:
+        nodes = [self.tree.get(thread) for thread in self._woken]
+        return tuple([node.inbox[0] for node in nodes if node is not None and node.inbox])
+
+    def _settle_exhausted(self) -> None:
+        """A request that overran its budget ends at once, with a refusal to whoever made it."""
+        for request in self._exhausted:
+            for thread in self.requests.threads(request):
+                self._close(self.change.shut(thread))
+            payload = system_error(Code.BUDGET)
+            codec = self.rules.codecs.of(type(payload))
+            letter = Letter(SYSTEM, self.tree.root, codec.name, codec.encode(payload), request, 0)
+            self.note(Event.REFUSED, thread=self.tree.root, to=self.before.principal, code=Code.BUDGET)
+            self.leave(letter)
+
+    def _settle_held(self) -> None:
+        """When only held replies are left of a request, no other reply can come: let them go."""
+        stuck = self.requests.stuck()
+        if stuck:
+            for thread in [node.id for node in self.tree.nodes.values() if node.held]:
+                self._release(thread, lambda held: held.delivery.request in stuck)
+
+    def _settle_requests(self) -> None:
+        for request in self.requests.at_rest():
+            self._replies.append(Done(self.before.id, request.id, request.answered))
+            if not request.answered:
+                self.note(Event.ENDED, thread=self.tree.root, to=self.before.principal)
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]

@@ -1,0 +1,196 @@
+"""What every engine promises, as checks that any engine can be held to.
+
+The promise, in words: *effectively once for each delivery*. A committed outcome is there whole or not at all; a
+decision taken on a stale version changes nothing; what was committed and not consumed is handed out again; what
+was consumed never is. Whether that outlives the process is the engine's own word: ``durable`` says which checks
+apply.
+
+Owns the checks. Refuses to know any engine: it is given a way to open one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from agentserver.contract import HandlerResponse, TodoClosed, TodoComplete, TodoUntil
+from agentserver.core.blueprint import Blueprint, Limits, Listener
+from agentserver.core.codec import Codecs
+from agentserver.core.conversation import Accepted, Conversation, Finished, Outside
+from agentserver.core.envelope import Bounds
+from agentserver.core.guard import Rules
+from agentserver.core.messages import Moment, Returned
+from agentserver.core.replies import Drafts, normalise
+from agentserver.ports import ConflictError
+
+if TYPE_CHECKING:
+    from agentserver.core.messages import Delivery
+    from agentserver.core.step import Outcome
+    from agentserver.ports import Engine
+
+
+class BrokenPromiseError(AssertionError):
+    """An engine does not keep what it promises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An engine under test.
+
+    Args:
+        open: gives a new engine on the same storage each time; a memory engine gives an empty one.
+        durable: whether what one instance committed is there for the next.
+    """
+
+    open: Callable[[], Engine]
+    durable: bool
+
+
+Check: TypeAlias = Callable[[Subject], Awaitable[None]]
+
+
+class Story:
+    """A small organism whose conversations give outcomes to commit."""
+
+    def __init__(self) -> None:
+        listener = Listener("worker", (TodoClosed,), "answers what it is told")
+        codecs = Codecs()
+        name = codecs.of(TodoClosed).name
+        services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
+        blueprint = Blueprint(
+            {"worker": listener}, Limits(), {"worker": frozenset([name])}, services, {"worker": ""}
+        )
+        self.rules = Rules(blueprint, codecs, (), Bounds())
+        self._moments = 0
+
+    def moment(self) -> Moment:
+        """The next of a fixed row of moments."""
+        self._moments += 1
+        return Moment(float(self._moments), self._moments.to_bytes(16, "big"))
+
+    def opened(self) -> Conversation:
+        """A new conversation."""
+        return Conversation.opened("console", self.moment())
+
+    def said(self, conversation: Conversation, request: str) -> Outcome:
+        """The outcome of a message from outside: one more delivery."""
+        data = self.rules.codecs.of(TodoClosed).encode(TodoClosed(request)).encode()
+        return conversation.receive(Outside(data, request, "worker"), self.rules, self.moment())
+
+    def answered(self, conversation: Conversation, delivery: Delivery) -> Outcome:
+        """The outcome of an invocation that answers: one delivery less."""
+        accepted = conversation.accept(delivery, self.rules)
+        _hold(isinstance(accepted, Accepted), "a committed delivery can be accepted")
+        said = normalise(HandlerResponse.respond(TodoClosed("done")), self.rules.codecs, self.rules.bounds)
+        assert isinstance(said, Drafts)
+        result = Returned(said)
+        return conversation.conclude(Finished(delivery, None, result), self.rules, self.moment())
+
+    def closed(self, conversation: Conversation) -> Outcome:
+        """The outcome of closing."""
+        return conversation.close(self.rules, self.moment(), "over")
+
+
+def _hold(promise: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
+    if not promise:
+        raise BrokenPromiseError(what)
+
+
+async def _runnable(engine: Engine) -> list[str]:
+    return [delivery.id async for delivery in engine.runnable()]
+
+
+async def a_committed_conversation_is_there(subject: Subject) -> None:
+    """What was committed last is what is loaded; what never was is None."""
+    story = Story()
+    async with subject.open() as engine:
+        _hold(await engine.load("nobody") is None, "an unknown conversation is None")
+        first = story.said(story.opened(), "1")
+        await engine.commit(first)
+        _hold(await engine.load(first.conversation.id) == first.conversation, "a commit can be loaded")
+        second = story.said(first.conversation, "2")
+        await engine.commit(second)
+        _hold(await engine.load(first.conversation.id) == second.conversation, "the last commit counts")
+
+
+async def a_stale_decision_changes_nothing(subject: Subject) -> None:
+    """A commit against a version that is not the stored one is refused whole."""
+    story = Story()
+    async with subject.open() as engine:
+        opened = story.opened()
+        mine, theirs = story.said(opened, "mine"), story.said(opened, "theirs")
+        await engine.commit(theirs)
+        for stale in (mine, story.said(story.said(theirs.conversation, "3").conversation, "4")):
+            try:
+                await engine.commit(stale)
+            except ConflictError:
+                pass
+            else:
+                raise BrokenPromiseError("a stale commit raises ConflictError")
+        _hold(await engine.load(opened.id) == theirs.conversation, "a stale commit leaves the conversation")
+        _hold(await _runnable(engine) == [theirs.ready[0].id], "a stale commit leaves the deliveries")
+
+
+async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
+    """The first delivery of each inbox, until it is consumed; never afterwards."""
+    story = Story()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        _hold(await _runnable(engine) == [said.ready[0].id], "a committed delivery is runnable")
+        answered = story.answered(said.conversation, said.ready[0])
+        await engine.commit(answered)
+        _hold(await _runnable(engine) == [], "a consumed delivery is not")
+
+
+async def a_closed_conversation_is_gone(subject: Subject) -> None:
+    """Nothing of it is loaded or run again."""
+    story = Story()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        await engine.commit(story.closed(said.conversation))
+        _hold(await engine.load(said.conversation.id) is None, "a closed conversation is None")
+        _hold(await _runnable(engine) == [], "its deliveries are not runnable")
+
+
+async def conversations_do_not_touch_each_other(subject: Subject) -> None:
+    """Versions are counted for each conversation by itself."""
+    story = Story()
+    async with subject.open() as engine:
+        ones = [story.said(story.opened(), "1") for _ in range(3)]
+        for one in ones:
+            await engine.commit(one)
+        await engine.commit(story.said(ones[1].conversation, "2"))
+        await engine.commit(story.closed(ones[2].conversation))
+        _hold(await engine.load(ones[0].conversation.id) == ones[0].conversation, "others stay as they were")
+        left = [ones[0].ready[0].id, ones[1].ready[0].id]
+        _hold(set(left) <= set(await _runnable(engine)), "others' deliveries stay runnable")
+
+
+async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
+    """For a durable engine: a new instance on the same storage goes on where the last one was left."""
+    if not subject.durable:
+        return
+    story = Story()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+    async with subject.open() as engine:
+        _hold(await engine.load(said.conversation.id) == said.conversation, "a restart keeps conversations")
+        _hold(await _runnable(engine) == [said.ready[0].id], "a restart keeps deliveries")
+        await engine.commit(story.answered(said.conversation, said.ready[0]))
+    async with subject.open() as engine:
+        _hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
+
+
+CHECKS: tuple[Check, ...] = (
+    a_committed_conversation_is_there,
+    a_stale_decision_changes_nothing,
+    what_is_not_consumed_is_runnable,
+    a_closed_conversation_is_gone,
+    conversations_do_not_touch_each_other,
+    a_restart_takes_up_what_was_committed,
+)
+"""Every check. Each opens its own engine and raises BrokenPromiseError."""

@@ -1,0 +1,56 @@
+"""The engine that keeps everything in this process and nothing after it.
+
+Owns the committed conversations. Refuses to promise anything across a restart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from agentserver.ports import ConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.messages import Delivery
+    from agentserver.core.step import Outcome
+
+
+class MemoryEngine:
+    """Conversations by id. A closed conversation leaves no trace."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Conversation] = {}
+
+    async def __aenter__(self) -> Self:
+        """Nothing to open."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to close."""
+
+    async def commit(self, outcome: Outcome) -> None:
+        """Keep the conversation as the outcome leaves it. Raises ConflictError on a stale version."""
+        after = outcome.conversation
+        before = self._kept.get(after.id)
+        if (0 if before is None else before.version) != outcome.before:
+            raise ConflictError(after.id)
+        if after.closed:
+            self._kept.pop(after.id, None)
+        else:
+            self._kept[after.id] = after
+
+    async def load(self, conversation: str) -> Conversation | None:
+        """The conversation as last committed."""
+        return self._kept.get(conversation)
+
+    async def runnable(self) -> AsyncIterator[Delivery]:
+        """The first delivery of every inbox."""
+        for conversation in list(self._kept.values()):
+            for thread in conversation.tree.nodes.values():
+                if thread.inbox:
+                    yield thread.inbox[0]

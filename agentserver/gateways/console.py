@@ -1,0 +1,314 @@
+"""The console: a person, or a script, talks to an organism.
+
+Owns the session: what becomes of lines, signals, the exit status. What lines mean is for console_lines.py,
+how things look for console_view.py. Refuses to know how the server decides.
+"""
+
+from __future__ import annotations
+
+import signal
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import anyio
+
+from agentserver.gateways import console_lines, console_view, trace_text
+from agentserver.gateways.console_hops import HopView
+from agentserver.gateways.console_input import Key
+from agentserver.gateways.console_lines import Address, Blank, Command, Completeness, Gathering, Letter, Verb
+from agentserver.gateways.console_talks import Talks
+from agentserver.gateways.terminal import Style, visible_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from anyio.abc import TaskGroup
+
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Reply
+    from agentserver.gateways.console_input import Lines
+    from agentserver.gateways.console_lines import Meaning, Takers
+    from agentserver.gateways.console_talks import Host, Talk
+    from agentserver.gateways.terminal import Screen
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit status of a script that Ctrl-C ended."""
+
+
+class Ending(Enum):
+    """Why a session ends before its lines do."""
+
+    QUIT = "quit"
+    TERMINATED = "terminated"
+    INTERRUPTED = "interrupted"
+
+
+def takers_of(rules: Rules) -> Takers:
+    """The codecs of each listener's payloads, in the order of the organism."""
+    return {
+        name: tuple(rules.codecs.of(payload) for payload in listener.payloads)
+        for name, listener in rules.blueprint.listeners.items()
+    }
+
+
+class Console:
+    """One session. ``run`` gives its exit status.
+
+    Args:
+        host: the running server.
+        screen: where everything is shown.
+        interactive: whether a person types, for whom Ctrl-C cancels what runs before it ends the session.
+        principal: in whose name messages are sent.
+    """
+
+    def __init__(self, host: Host, screen: Screen, *, interactive: bool, principal: str = "console") -> None:
+        self._host = host
+        self._screen = screen
+        self.interactive = interactive
+        self._takers = takers_of(host.rules)
+        self._addressee = next(iter(self._takers))
+        self._talks = Talks(host, principal)
+        self._hops = HopView(self._talks, screen)
+        self._gathering: Gathering | None = None
+        self._raw = False
+        self._failures = 0
+        self._mistakes = 0
+        self._ending: Ending | None = None
+        self._reading: anyio.CancelScope
+        self._commands: Mapping[Verb, Callable[[str], Awaitable[None]]] = {
+            Verb.HELP: self._help,
+            Verb.NEW: self._new,
+            Verb.THREADS: self._threads,
+            Verb.LISTENERS: self._listeners,
+            Verb.TRACE: self._trace,
+            Verb.CANCEL: self._cancel,
+            Verb.RAW: self._set_raw,
+            Verb.HOPS: self._set_hops,
+            Verb.QUIT: self._quit,
+        }
+
+    @property
+    def takers(self) -> Takers:
+        """Who takes what, for completion."""
+        return self._takers
+
+    def conversations(self) -> list[str]:
+        """The ids of this session's conversations, for completion."""
+        return [talk.exchange.id for talk in self._talks]
+
+    def greeting(self, name: str) -> str:
+        """What an interactive session begins with."""
+        return (
+            f"{name}: {len(self._takers)} listeners. Text goes to @{self._addressee} until you address another. "
+            "/help lists what can be typed."
+        )
+
+    async def run(self, lines: Lines) -> int:
+        """Talk until the lines end, ``/quit``, or a signal.
+
+        Returns:
+            0; for a script 1 when a message was refused or not answered, 2 when a line meant nothing (which
+            weighs more), 130 after Ctrl-C. SIGTERM waits ``limits.drain`` seconds for what runs and gives 0.
+
+        Raises:
+            ValueError: when the principal's name is a listener's.
+        """
+        self._reading = anyio.CancelScope()
+        await self._talks.open()
+        stop = self._host.trace.watch(self._hops.note)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._signals)
+                tasks.start_soon(self._hops.show)
+                with self._reading:
+                    await self._converse(lines, tasks)
+                await self._wind_up()
+                tasks.cancel_scope.cancel()
+        finally:
+            stop()
+        return self._status()
+
+    async def _converse(self, lines: Lines, tasks: TaskGroup) -> None:
+        while self._ending is None:
+            if not lines.concurrent:
+                await self._talks.rest.wait()
+                await self._screen.written()
+            if self._screen.gone:
+                break
+            typed = await lines.next("... " if self._gathering else f"{self._addressee}> ")
+            if typed is Key.END:
+                break
+            if typed is Key.INTERRUPT:
+                await self._interrupt()
+            elif isinstance(typed, Key):
+                self._mistake("a line is too long; nothing after it was read")
+                break
+            else:
+                await self._meet(typed, tasks)
+        if self._gathering is not None:
+            self._mistake("the XML at the end is not complete; it was not sent")
+
+    async def _meet(self, line: str, tasks: TaskGroup) -> None:
+        """Do what a line says; a message is sent without waiting for its answers."""
+        letter = await self._act(self._understand(line))
+        if letter is None:
+            return
+        self._addressee = letter.to or self._addressee
+        talk = await self._talk()
+        self._talks.began(talk)
+        tasks.start_soon(self._deliver, talk, letter)
+
+    def _understand(self, line: str) -> Meaning:
+        if self._gathering is None:
+            meaning = console_lines.read(line, self._addressee, self._takers)
+            if not isinstance(meaning, console_lines.Markup):
+                return meaning
+            self._gathering = Gathering()
+        gathered = self._gathering
+        if gathered.add(line) is Completeness.OPEN:
+            return Blank()
+        self._gathering = None
+        return Letter(gathered.data(), None)
+
+    async def _act(self, meaning: Meaning) -> Letter | None:
+        match meaning:
+            case Letter():
+                return meaning
+            case Command():
+                await self._commands[meaning.verb](meaning.argument)
+            case Address():
+                self._addressee = meaning.listener
+            case console_lines.Mistake():
+                self._mistake(*meaning.lines)
+        return None
+
+    async def _deliver(self, talk: Talk, letter: Letter) -> None:
+        answered = False
+        try:
+            async for reply in talk.exchange.replies(letter.data, letter.to):
+                answered = True
+                self._failures += reply.error
+                self._reply(talk, reply)
+        except RuntimeError as error:
+            # The conversation was closed since it was looked up, or the server stops.
+            self._screen.say(str(error), Style.BAD)
+        if not answered:
+            self._failures += 1
+            self._hops.flush()
+            self._screen.say("cancelled" if talk.over else "ended without an answer", Style.WARN)
+        await self._talks.ended(talk)
+
+    def _reply(self, talk: Talk, reply: Reply) -> None:
+        self._hops.flush()
+        if talk is not self._talks.current:
+            self._screen.say(f"in conversation {talk.exchange.id}:", Style.DIM)
+        self._screen.show(*console_view.reply_lines(reply, self._host.rules.codecs, raw=self._raw))
+
+    async def _talk(self) -> Talk:
+        """The current conversation, or a new one when it has ended meanwhile."""
+        current = self._talks.current
+        if current is not None and self._talks.alive():
+            return current
+        if current is not None and not current.over:
+            self._screen.say("the conversation was closed; this is a new one", Style.WARN)
+        return await self._talks.open()
+
+    def _mistake(self, *lines: str) -> None:
+        self._mistakes += 1
+        for line in lines:
+            self._screen.show(*(((Style.WARN, part),) for part in visible_lines(line)))
+
+    async def _wind_up(self) -> None:
+        """After SIGTERM let what runs come to rest; then end every conversation."""
+        if self._ending is Ending.TERMINATED:
+            with anyio.move_on_after(self._host.rules.blueprint.limits.drain):
+                await self._talks.rest.wait()
+        for talk in self._talks:
+            await talk.close()
+        await self._talks.rest.wait()
+        self._hops.flush()
+        await self._screen.written()
+
+    def _status(self) -> int:
+        if self._ending is Ending.INTERRUPTED:
+            return INTERRUPTED
+        if self.interactive or self._ending is Ending.TERMINATED:
+            return 0
+        return 2 if self._mistakes else int(self._failures > 0 or self._screen.gone)
+
+    # Commands
+
+    async def _help(self, _: str) -> None:
+        self._screen.show(*console_view.help_lines())
+
+    async def _listeners(self, _: str) -> None:
+        self._screen.show(*console_view.listener_lines(self._host.rules.blueprint, self._takers))
+
+    async def _new(self, _: str) -> None:
+        talk = await self._talks.open()
+        self._screen.say(f"conversation {talk.exchange.id}", Style.DIM)
+
+    async def _threads(self, _: str) -> None:
+        conversation = self._host.conversation((await self._talk()).exchange.id)
+        if conversation is not None:
+            self._screen.show(*console_view.thread_lines(conversation))
+
+    async def _trace(self, prefix: str) -> None:
+        self._hops.flush()
+        talk = self._find(prefix)
+        if talk is not None:
+            records = self._host.trace.of(talk.exchange.id)
+            self._screen.say(f"conversation {talk.exchange.id}, {len(records)} records", Style.DIM)
+            self._screen.show(*trace_text.tree(records))
+
+    async def _cancel(self, prefix: str) -> None:
+        talk = self._find(prefix)
+        if talk is not None:
+            await talk.close()
+            self._hops.flush()
+            self._screen.say(f"conversation {talk.exchange.id} is over", Style.DIM)
+
+    def _find(self, prefix: str) -> Talk | None:
+        """The conversation that is meant: the current one, or the one of this session that begins so."""
+        found = self._talks.beginning(prefix)
+        if len(found) == 1:
+            return found[0]
+        self._mistake(f"{len(found) or 'no'} conversations of this session begin with {prefix}")
+        return None
+
+    async def _set_raw(self, switch: str) -> None:
+        self._raw = switch == "on"
+
+    async def _set_hops(self, switch: str) -> None:
+        self._hops.flush()
+        self._hops.on = switch == "on"
+
+    async def _quit(self, _: str) -> None:
+        self._ending = Ending.QUIT
+
+    # Signals
+
+    async def _signals(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+            async for number in received:
+                if number == signal.SIGTERM:
+                    self._end(Ending.TERMINATED)
+                elif self.interactive:
+                    await self._interrupt()
+                else:
+                    self._end(Ending.INTERRUPTED)
+
+    def _end(self, why: Ending) -> None:
+        self._ending = why
+        self._reading.cancel()
+
+    async def _interrupt(self) -> None:
+        """What Ctrl-C means: forget half an XML element, else cancel what runs, else leave."""
+        running = self._talks.running()
+        if self._gathering is not None:
+            self._gathering = None
+        elif running:
+            for talk in running:
+                await talk.close()
+        else:
+            self._end(Ending.QUIT)

@@ -1,0 +1,122 @@
+"""The conversations of one console session.
+
+Owns which conversations were opened, which one is current and what runs in them. Refuses to know screens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from agentserver.gateways.trace_text import Reading
+from agentserver.ports import Ingress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.core.guard import Rules
+    from agentserver.gateways.trace import TraceBook
+    from agentserver.ports import Exchange
+
+
+class Host(Ingress, Protocol):
+    """What the console needs of a server."""
+
+    @property
+    def rules(self) -> Rules:
+        """What conversations decide by."""
+        ...
+
+    @property
+    def trace(self) -> TraceBook:
+        """What happened lately."""
+        ...
+
+
+@dataclass
+class Talk:
+    """One conversation of the session.
+
+    Args:
+        running: requests that have not come to rest.
+        left: whether the session turned to another one; it closes when it comes to rest.
+        over: whether the session closed it.
+    """
+
+    exchange: Exchange
+    reading: Reading = field(default_factory=Reading)
+    running: int = 0
+    left: bool = False
+    over: bool = False
+
+    async def close(self) -> None:
+        """End the conversation, once."""
+        if not self.over:
+            self.over = True
+            await self.exchange.close()
+
+
+class Talks:
+    """The session's conversations by id. ``rest`` is set while nothing runs in any of them."""
+
+    def __init__(self, host: Host, principal: str) -> None:
+        self._host = host
+        self._principal = principal
+        self._known: dict[str, Talk] = {}
+        self.current: Talk | None = None
+        self.rest = asyncio.Event()
+        self.rest.set()
+
+    def __iter__(self) -> Iterator[Talk]:
+        """Every conversation that is still known, the oldest first."""
+        return iter(tuple(self._known.values()))
+
+    def get(self, conversation: str) -> Talk | None:
+        """The conversation of that id, if it is the session's."""
+        return self._known.get(conversation)
+
+    def beginning(self, prefix: str) -> list[Talk]:
+        """The current conversation, or those whose ids begin so."""
+        if not prefix:
+            return [self.current] if self.current else []
+        return [talk for key, talk in self._known.items() if key.startswith(prefix)]
+
+    def alive(self) -> bool:
+        """Whether the current conversation can take messages."""
+        return self.current is not None and self._host.conversation(self.current.exchange.id) is not None
+
+    async def open(self) -> Talk:
+        """Begin another conversation. What still runs in the current one goes on, then it closes."""
+        if self.current is not None:
+            self.current.left = True
+            if not self.current.running:
+                await self.current.close()
+        exchange = await self._host.open(self._principal)
+        self._forget()
+        self.current = self._known[exchange.id] = Talk(exchange)
+        return self.current
+
+    def began(self, talk: Talk) -> None:
+        """Count a request."""
+        talk.running += 1
+        self.rest.clear()
+
+    async def ended(self, talk: Talk) -> None:
+        """A request has come to rest."""
+        talk.running -= 1
+        if talk.left and not talk.running:
+            await talk.close()
+        if not self.running():
+            self.rest.set()
+
+    def running(self) -> list[Talk]:
+        """The conversations in which something runs."""
+        return [talk for talk in self._known.values() if talk.running]
+
+    def _forget(self) -> None:
+        """Drop conversations that are over and no longer in the trace."""
+        traced = set(self._host.trace.conversations())
+        for key, talk in list(self._known.items()):
+            if talk.over and not talk.running and key not in traced:
+                del self._known[key]

@@ -1,0 +1,145 @@
+"""What the console shows: replies, listeners, threads, help.
+
+Owns the wording and arrangement. Pure: values in, lines out. Refuses to know where lines go. Text of messages
+stands behind a margin, so that it cannot pass for a line of the console's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.contract import SystemError
+from agentserver.core import envelope
+from agentserver.core.codec import Undecodable
+from agentserver.gateways.console_lines import HELP, usage
+from agentserver.gateways.form import text_field
+from agentserver.gateways.plain_values import entries
+from agentserver.gateways.terminal import Style, plain, visible_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.core.blueprint import Blueprint
+    from agentserver.core.codec import Codecs
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.messages import Reply
+    from agentserver.core.threads import Thread, ThreadTree
+    from agentserver.gateways.console_lines import Takers
+    from agentserver.gateways.terminal import Line
+
+MARGIN = "  | "
+
+
+def decoded(reply: Reply, codecs: Codecs) -> object | None:
+    """The payload of a reply; None when no codec of this server can read it."""
+    read = envelope.read(reply.message)
+    if isinstance(read, envelope.Malformed):
+        return None
+    codec = codecs.named(str(read.payload.tag))
+    try:
+        return None if codec is None else codec.decode(read.payload)
+    except Undecodable:
+        return None
+
+
+def reply_lines(reply: Reply, codecs: Codecs, *, raw: bool) -> Iterator[Line]:
+    """A reply in fields, and as XML when ``raw`` is set or it cannot be read."""
+    value = decoded(reply, codecs)
+    if isinstance(value, SystemError):
+        yield from _error(value)
+    else:
+        yield ((Style.GOOD, reply.sender), (Style.PAYLOAD, f"  {reply.root.rpartition('}')[2]}"))
+        if value is not None:
+            yield from field_lines(value)
+    if raw or value is None:
+        yield from _margined(reply.message.decode(errors="backslashreplace"), Style.DIM)
+
+
+def _error(error: SystemError) -> Iterator[Line]:
+    again = "may be tried again" if error.retry_allowed else "not to be tried again"
+    yield ((Style.BAD, f"system  {error.code}"), (Style.DIM, f"  ({again})"))
+    yield from _margined(error.message)
+
+
+def field_lines(value: object, margin: str = MARGIN) -> Iterator[Line]:
+    """A payload, a field a line; further lines of a text stand further in."""
+    for entry in entries(value):
+        indent = "  " * entry.depth
+        first, *more = visible_lines(entry.text or "")
+        yield (
+            (Style.DIM, margin),
+            (Style.NAME, f"{indent}{entry.name}:"),
+            (Style.PLAIN, f" {first}" if first else ""),
+        )
+        for part in more:
+            yield ((Style.DIM, margin), (Style.PLAIN, f"{indent}  {part}"))
+
+
+def _margined(text: str, style: Style = Style.PLAIN) -> Iterator[Line]:
+    for part in visible_lines(text):
+        yield ((Style.DIM, MARGIN), (style, part))
+
+
+def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
+    """Who listens, what they say of themselves, what they take, and whom they may reach."""
+    for listener in blueprint.listeners.values():
+        kind = "  agent" if listener.agent else ""
+        yield (
+            (Style.NAME, f"@{listener.name}"),
+            (Style.DIM, kind),
+            (Style.PLAIN, f"  {listener.description}"),
+        )
+        codecs = takers[listener.name]
+        for codec in codecs:
+            root = codec.name.rpartition("}")[2]
+            short = (
+                f'  ("@{listener.name} some text" is {root}.{text_field(codec)})' if text_field(codec) else ""
+            )
+            yield ((Style.PAYLOAD, f"    {root}"), (Style.PLAIN, f"  {usage(codec)}"), (Style.DIM, short))
+        if listener.peers:
+            yield ((Style.DIM, f"    peers: {', '.join(sorted(listener.peers))}"),)
+
+
+def thread_lines(conversation: Conversation) -> Iterator[Line]:
+    """The conversation's threads as an indented tree: owner, state, queue, id."""
+    yield ((Style.DIM, f"conversation {conversation.id}, {conversation.messages} messages so far"),)
+    tree = conversation.tree
+    pending = [(tree.nodes[tree.root], 0)]
+    while pending:
+        thread, depth = pending.pop()
+        yield _thread(tree, thread, depth)
+        pending += [(tree.nodes[child], depth + 1) for child in reversed(thread.children)]
+
+
+def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
+    return (
+        (Style.PLAIN, "  " * depth),
+        (Style.NAME, thread.owner),
+        (Style.PLAIN, f"  {state(tree, thread)}"),
+        (Style.PLAIN, f"  {len(thread.inbox)} queued" if thread.inbox else ""),
+        (Style.PLAIN, f"  {len(thread.held)} held" if thread.held else ""),
+        (Style.DIM, f"  {thread.id}"),
+    )
+
+
+def state(tree: ThreadTree, thread: Thread) -> str:
+    """What a thread does: ``working`` on a message, ``waiting`` for others, or ``dormant``.
+
+    A message whose listener has no room yet counts as being worked on.
+    """
+    if thread.inbox:
+        return "working"
+    if thread.held or any(not below.quiet for below in tree.below(thread.id)):
+        return "waiting"
+    return "dormant"
+
+
+def help_lines() -> Iterator[Line]:
+    """Everything that can be typed."""
+    yield plain("@listener text                  a message to a listener whose payload is one required text")
+    yield plain('@listener field=value b="x y"   a message in fields; lines.0.sku=... for nested ones')
+    yield plain("@listener/Payload field=value   the same, where a listener takes several payloads")
+    yield plain("@listener                       text without @ goes there from now on")
+    yield plain("<payload xmlns=...>...          raw XML, a payload or an envelope, over several lines")
+    for verb, (argument, meaning) in HELP.items():
+        yield ((Style.NAME, f"/{verb} {argument}".ljust(32)), (Style.PLAIN, meaning))

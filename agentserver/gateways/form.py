@@ -1,0 +1,164 @@
+"""Payloads from what a person types: field names with texts, or one text alone.
+
+Owns how typed fields become a payload element. The schema judges the texts, so that a field typed here means
+what it means in markup; this module only knows where each belongs. Refuses to know who is addressed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lxml import etree
+
+from agentserver.core import envelope
+from agentserver.core.shape import Kind, PayloadType, Place, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from agentserver.core.codec import Codec
+    from agentserver.core.shape import Field
+
+MAX_ITEMS = 1000
+"""Items that a list may be given by index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why the typed fields make no payload; one line for each thing to correct."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass
+class _Node:
+    """What was typed for one record: texts, and further records by index."""
+
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    records: dict[str, dict[int, _Node]] = field(default_factory=dict)
+
+
+def table_of(codec: Codec) -> PayloadType | None:
+    """The field table behind a codec; None when it has none."""
+    described = getattr(codec, "described", None) or codec.payload.__dict__.get("__payload__")
+    return described if isinstance(described, PayloadType) else None
+
+
+def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | Misfit:
+    """The payload element for fields by name.
+
+    Nested fields have dotted names, items of a list of records an index from 0: ``lines.1.sku``. A name given
+    several times fills a list. Names may be the element's or Python's; ``-`` and ``_`` are the same.
+    """
+    table = table_of(codec)
+    if table is None:
+        return Misfit((f"{codec.name} has no field table: send it as XML",))
+    root, wrong = _Node(), []
+    for name, text in values:
+        misfit = _put(table.record, root, name.split("."), text)
+        if misfit:
+            wrong.append(f"{name}: {misfit}")
+    if wrong:
+        return Misfit(tuple(wrong))
+    try:
+        element = _build(codec.name, table.record, root, table.namespace)
+    except ValueError:
+        return Misfit(("a value holds a character that XML cannot carry",))
+    if not codec.valid(element):
+        return Misfit(tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element)))
+    return envelope.canonical(element)
+
+
+def text_field(codec: Codec) -> str | None:
+    """The name of the one required ``str`` field of a payload, which a bare text may stand for."""
+    table = table_of(codec)
+    required = [each for each in table.record.fields if not each.optional] if table else []
+    if len(required) != 1 or required[0].repeated or isinstance(required[0].type, Record):
+        return None
+    only = required[0].type
+    return required[0].xml if only.kind is Kind.STR and not only.choices else None
+
+
+def field_names(codec: Codec) -> tuple[str, ...]:
+    """Every name that ``compose`` takes without an index, in the order of the schema."""
+    table = table_of(codec)
+    return tuple(_names(table.record)) if table else ()
+
+
+def _names(record: Record) -> Iterator[str]:
+    for each in record.fields:
+        if isinstance(each.type, Record):
+            yield from (f"{each.xml}.{below}" for below in _names(each.type))
+        else:
+            yield each.xml
+
+
+def takes(codec: Codec, name: str) -> bool:
+    """Whether a typed name begins with a field of the payload."""
+    table = table_of(codec)
+    return table is not None and _find(table.record, name.split("."))[0] is not None
+
+
+def _find(record: Record, path: list[str]) -> tuple[Field | None, list[str]]:
+    """The field that a path begins with and the rest of the path. Names may hold dots: the longest wins."""
+    for end in range(len(path), 0, -1):
+        head = ".".join(path[:end])
+        for each in record.fields:
+            if head in {each.xml, each.name} or _folded(head) in {_folded(each.xml), _folded(each.name)}:
+                return each, path[end:]
+    return None, path
+
+
+def _folded(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _put(record: Record, node: _Node, path: list[str], text: str) -> str:
+    """Note a text at its place; gives why that is impossible, or nothing."""
+    found, rest = _find(record, path)
+    if found is None:
+        return _unknown(record, ".".join(path))
+    if isinstance(found.type, Record):
+        return _put_below(found, found.type, node, rest, text)
+    if rest:
+        return f"{found.xml} holds no further fields"
+    texts = node.texts.setdefault(found.name, [])
+    texts.append(text)
+    return "is given twice" if len(texts) > 1 and not found.repeated else ""
+
+
+def _put_below(above: Field, record: Record, node: _Node, rest: list[str], text: str) -> str:
+    index = 0
+    if rest and rest[0].isdecimal():
+        index, rest = int(rest[0]), rest[1:]
+    if index and (not above.repeated or index >= MAX_ITEMS):
+        return f"{above.xml} has no item {index}"
+    if not rest:
+        return f"holds fields of its own: {', '.join(_names(record))}"
+    items = node.records.setdefault(above.name, {})
+    return _put(record, items.setdefault(index, _Node()), rest, text)
+
+
+def _unknown(record: Record, name: str) -> str:
+    known = list(_names(record))
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    return f"no such field; {hint}"
+
+
+def _build(tag: str, record: Record, node: _Node, namespace: str) -> etree._Element:
+    element = etree.Element(tag, nsmap={None: namespace})  # type: ignore[dict-item]
+    for each in record.fields:
+        name = f"{{{namespace}}}{each.xml}"
+        if isinstance(each.type, Record):
+            below = node.records.get(each.name, {})
+            element.extend(_build(name, each.type, below[index], namespace) for index in sorted(below))
+        elif each.place is Place.ATTRIBUTE:
+            for text in node.texts.get(each.name, ()):
+                element.set(each.xml, text)
+        else:
+            for text in node.texts.get(each.name, ()):
+                etree.SubElement(element, name).text = text
+    return element

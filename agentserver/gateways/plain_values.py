@@ -1,0 +1,53 @@
+"""Decoded payloads as plain values: for JSON and for people.
+
+Owns how a field's value reads outside XML. Refuses to know terminals and messages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def jsonable(value: Any) -> Any:
+    """A payload as JSON knows values.
+
+    Times are ISO 8601, a Decimal is text, bytes are URL-safe base64 (RFC 4648), an Enum is its value, and a
+    float that JSON cannot write is text.
+    """
+    return from_json(to_json(value, bytes_mode="base64", inf_nan_mode="strings"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """One line's worth of a payload: how deep it lies, its name, and its text; None for a heading."""
+
+    depth: int
+    name: str
+    text: str | None
+
+
+def entries(value: Any, depth: int = 0) -> Iterator[Entry]:
+    """The fields of a payload in order. What is absent or an empty list is left out."""
+    for each in dataclasses.fields(value):
+        held = getattr(value, each.name)
+        many = isinstance(held, list | tuple)
+        for index, item in enumerate(held if many else (held,)):
+            if item is None:
+                continue
+            name = f"{each.name}[{index}]" if many else each.name
+            if dataclasses.is_dataclass(item):
+                yield Entry(depth, name, None)
+                yield from entries(item, depth + 1)
+            else:
+                yield Entry(depth, name, _text(item))
+
+
+def _text(value: Any) -> str:
+    shown = jsonable(value)
+    return str(shown).lower() if isinstance(shown, bool) else str(shown)

@@ -1,0 +1,157 @@
+"""Records as people and programs read them: one line, an indented tree, JSON lines.
+
+Owns the reading of records. Pure. Refuses to know where they are kept and what they are shown on. The detail
+of a refusal is shown: what is made here is for operators, never for a listener.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentserver.core.audit import Event
+from agentserver.gateways.terminal import Style, paint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from agentserver.core.audit import Record
+    from agentserver.gateways.terminal import Line, Segment
+
+_STYLES = {
+    Event.REFUSED: Style.BAD,
+    Event.FAILED: Style.BAD,
+    Event.ENDED: Style.WARN,
+    Event.REPAIRED: Style.WARN,
+    Event.RETRIED: Style.WARN,
+    Event.DROPPED: Style.WARN,
+    Event.DISCARDED: Style.WARN,
+}
+_CAUSES = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED})
+_TIMED = _CAUSES | {Event.SENT, Event.ANSWERED}
+
+QUIET = frozenset({Event.RECEIVED, Event.HANDLED, Event.CLOSED, Event.ENDED})
+"""What a live view leaves out, because something else tells it too or because it is no news."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A record with what only the records before it tell.
+
+    Args:
+        depth: how many calls it lies inside; 0 is what the principal said and heard.
+        elapsed: seconds since the outside message before it.
+        took: for what follows from an invocation, seconds since the message it was for was sent; else None.
+    """
+
+    record: Record
+    depth: int
+    elapsed: float
+    took: float | None = None
+
+
+class Reading:
+    """Follows the records of one conversation, in order."""
+
+    def __init__(self) -> None:
+        self._depths: dict[str, int] = {}
+        self._sent: dict[str, float] = {}
+        self._cause: Record | None = None
+        self._began: float | None = None
+
+    def take(self, record: Record) -> Hop:
+        """The next record with its place."""
+        if record.event is Event.RECEIVED or self._began is None:
+            self._began, self._cause = record.at, None
+            self._depths.setdefault(record.thread, 0)
+        if record.event in _CAUSES:
+            self._cause = record
+        depth = self._depth(record)
+        if record.event is Event.SENT:
+            self._sent[record.delivery] = record.at
+        return Hop(record, depth, record.at - self._began, self._took(record))
+
+    def _depth(self, record: Record) -> int:
+        """A call lies one deeper than its caller; its answer lies where the call lies."""
+        origin = 0 if self._cause is None else self._depths.get(self._cause.thread, 0)
+        if record.event is Event.SENT and record.thread not in self._depths:
+            self._depths[record.thread] = origin + 1
+        own = self._depths.get(record.thread, 0)
+        return max((origin if record.event is Event.SENT else 0, own, 1)) - 1
+
+    def _took(self, record: Record) -> float | None:
+        cause = self._cause
+        if cause is None or record.event not in _TIMED:
+            return None
+        began = self._sent.get(cause.delivery)
+        return None if began is None else record.at - began
+
+
+def read(records: Iterable[Record]) -> Iterator[Hop]:
+    """The records of one conversation with their places."""
+    reading = Reading()
+    return (reading.take(record) for record in records)
+
+
+def line(hop: Hop) -> Line:
+    """One record as one line: when, from whom to whom, what, and why not."""
+    record = hop.record
+    style = _STYLES.get(record.event, Style.PLAIN)
+    parts: list[Segment] = [(Style.DIM, f"{hop.elapsed:+9.3f}s  "), (Style.PLAIN, "  " * hop.depth)]
+    if record.event is not Event.SENT:
+        parts.append((style, f"{record.event} "))
+    parts += _route(record)
+    if record.root:
+        parts += [(Style.PLAIN, "  "), (Style.PAYLOAD, record.root)]
+    if hop.took is not None:
+        parts.append((Style.DIM, f"  {hop.took * 1000:.0f} ms"))
+    why = ": ".join(filter(None, (record.code, record.detail)))
+    if why:
+        parts += [(Style.PLAIN, "  "), (style, _bounded(why))]
+    return tuple(parts)
+
+
+def _route(record: Record) -> Iterator[Segment]:
+    if record.sender:
+        yield Style.NAME, record.sender
+        yield Style.DIM, " -> "
+    # What a refused message was meant for is whatever its sender wrote, or nothing when it named nobody.
+    yield Style.NAME, _bounded(record.to or "?", 128)
+
+
+def _bounded(text: str, most: int = 500) -> str:
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text) - most} more)"
+
+
+def tree(records: Sequence[Record]) -> tuple[Line, ...]:
+    """The conversation as an indented tree of calls.
+
+    One line for each record, less those that the next one tells too: a message from outside before its delivery, a
+    finished invocation before what it sent.
+    """
+    lines: list[Line] = []
+    following: Event | None = None
+    for hop in reversed(list(read(records))):
+        event = hop.record.event
+        if event not in {Event.RECEIVED, Event.HANDLED} or following not in _TOLD:
+            lines.append(line(hop))
+        following = following if event in _BETWEEN else event
+    return tuple(reversed(lines))
+
+
+_BETWEEN = frozenset({Event.CLOSED, Event.DROPPED})
+_TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
+
+
+def tree_text(records: Sequence[Record]) -> str:
+    """The tree as harmless text without colours."""
+    return "\n".join(paint(each, colour=False) for each in tree(records))
+
+
+def json_lines(records: Iterable[Record]) -> Iterator[str]:
+    """One JSON object for each record, with ``depth``; ``message`` is the envelope as text."""
+    for hop in read(records):
+        fields = hop.record._asdict()
+        fields["message"] = hop.record.message.decode()
+        yield json.dumps({**fields, "depth": hop.depth})

@@ -1,0 +1,1 @@
+"""Rules about messages, one file each. Their order is the tuple that the assembly builds."""

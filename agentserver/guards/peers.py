@@ -1,0 +1,35 @@
+"""Peers: a listener reaches nobody but its caller, itself, ``system.*`` and the names in its ``peers``.
+
+Owns that rule. Refuses to know whether the receiver exists: the sender gets the same refusal either way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code
+from agentserver.core.guard import Denied
+from agentserver.core.routing import Route
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+    from agentserver.core.guard import Verdict
+    from agentserver.core.messages import Delivery
+    from agentserver.core.routing import Proposal
+
+
+class PeersGuard:
+    """Denies every message to a peer that the sender does not declare."""
+
+    name = "peers"
+
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element) -> object:  # noqa: ARG002 - a guard's signature
+        """Peers are fixed; there is nothing to remember."""
+        return memory
+
+    def judge(self, memory: object, proposal: Proposal) -> Verdict:  # noqa: ARG002 - a guard's signature
+        """Pass answers, self-calls and services; a peer must be declared."""
+        if proposal.route is not Route.PEER or proposal.to in proposal.sender.peers:
+            return None
+        return Denied(Code.ROUTING, f"{proposal.to} is no peer of {proposal.sender.name}")

@@ -1,0 +1,111 @@
+"""What the pump needs of the world, as Protocols only.
+
+Owns the seams: Engine, Clock, Ingress, Approver, Completer. Refuses to hold any implementation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from types import TracebackType
+
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.messages import Delivery, Done, Moment, Reply
+    from agentserver.core.routing import Proposal
+    from agentserver.core.step import Outcome
+
+
+class EngineError(Exception):
+    """The engine could not commit, and kept nothing of the outcome."""
+
+
+class ConflictError(EngineError):
+    """The conversation has moved on since the outcome was decided: load it and decide again."""
+
+
+class Engine(Protocol):
+    """Keeps conversations and their deliveries. What it promises is written in ``engines/conformance.py``."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None: ...
+
+    async def commit(self, outcome: Outcome) -> None:
+        """Make an outcome permanent, whole or not at all.
+
+        Raises ConflictError when the stored conversation is not of version ``outcome.before``.
+        """
+        ...
+
+    async def load(self, conversation: str) -> Conversation | None:
+        """The conversation as last committed; None when it is unknown or closed."""
+        ...
+
+    def runnable(self) -> AsyncIterator[Delivery]:
+        """Deliveries that were committed and not consumed: what a restart takes up again."""
+        ...
+
+
+class Clock(Protocol):
+    """Where time and randomness come in."""
+
+    def moment(self) -> Moment:
+        """The present time with a fresh seed."""
+        ...
+
+
+class Exchange(Protocol):
+    """One conversation, as the gateway that opened it sees it."""
+
+    @property
+    def id(self) -> str:
+        """The conversation's id."""
+        ...
+
+    async def send(self, data: bytes, to: str | None = None) -> str:
+        """Hand in an envelope or a bare payload; gives its request's id once it is committed or refused."""
+        ...
+
+    def replies(self, data: bytes, to: str | None = None) -> AsyncIterator[Reply]:
+        """Hand in a message and give its replies as they come, until nothing more can."""
+        ...
+
+    def events(self) -> AsyncIterator[Reply | Done]:
+        """Everything that ``replies`` does not take, in order, until the conversation is closed."""
+        ...
+
+    async def close(self) -> None:
+        """End the conversation, cancelling whatever runs in it."""
+        ...
+
+
+class Ingress(Protocol):
+    """The door for gateways, which have authenticated the principal."""
+
+    async def open(self, principal: str) -> Exchange:
+        """Open a conversation. Raises ValueError when the name belongs to a listener or to the system."""
+        ...
+
+    def conversation(self, conversation: str) -> Conversation | None:
+        """A conversation as it stands, for operators; None when it is unknown or over."""
+        ...
+
+
+class Approver(Protocol):
+    """Asks a person about a message that a guard will not let pass unasked. Absent, the answer is no."""
+
+    async def approve(self, proposal: Proposal, reason: str) -> bool:
+        """Whether this very message may be sent."""
+        ...
+
+
+class Completer(Protocol):
+    """Completes a prompt with a language model."""
+
+    async def complete(self, model: str, messages: Sequence[Mapping[str, str]], agent_id: str | None) -> str:
+        """The model's text."""
+        ...

@@ -1,0 +1,322 @@
+"""The pump: workers that take runnable deliveries, call handlers and commit what conversations decide.
+
+Owns the tasks, the overall limit and the conversations at work. Refuses to have rules of its own: every decision
+is a call of core/conversation.py, every promise about storage the engine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from agentserver.contract import Code
+from agentserver.core import envelope
+from agentserver.core.audit import Event
+from agentserver.core.conversation import Accepted, Conversation, Finished
+from agentserver.core.messages import SYSTEM
+from agentserver.ports import ConflictError
+from agentserver.pump.exchange import ServerExchange
+from agentserver.pump.invoke import Invoker
+from agentserver.pump.schedule import Schedule, Turns
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from lxml import etree
+
+    from agentserver.core.audit import Record
+    from agentserver.core.conversation import Outside
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery
+    from agentserver.core.step import Outcome
+    from agentserver.ports import Clock, Engine
+    from agentserver.pump.invoke import Bound
+
+logger = logging.getLogger("agentserver.pump")
+
+BACKOFF = 0.1
+"""Seconds before the first repetition of a failed invocation; each further one waits twice as long."""
+
+BACKOFF_LIMIT = 5.0
+"""Seconds that a repetition waits at most."""
+
+
+class Pump:
+    """Runs an organism. An async context manager: leaving it drains what is in hand and stops.
+
+    An exception in a worker is a bug or a broken engine: the pump stops at once, without draining, lets everybody
+    go who waits, and the exception comes out of the context in a group.
+
+    Args:
+        rules: what conversations decide by.
+        bound: listeners with their handlers, by name.
+        engine: where conversations are kept; already open.
+        clock: time and randomness.
+        resources: what the organism's lifespan provides.
+        observers: called with the records of every committed step; must not block or raise.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        bound: Mapping[str, Bound],
+        engine: Engine,
+        clock: Clock,
+        resources: Sequence[object] = (),
+        observers: Sequence[Callable[[tuple[Record, ...]], None]] = (),
+    ) -> None:
+        self._rules = rules
+        self._limits = rules.blueprint.limits
+        self._bound = bound
+        self._engine = engine
+        self._clock = clock
+        self._observers = tuple(observers)
+        self._invoker = Invoker(rules, resources)
+        self._turns = Turns()
+        self._schedule = Schedule(
+            {name: one.listener.concurrency for name, one in bound.items()}, self._turns.put
+        )
+        self._parsed: dict[str, etree._Element] = {}
+        self._live: dict[str, Conversation] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._exchanges: dict[str, ServerExchange] = {}
+        self._pending = 0
+        self._rest = asyncio.Event()
+        self._rest.set()
+        self._stopping = False
+        self._warned: set[str] = set()
+        self._life = self._run()
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        """Take up what the engine kept, then start the workers."""
+        await self._life.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Refuse new messages, let what is in hand finish for ``limits.drain`` seconds, then stop."""
+        return await self._life.__aexit__(kind, error, trace)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        await self._take_up()
+        async with anyio.create_task_group() as self._tasks:
+            for _ in range(self._limits.concurrency):
+                self._tasks.start_soon(self._work)
+            self._tasks.start_soon(self._sweep)
+            try:
+                yield
+                self._stopping = True
+                with anyio.move_on_after(self._limits.drain):
+                    await self._rest.wait()
+            finally:
+                self._stopping = True
+                for exchange in self._exchanges.values():
+                    exchange.finish()
+                self._tasks.cancel_scope.cancel()
+
+    async def _take_up(self) -> None:
+        """Schedule what an earlier run left; everything that waits in its conversations is in hand again."""
+        async for delivery in self._engine.runnable():
+            if delivery.conversation not in self._live:
+                conversation = await self._find(delivery.conversation)
+                waiting = () if conversation is None else conversation.requests.values()
+                self._pend(sum(request.pending for request in waiting))
+            self._schedule.put(delivery)
+
+    # Gateways
+
+    async def open(self, principal: str) -> ServerExchange:
+        """Open a conversation.
+
+        Raises ValueError when the name belongs to a listener or to the system, or no envelope can carry it.
+        """
+        folded = principal.casefold()
+        if principal in self._bound or folded == SYSTEM or folded.startswith(f"{SYSTEM}."):
+            raise ValueError(f"{principal!r} is the name of a listener, so no principal can bear it")
+        envelope.write(principal, None, None, "")
+        conversation = Conversation.opened(principal, self._clock.moment())
+        self._live[conversation.id] = conversation
+        exchange = ServerExchange(conversation.id, self._submit, self._close, self._new_id)
+        self._exchanges[conversation.id] = exchange
+        return exchange
+
+    async def _submit(self, conversation: str, outside: Outside) -> None:
+        if self._stopping:
+            raise RuntimeError("the server is stopping")
+        busy = self._pending >= self._limits.queue
+
+        def decide(current: Conversation) -> Outcome:
+            if busy:
+                return current.turn_away(outside, Code.BUSY, self._rules, self._clock.moment())
+            return current.receive(outside, self._rules, self._clock.moment())
+
+        # A gateway that gives up waiting must not leave a message committed and never handled.
+        with anyio.CancelScope(shield=True):
+            accepted = await self._step(conversation, decide)
+        if not accepted:
+            raise RuntimeError("the conversation is over")
+
+    async def _close(self, conversation: str) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._step(conversation, self._closing("closed by its gateway"))
+
+    def _closing(self, reason: str) -> Callable[[Conversation], Outcome]:
+        return lambda current: current.close(self._rules, self._clock.moment(), reason)
+
+    def _new_id(self) -> str:
+        return next(self._clock.moment().ids())
+
+    def conversation(self, conversation: str) -> Conversation | None:
+        """A conversation at work, as last committed."""
+        return self._live.get(conversation)
+
+    # Work
+
+    async def _work(self) -> None:
+        while True:
+            delivery = await self._turns.take()
+            try:
+                await self._handle(delivery)
+            finally:
+                self._schedule.done(delivery.to)
+
+    async def _handle(self, delivery: Delivery) -> None:
+        conversation = await self._find(delivery.conversation)
+        parsed = self._parsed.pop(delivery.id, None)
+        accepted = None if conversation is None else conversation.accept(delivery, self._rules, parsed)
+        if accepted is None:
+            return
+        if isinstance(accepted, Accepted):
+            finished = await self._invoker.call(self._bound[delivery.to], accepted)
+        else:
+            finished = Finished(delivery, None, accepted)
+        if finished is not None:
+            over = finished
+            await self._step(
+                delivery.conversation, lambda c: c.conclude(over, self._rules, self._clock.moment())
+            )
+
+    async def _step(self, conversation: str, decide: Callable[[Conversation], Outcome | None]) -> bool:
+        """Decide, commit, and only then let the consequences go. A stale decision is taken again.
+
+        One step of a conversation at a time: a decision on a state that is not yet committed could be committed
+        on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
+        """
+        async with self._locks[conversation]:
+            while (current := await self._find(conversation)) is not None:
+                outcome = decide(current)
+                if outcome is None:
+                    return True
+                try:
+                    await self._engine.commit(outcome)
+                except ConflictError:
+                    self._live.pop(conversation, None)
+                    continue
+                self._live[conversation] = outcome.conversation
+                self._release(outcome)
+                return True
+        self._forget(conversation)
+        return False
+
+    async def _find(self, conversation: str) -> Conversation | None:
+        live = self._live.get(conversation)
+        if live is None:
+            live = await self._engine.load(conversation)
+            if live is not None:
+                live = self._live.setdefault(conversation, live)
+        return live
+
+    def _release(self, outcome: Outcome) -> None:
+        """Let go what was committed. Whoever watches comes last, so that nobody else depends on it."""
+        for thread in outcome.closed:
+            self._invoker.cancel(thread)
+        self._parsed.update(outcome.parsed)
+        for delivery in outcome.dropped:
+            self._parsed.pop(delivery.id, None)
+        self._pend(len(outcome.added) - len(outcome.dropped) - (outcome.done is not None))
+        for delivery in outcome.ready:
+            self._schedule.put(delivery)
+        if outcome.retry is not None:
+            self._tasks.start_soon(self._retry, outcome.retry)
+        exchange = self._exchanges.get(outcome.conversation.id)
+        if exchange is not None:
+            for event in outcome.replies:
+                exchange.deliver(event)
+        if outcome.conversation.closed:
+            self._forget(outcome.conversation.id)
+        self._report(outcome)
+
+    def _forget(self, conversation: str) -> None:
+        self._live.pop(conversation, None)
+        self._locks.pop(conversation, None)
+        exchange = self._exchanges.pop(conversation, None)
+        if exchange is not None:
+            exchange.finish()
+
+    def _pend(self, change: int) -> None:
+        self._pending += change
+        if self._pending:
+            self._rest.clear()
+        else:
+            self._rest.set()
+
+    async def _retry(self, delivery: Delivery) -> None:
+        await anyio.sleep(min(BACKOFF * 2.0 ** (delivery.attempt - 1), BACKOFF_LIMIT))
+        self._schedule.put(delivery)
+
+    async def _sweep(self) -> None:
+        """Close conversations in which nothing has happened for ``limits.idle`` seconds."""
+        while True:
+            await anyio.sleep(self._limits.idle / 4)
+            for conversation in [each.id for each in self._live.values() if self._idle(each)]:
+                await self._step(conversation, self._close_idle)
+
+    def _close_idle(self, conversation: Conversation) -> Outcome | None:
+        return self._closing("idle")(conversation) if self._idle(conversation) else None
+
+    def _idle(self, conversation: Conversation) -> bool:
+        limit = self._clock.moment().now - self._limits.idle
+        return conversation.touched < limit and not conversation.requests
+
+    def _report(self, outcome: Outcome) -> None:
+        for observe in self._observers:
+            observe(outcome.records)
+        for record in outcome.records:
+            level = _LEVELS.get(record.event, logging.DEBUG)
+            if logger.isEnabledFor(level):
+                logger.log(
+                    level,
+                    "%s %s -> %s %s",
+                    record.event,
+                    record.sender,
+                    record.to,
+                    " ".join(filter(None, (record.root, record.code, record.detail))),
+                    extra={"conversation": record.conversation, "thread_id": record.thread},
+                )
+        if outcome.deprecated:
+            self._warn_deprecated(outcome)
+
+    def _warn_deprecated(self, outcome: Outcome) -> None:
+        name = next((r.to for r in outcome.records if r.event is Event.HANDLED), "")
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning("%s returned bytes, which is deprecated: return a HandlerResponse", name)
+
+
+_LEVELS = {
+    Event.REFUSED: logging.WARNING,
+    Event.FAILED: logging.WARNING,
+    Event.REPAIRED: logging.WARNING,
+    Event.RETRIED: logging.INFO,
+    Event.DISCARDED: logging.INFO,
+}

@@ -1,0 +1,46 @@
+"""The test kit for users: an organism in memory, scripted peers, a clock that repeats itself.
+
+Owns the names. Everything is imported when it is first used, because pytest loads this package at every start.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentserver.testing.clock import FakeClock
+    from agentserver.testing.declared import listener, organism_of
+    from agentserver.testing.kit import Refused, Testbed, Trace, organism
+    from agentserver.testing.plugin import Organisms
+    from agentserver.testing.scripted import Call
+
+__all__ = [
+    "Call",
+    "FakeClock",
+    "Organisms",
+    "Refused",
+    "Testbed",
+    "Trace",
+    "listener",
+    "organism",
+    "organism_of",
+]
+
+_HOMES = {
+    "Call": "scripted",
+    "FakeClock": "clock",
+    "Organisms": "plugin",
+    "Refused": "kit",
+    "Testbed": "kit",
+    "Trace": "kit",
+    "listener": "declared",
+    "organism": "kit",
+    "organism_of": "declared",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,67 @@
+"""Organisms declared in code instead of YAML.
+
+Owns the shortest way from a handler to a listener. Signatures are checked as for YAML; names and peers are not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentserver.config import Bound, Organism, Place, Secrets
+from agentserver.config.signature import Refusal, read_signature
+from agentserver.core.blueprint import Limits, Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from agentserver.config.organism import Lifespan
+    from agentserver.contract import HandlerMetadata, HandlerResult
+
+
+def listener(
+    name: str,
+    handler: Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]],
+    *payloads: type,
+    peers: Iterable[str] = (),
+    settings: object | None = None,
+    **facts: Any,
+) -> Bound:
+    """A listener in code.
+
+    Args:
+        name: of the listener.
+        handler: its async function.
+        payloads: the classes that it accepts; those of its annotation when none are given.
+        peers: whom it may address.
+        settings: what ``invocation().settings`` is.
+        facts: ``description``, ``agent``, ``broadcast``, ``concurrency``, ``deadline``, ``retries``.
+
+    Raises:
+        TypeError: the handler's signature is not the contract's, or nothing says what it accepts.
+    """
+    signature = read_signature(handler)
+    if isinstance(signature, Refusal):
+        raise TypeError(signature.message)
+    accepted = payloads or signature.payloads
+    if not accepted:
+        raise TypeError(f"{name}: name the payload classes, or annotate the handler's payload")
+    facts.setdefault("description", f"{name}.")
+    declared = Listener(name=name, payloads=accepted, peers=frozenset(peers), **facts)
+    place = Place(Path(signature.file), signature.line)
+    return Bound(declared, handler, settings, signature.returns_bytes, None, place, accepted)
+
+
+def organism_of(
+    *listeners: Bound, limits: Limits | None = None, lifespan: Lifespan | None = None, name: str = "test"
+) -> Organism:
+    """An organism of these listeners."""
+    return Organism(
+        name=name,
+        project=Path.cwd(),
+        listeners=listeners,
+        limits=limits or Limits(),
+        lifespan=lifespan,
+        secrets=Secrets(),
+        files=(),
+    )

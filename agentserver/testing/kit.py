@@ -1,0 +1,277 @@
+"""An organism in memory, and what a test asks it.
+
+Owns the testbed: one conversation of one principal. Everything between it and the handlers is the real server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from agentserver.assembly import build
+from agentserver.config import Organism, load
+from agentserver.contract import SystemError
+from agentserver.core import envelope
+from agentserver.core.messages import Reply
+from agentserver.gateways.console_view import state
+from agentserver.gateways.trace_text import tree_text
+from agentserver.testing.clock import FakeClock
+from agentserver.testing.scripted import ScriptedPeer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Mapping
+
+    from agentserver.assembly import Server
+    from agentserver.core.audit import Record
+    from agentserver.ports import Clock
+    from agentserver.pump import ServerExchange
+    from agentserver.testing.scripted import Call, Script
+
+T = TypeVar("T")
+
+PRINCIPAL = "test"
+"""Who opens a testbed's conversation."""
+
+TIMEOUT = 10.0
+"""Seconds that a test waits for an answer before it fails with the trace so far."""
+
+
+class Refused(AssertionError):  # noqa: N818 - what happened, not an error of the kit
+    """In strict mode: a message was answered with a SystemError, or not at all."""
+
+    def __init__(self, message: str, error: SystemError | None) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What happened in the conversation. ``str()`` gives the tree of hops."""
+
+    records: tuple[Record, ...]
+
+    def __str__(self) -> str:
+        return tree_text(self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """One thread of the conversation.
+
+    Args:
+        owner: the listener that works on it; the principal on the root.
+        state: ``working``, ``waiting`` or ``dormant``.
+        queued: messages in its inbox, the one that is worked on among them.
+        parent: id of the caller's thread; None on the root.
+    """
+
+    id: str
+    owner: str
+    state: str
+    queued: int
+    parent: str | None
+
+
+@dataclass
+class Testbed:
+    """A running organism with one open conversation.
+
+    Args:
+        server: for what the testbed does not show.
+        strict: whether a SystemError, or silence, raises ``Refused`` instead of being returned.
+        timeout: seconds to wait for an answer.
+    """
+
+    __test__ = False
+
+    server: Server
+    exchange: ServerExchange
+    peers: Mapping[str, ScriptedPeer]
+    strict: bool = False
+    timeout: float = TIMEOUT
+    _sent: set[str] = field(default_factory=set)
+    _arrived: list[Reply] = field(default_factory=list)
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def ask(self, payload: Any, to: str | None = None) -> Any:
+        """Send a payload and give its first answer.
+
+        Args:
+            payload: an ``@xmlify`` value, or bytes that hold a payload element or an envelope.
+            to: the listener; None leaves it to the payload's root.
+
+        Returns:
+            The decoded answer, a SystemError among them, or None when the message came to rest without one.
+
+        Raises:
+            Refused: in strict mode, for a SystemError and for silence.
+            TimeoutError: with the trace so far.
+        """
+        reply = await self._within(self.exchange.ask(self._encoded(payload), to), _name(payload))
+        return self._judged(payload, None if reply is None else self._decoded(reply))
+
+    async def replies(self, payload: Any, to: str | None = None) -> list[Any]:
+        """Send a payload and give every answer, once nothing more can come. Raises as ``ask`` does."""
+        found = await self._within(self._all(self._encoded(payload), to), _name(payload))
+        for each in found or [None]:
+            self._judged(payload, each)
+        return found
+
+    async def send(self, payload: Any, to: str | None = None) -> str:
+        """Send a payload without waiting; gives the id of its request. ``rest`` collects the answers."""
+        self._settled.clear()
+        request = await self.exchange.send(self._encoded(payload), to)
+        self._sent.add(request)
+        return request
+
+    async def rest(self) -> list[Any]:
+        """Wait until everything that was sent has come to rest; gives the answers since the last time, in order."""
+        await self._within(self._quiet(), "what was sent")
+        arrived, self._arrived = self._arrived, []
+        return [self._decoded(reply) for reply in arrived]
+
+    def calls(self, listener: str) -> list[Call]:
+        """What a scripted peer was called with. Raises KeyError for a listener that is not scripted."""
+        return self.peers[listener].calls
+
+    def trace(self) -> Trace:
+        """What happened in the conversation so far."""
+        return Trace(self.server.trace.of(self.exchange.id))
+
+    def threads(self) -> list[ThreadState]:
+        """The conversation's threads, in the order in which they were opened."""
+        conversation = self.server.conversation(self.exchange.id)
+        if conversation is None:
+            return []
+        tree = conversation.tree
+        return [
+            ThreadState(node.id, node.owner, state(tree, node), len(node.inbox), node.parent)
+            for node in sorted(tree.nodes.values(), key=lambda node: node.ordinal)
+        ]
+
+    # Inside
+
+    async def listen(self) -> None:
+        """Collect what ``send`` is answered with, until the conversation is over."""
+        async for event in self.exchange.events():
+            if isinstance(event, Reply):
+                self._arrived.append(event)
+            else:
+                self._sent.discard(event.request)
+                self._settled.set()
+
+    async def _all(self, data: bytes, to: str | None) -> list[Any]:
+        return [self._decoded(reply) async for reply in self.exchange.replies(data, to)]
+
+    async def _quiet(self) -> None:
+        while self._sent:
+            await self._settled.wait()
+            self._settled.clear()
+
+    def _encoded(self, payload: Any) -> bytes:
+        if isinstance(payload, bytes):
+            return payload
+        return self.server.rules.codecs.of(type(payload)).encode(payload).encode()
+
+    def _decoded(self, reply: Reply) -> Any:
+        read = envelope.read(reply.message)
+        assert isinstance(read, envelope.Envelope)
+        codec = self.server.rules.codecs.named(str(read.payload.tag))
+        assert codec is not None
+        return codec.decode(read.payload)
+
+    def _judged(self, payload: Any, answer: Any) -> Any:
+        if self.strict and (answer is None or isinstance(answer, SystemError)):
+            said = "no answer" if answer is None else f"{answer.code}: {answer.message}"
+            raise Refused(f"{_name(payload)}: {said}\n{self.trace()}", answer)
+        return answer
+
+    async def _within(self, work: Awaitable[T], what: str) -> T:
+        try:
+            with anyio.fail_after(self.timeout):
+                return await work
+        except TimeoutError:
+            raise TimeoutError(f"{what}: not at rest within {self.timeout:g} s\n{self.trace()}") from None
+
+
+def _name(payload: Any) -> str:
+    return payload if isinstance(payload, str) else type(payload).__name__
+
+
+@asynccontextmanager
+async def organism(
+    source: str | Path | Organism = "config/organism.yaml",
+    *,
+    environ: Mapping[str, str] | None = None,
+    scripted: Mapping[str, Script] | None = None,
+    clock: Clock | None = None,
+    strict: bool = False,
+    timeout: float = TIMEOUT,  # noqa: ASYNC109 - of each answer, not of this function
+) -> AsyncIterator[Testbed]:
+    """Run an organism in memory for the length of a test.
+
+    Args:
+        source: its YAML file, or an organism made in code (``organism_of``).
+        environ: what ``${NAME}`` refers to; the process's environment when None.
+        scripted: by listener, what takes the place of its handler (see ``ScriptedPeer``).
+        clock: a fresh ``FakeClock`` when None, so that times and ids are the same at every run.
+        strict: see ``Testbed``.
+        timeout: see ``Testbed``.
+
+    Raises:
+        ConfigError: the organism cannot load.
+        ValueError: a scripted name is no listener, or a listener has the principal's name.
+        AssertionError: on leaving, when one was raised inside a scripted peer.
+    """
+    loaded = source if isinstance(source, Organism) else await _loaded(Path(source), environ)
+    peers = {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()}
+    server = build(_rescripted(loaded, peers), clock=clock or FakeClock())
+    async with _unwrapped(), server:
+        bed = Testbed(server, await server.open(PRINCIPAL), peers, strict, timeout)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bed.listen)
+            await anyio.lowlevel.checkpoint()
+            yield bed
+            await bed.exchange.close()
+    for peer in peers.values():
+        for fault in peer.faults:
+            raise fault
+
+
+async def _loaded(path: Path, environ: Mapping[str, str] | None) -> Organism:
+    """Load in a thread, because it reads files and runs the organism's imports."""
+    known = os.environ if environ is None else environ
+    return await anyio.to_thread.run_sync(lambda: load(path, environ=known))
+
+
+def _rescripted(loaded: Organism, peers: Mapping[str, ScriptedPeer]) -> Organism:
+    known = [bound.listener.name for bound in loaded.listeners]
+    for name in peers:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise ValueError(f"no listener {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+    listeners = (
+        replace(bound, handler=peers.get(bound.listener.name, bound.handler)) for bound in loaded.listeners
+    )
+    return replace(loaded, listeners=tuple(listeners))
+
+
+@asynccontextmanager
+async def _unwrapped() -> AsyncIterator[None]:
+    """Let a test's own failure out of the groups that task groups put around it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        single: BaseException = group
+        while isinstance(single, BaseExceptionGroup) and len(single.exceptions) == 1:
+            single = single.exceptions[0]
+        raise single from None

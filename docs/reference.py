@@ -1,0 +1,106 @@
+"""Writes docs/contract.md: the names that handler authors import, from their docstrings.
+
+python docs/reference.py          # write it
+python docs/reference.py --check  # exit 1 when it is out of date
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import agentserver
+from agentserver import contract
+from agentserver.core import refusals
+
+PAGE = Path(__file__).with_name("contract.md")
+
+HEAD = """\
+# The handler contract
+
+This page is made from the docstrings (`python docs/reference.py`). [Concepts](concepts.md) explains the words.
+
+A handler is an `async` function of two parameters, the payload and its metadata. It returns a `HandlerResponse`, a
+sequence of them (all are sent, or none), or `None`. Everything here is imported from `agentserver`.
+"""
+
+PARTS = {
+    "Responses and metadata": ["HandlerResponse", "HandlerMetadata"],
+    "Payload classes": ["xmlify", "Element", "Attribute", "Pattern"],
+    "What the system sends": ["SystemError"],
+    "Todos": ["TodoUntil", "TodoRegistered", "TodoComplete", "TodoClosed", "get_todo_registry"],
+    "The running invocation": ["invocation"],
+}
+
+BEHIND = ["Invocation", "Storage", "Todos"]
+"""What the names above give access to."""
+
+
+def signature(thing: Any) -> str:
+    """The call, with defaults, or the fields of a dataclass."""
+    if dataclasses.is_dataclass(thing):
+        fields = dataclasses.fields(thing)
+        return ", ".join(
+            f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default!r}" for f in fields
+        )
+    parameters = inspect.signature(thing).parameters.values()
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters if p.name != "self"]
+    return str(inspect.Signature(plain))[1:-1]
+
+
+def methods(thing: type) -> list[tuple[str, Any]]:
+    """The public methods that a class defines itself, in order."""
+    own = [(name, getattr(thing, name)) for name in vars(thing) if not name.startswith("_")]
+    return [(name, method) for name, method in own if inspect.isroutine(method)]
+
+
+def described(name: str, thing: Any, level: str) -> list[str]:
+    """Heading, signature, docstring and methods of one name."""
+    call = f"({signature(thing)})" if not getattr(thing, "_is_protocol", False) else ""
+    lines = [f"{level} `{name}{call}`", "", inspect.getdoc(thing) or "", ""]
+    if isinstance(thing, type) and not issubclass(thing, Enum):
+        for method, function in methods(thing):
+            lines += [
+                f"- `.{method}({signature(function)})`: {' '.join((inspect.getdoc(function) or '').split())}"
+            ]
+        lines += [""] if methods(thing) else []
+    return lines
+
+
+def codes() -> list[str]:
+    """The table of SystemError codes."""
+    lines = ["| code | message | retry allowed |", "|---|---|---|"]
+    for code, wording in refusals.WORDINGS.items():
+        lines.append(f"| `{code}` | {wording.message} | {'yes' if wording.retry_allowed else 'no'} |")
+    return [*lines, ""]
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [HEAD]
+    for part, names in PARTS.items():
+        lines += [f"## {part}", ""]
+        for name in names:
+            lines += described(name, getattr(agentserver, name), "###")
+            if name == "SystemError":
+                lines += codes()
+    lines += ["## Behind them", ""]
+    for name in BEHIND:
+        lines += described(name, getattr(contract, name), "###")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> int:
+    """Write the page, or check that it is current."""
+    if "--check" not in sys.argv:
+        PAGE.write_text(page())
+        return 0
+    return 0 if PAGE.read_text() == page() else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,80 @@
+from pathlib import Path
+
+from agentserver.config.findings import (
+    MAX_FINDINGS,
+    MAX_TEXT,
+    ConfigError,
+    Finding,
+    Report,
+    Severity,
+    Where,
+    did_you_mean,
+    dotted,
+    printable,
+)
+from agentserver.config.secrets import Secrets
+
+A, B = Path("a.yaml"), Path("b.yaml")
+
+
+def test_how_a_finding_reads():
+    finding = Finding(
+        Severity.ERROR, A, 16, "listeners[2].peers[0]", 'unknown listener "shoutr"', 'did you mean "shouter"?'
+    )
+    assert (
+        str(finding)
+        == 'a.yaml:16: listeners[2].peers[0]: unknown listener "shoutr" (did you mean "shouter"?)'
+    )
+    assert str(Finding(Severity.WARNING, A, 1, "", "odd")) == "a.yaml:1: warning: odd"
+    assert str(ConfigError((finding, finding))) == f"{finding}\n{finding}"
+
+
+def test_paths():
+    assert dotted(("listeners", 2, "peers", 0)) == "listeners[2].peers[0]"
+    assert dotted(()) == ""
+
+
+def test_suggestions_ignore_case_and_stay_silent_when_nothing_is_near():
+    assert did_you_mean("Shoutr", ["shouter", "logger"]) == 'did you mean "shouter"?'
+    assert did_you_mean("zebra", ["shouter"]) == ""
+    assert did_you_mean("x" * 10_000, ["shouter"]) == ""
+
+
+def test_findings_come_by_file_and_line_and_once_for_each_value():
+    report = Report()
+    report.error(Where(B, 1, "x"), "b1")
+    report.error(Where(A, 9), "a9")
+    report.error(Where(A, 2, "x"), "a2")
+    report.error(Where(A, 2, "x"), "again")
+    report.warning(Where(A, 2, "x"), "warned")
+    report.error(Where(A, 9), "no path, so another one")
+    report.error(Where(Path("c.yaml"), 1), "c1")
+    messages = [finding.message for finding in report.settle([A, B], Secrets())]
+    assert messages == ["a2", "warned", "a9", "no path, so another one", "b1", "c1"]
+
+
+def test_findings_are_bounded_in_number():
+    report = Report()
+    for line in range(MAX_FINDINGS + 5):
+        report.warning(Where(A, line + 1), "x")
+    findings = report.settle([A], Secrets())
+    assert len(findings) == MAX_FINDINGS + 1
+    assert (findings[-1].message, findings[-1].severity) == ("and 5 more findings", Severity.WARNING)
+    report.error(Where(A, 999), "x")
+    assert report.settle([A], Secrets())[-1].severity is Severity.ERROR
+
+
+def test_findings_show_neither_secrets_nor_control_characters():
+    report = Report()
+    report.error(Where(A, 1, "hunter22"), "a\x1b[2J hunter22\n", "hunter22?")
+    (finding,) = report.settle([A], Secrets.of(["hunter22"]))
+    assert (finding.path, finding.message, finding.suggestion) == (
+        "[redacted]",
+        "a\\x1b[2J [redacted]\\n",
+        "[redacted]?",
+    )
+
+
+def test_a_long_text_is_cut():
+    assert printable("x" * MAX_TEXT) == "x" * MAX_TEXT
+    assert printable("x" * (MAX_TEXT + 1)) == "x" * (MAX_TEXT - 3) + "..."

@@ -1,0 +1,169 @@
+import dataclasses
+
+import pytest
+
+from agentserver.config.models import LimitsEntry, ListenerEntry, OrganismFile
+from agentserver.config.validation import keys_of
+from agentserver.core.blueprint import Limits, Listener
+from tests.config.conftest import ONE
+
+
+def test_the_models_hold_the_fields_and_defaults_of_the_core():
+    assert Limits(**LimitsEntry().model_dump()) == Limits()
+    entry = ListenerEntry(name="a", handler="a.b", description="d")
+    for field in dataclasses.fields(Listener):
+        if field.name != "payloads":
+            value = getattr(entry, field.name)
+            expected = getattr(Listener("a", (), "d"), field.name)
+            assert (frozenset(value) if field.name == "peers" else value) == expected
+
+
+def test_every_key_is_explained():
+    for model in (OrganismFile, ListenerEntry, LimitsEntry):
+        assert all(info.description for info in model.model_fields.values())
+    assert "schema" in keys_of(ListenerEntry)
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ("agent: 'yes'", "agent: true or false was expected"),
+        ("agent: 1", "agent: true or false was expected; YAML reads this as the number 1"),
+        ("concurrency: 0", "concurrency: must be at least 1"),
+        ("concurrency: 1.5", "concurrency: a whole number was expected; YAML reads this as the number 1.5"),
+        ("concurrency: 5000", "concurrency: must be at most 4096"),
+        ("concurrency: '5'", "concurrency: a whole number was expected"),
+        ("retries: -1", "retries: must be at least 0"),
+        ("deadline: 0", "deadline: must be greater than 0"),
+        ("deadline: 90000", "deadline: must be at most 86400"),
+        (
+            "deadline: 2 days",
+            'deadline: a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h"',
+        ),
+        ("deadline: true", "deadline: a number was expected; YAML reads this as the boolean true"),
+        ("peers: other", "peers: a list was expected"),
+        ("peers: [no]", "peers[0]: text was expected; YAML reads this as the boolean no (quote it)"),
+        (
+            "peers: ['a b']",
+            "peers[0]: may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
+        ),
+        ("payload_class: []", "payload_class: must hold at least 1 entries"),
+        ("payload_class: Greeting", 'payload_class: is not a dotted path such as "listeners.greeter.greet"'),
+        ("payload_class: 5", "payload_class: a list was expected; YAML reads this as the number 5"),
+        ("settings: 5", "settings: a mapping of keys was expected; YAML reads this as the number 5"),
+        ("schema: ''", "schema: must not be empty"),
+        ("Peers: []", 'Peers: unknown key "Peers" (did you mean "peers"?)'),
+    ],
+)
+def test_values_of_a_listener(project, line, finding):
+    assert project.listener(line) == [f"organism.yaml:7: listeners[0].{finding}"]
+
+
+@pytest.mark.parametrize(
+    ("description", "finding"),
+    [
+        ("''", "must not be empty"),
+        ("' '", "must not be empty"),
+        ('"a\\nb"', "must be one line without control or invisible characters"),
+        ('"a\\u200bb"', "must be one line without control or invisible characters"),
+        ('"a\\x1bb"', "must be one line without control or invisible characters"),
+        ("x" * 501, "must be at most 500 characters long"),
+        ("", "text was expected; YAML reads this as nothing (quote it)"),
+    ],
+)
+def test_a_description_is_one_line(project, description, finding):
+    assert project.errors(ONE.replace("Greets.", description)) == [
+        f"organism.yaml:6: listeners[0].description: {finding}"
+    ]
+
+
+@pytest.mark.parametrize("name", ["system", "System", "system.todo", "SYSTEM.x"])
+def test_the_systems_names_are_reserved(project, name):
+    (error,) = project.errors(ONE.replace("greeter", name))
+    assert (
+        error
+        == f'organism.yaml:4: listeners[0].name: "{name}" is reserved: "system" and "system.*" are the server\'s own'
+    )
+
+
+@pytest.mark.parametrize("name", ["-a", ".a", "a b", "é", "a/b", "'a\n'", "x" * 129])
+def test_names_that_are_refused(project, name):
+    (error,) = project.errors(ONE.replace("greeter", name))
+    assert error.startswith("organism.yaml:4: listeners[0].name: m")
+
+
+@pytest.mark.parametrize("name", ["a", "calculator.add", "A_1-b.c", "0", "systems", "x" * 128])
+def test_names_that_are_taken(project, name):
+    assert project.load(ONE.replace("greeter", f'"{name}"')).listeners[0].listener.name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2", 2.0), ("0.25", 0.25), ("500ms", 0.5), ("30s", 30.0), ("2m", 120.0), ("1.5 h", 5400.0)],
+)
+def test_deadlines(project, text, seconds):
+    assert project.load(ONE + f"    deadline: {text}\n").listeners[0].listener.deadline == seconds
+
+
+@pytest.mark.parametrize("text", ["peers:", "peers: []"])
+def test_peers_without_a_value_are_nobody(project, text):
+    assert project.load(ONE + f"    {text}\n").listeners[0].listener.peers == frozenset()
+
+
+def test_mistakes_of_the_whole(project):
+    assert project.errors("listeners: {a: b}\nversion: 1\nlimits: 5\nlifespan: x\n") == [
+        "organism.yaml:1: listeners: a list was expected",
+        "organism.yaml:1: name: is missing",
+        'organism.yaml:2: version: unknown key "version" (known here: include, lifespan, limits, listeners, name)',
+        "organism.yaml:3: limits: a mapping of keys was expected; YAML reads this as the number 5",
+        'organism.yaml:4: lifespan: is not a dotted path such as "listeners.greeter.greet"',
+    ]
+    assert project.errors("name: demo\nlisteners: [greeter]\n") == [
+        "organism.yaml:2: listeners[0]: a mapping of keys was expected"
+    ]
+
+
+def test_a_faulty_entry_is_still_looked_at(project):
+    assert project.errors("""
+        name: demo
+        listeners:
+          - {name: no, handler: listeners.greet.gone, description: d, peers: [ghost], colour: red, payload_class: 5}
+          - {name: "system", handler: listeners.greet.plain, description: d, settings: 5, agent: true, peers: 5}
+        """) == [
+        "organism.yaml:4: listeners[0].name: text was expected; YAML reads this as the boolean no (quote it)",
+        "organism.yaml:4: listeners[0].payload_class: a list was expected; YAML reads this as the number 5",
+        (
+            'organism.yaml:4: listeners[0].colour: unknown key "colour" (known here: agent, broadcast, concurrency, '
+            "deadline, description, handler, name, payload_class, peers, retries, schema, settings, settings_class)"
+        ),
+        'organism.yaml:4: listeners[0].peers[0]: unknown listener "ghost"',
+        'organism.yaml:4: listeners[0].handler: there is no name "gone" in "listeners.greet" (listeners/greet.py)',
+        'organism.yaml:5: listeners[1].name: "system" is reserved: "system" and "system.*" are the server\'s own',
+        "organism.yaml:5: listeners[1].peers: a list was expected; YAML reads this as the number 5",
+        "organism.yaml:5: listeners[1].settings: a mapping of keys was expected; YAML reads this as the number 5",
+    ]
+
+
+def test_no_finding_shows_a_secret(project):
+    project.environ["KEY"] = "hunter22 secret"
+    text = ONE.replace("greeter", "${KEY}").replace(
+        "Greets.", "${KEY}\n    deadline: ${KEY}\n    peers: ['${KEY}']"
+    )
+    assert not any(
+        "hunter22" in line for line in project.findings(text + "    ${KEY}: 1\n    agent: ${KEY}\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ("hops: 0", "hops: must be at least 1"),
+        ("payload: 99999999", "payload: must be at most 67108864"),
+        ("idle: 0", "idle: must be greater than 0"),
+        ("drain: -1", "drain: must be at least 0"),
+        ("hop: 1", 'hop: unknown key "hop" (did you mean "hops"?)'),
+        ("queue: many", "queue: a whole number was expected"),
+    ],
+)
+def test_limits(project, line, finding):
+    assert project.findings(ONE + f"limits:\n  {line}\n") == [f"organism.yaml:8: limits.{finding}"]

@@ -1,0 +1,81 @@
+"""What holds for every test: reproducible examples, no blocked event loop, no hang.
+
+Refuses to know any part of the server: fixtures for those live beside their tests.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from importlib.util import find_spec
+
+import pytest
+from blockbuster import blockbuster_ctx
+from hypothesis import HealthCheck, settings
+
+HANG_SECONDS = 60
+"""How long one test may take, times the soak scale. A test that needs more is a soak test."""
+
+MAY_BLOCK = [
+    # (blocking call, file that makes it, function that makes it): reason
+]
+"""Where an event loop may be blocked all the same. Each line says why waiting is right or cannot be avoided there."""
+
+settings.register_profile("default", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "fuzz",
+    derandomize=False,
+    deadline=None,
+    max_examples=5_000,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# The package is used from the checkout, where no entry point announces its pytest plugin.
+pytest_plugins = ["agentserver.testing.plugin"] if find_spec("agentserver.testing.plugin") else []
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--soak-scale", type=int, default=1, help="how many times longer the soak tests run (default 1)"
+    )
+
+
+@pytest.fixture(scope="session")
+def soak_scale(request):
+    """The factor by which a soak test multiplies its short form."""
+    return request.config.getoption("--soak-scale")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend():
+    """The one event loop that the server promises."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_blocks_the_event_loop():
+    """A file, a socket or a sleep that the server waits for while its loop is running is an error."""
+    with blockbuster_ctx("agentserver") as watched:
+        for name, file, function in MAY_BLOCK:
+            watched.functions[name].can_block_in(file, function)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_hangs(soak_scale):
+    """Fail a test that runs too long, with every thread's stack; what cannot be interrupted meets pytest's own timeout."""
+    limit = HANG_SECONDS * soak_scale
+
+    def give_up(_signal, _frame):
+        faulthandler.dump_traceback(file=sys.__stderr__)
+        pytest.fail(f"the test ran longer than {limit} s", pytrace=True)
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(limit)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,163 @@
+"""A pump on paper: drives a conversation with plain functions, one delivery at a time, without an event loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
+from agentserver.contract import Code
+from agentserver.core.blueprint import Blueprint, Limits, Listener
+from agentserver.core.codec import Codecs
+from agentserver.core.conversation import Accepted, Conversation, Finished, Outside
+from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
+from agentserver.core.envelope import Bounds, read
+from agentserver.core.guard import Rules
+from agentserver.core.messages import Done, Failed, Moment, Reply, Returned
+from agentserver.core.replies import normalise
+from agentserver.core.usage import usage_instructions
+from agentserver.guards.peers import PeersGuard
+
+
+@xmlify
+@dataclass(frozen=True)
+class Ask:
+    text: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Answer:
+    text: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Note:
+    text: str
+
+
+def listener(name, *peers, payloads=(Ask,), **more):
+    return Listener(name, payloads, f"the {name}", peers=frozenset(peers), **more)
+
+
+def rules(*listeners, guards=None, payloads=(Answer, Note), **limits):
+    named = {one.name: one for one in listeners}
+    codecs = Codecs([*(p for one in listeners for p in one.payloads), *payloads])
+    roots = {name: frozenset(codecs.of(p).name for p in one.payloads) for name, one in named.items()}
+    services = frozenset(codecs.of(p).name for p in (TodoUntil, TodoComplete))
+    usage = {name: usage_instructions(one, named, codecs) for name, one in named.items()}
+    blueprint = Blueprint(named, Limits(**limits), roots, services, usage)
+    return Rules(blueprint, codecs, (PeersGuard(),) if guards is None else tuple(guards), Bounds())
+
+
+@dataclass
+class Call:
+    """One invocation as a handler function sees it."""
+
+    payload: object
+    metadata: HandlerMetadata
+    storage: ThreadStorage
+    todos: ThreadTodos
+    attempt: int
+
+
+class Paper:
+    """Handlers are functions from a Call to a result; raising means a crash. Deliveries wait until ``run``."""
+
+    def __init__(self, rules, handlers, principal="console"):
+        self.rules = rules
+        self.handlers = handlers
+        self.seeds = 0
+        self.conversation = Conversation.opened(principal, self.moment())
+        self.waiting = []
+        self.events = []
+        self.records = []
+        self.outcomes = []
+        self.calls = []
+
+    def moment(self):
+        self.seeds += 1
+        return Moment(1000.0 + self.seeds, self.seeds.to_bytes(16, "big"))
+
+    def apply(self, outcome):
+        assert outcome.before == self.conversation.version
+        self.conversation = outcome.conversation
+        gone = {d.id for d in outcome.dropped}
+        self.waiting = [d for d in self.waiting if d.id not in gone]
+        self.waiting += [*outcome.ready, *([outcome.retry] if outcome.retry else [])]
+        self.events += outcome.replies
+        self.records += outcome.records
+        self.outcomes.append(outcome)
+        return outcome
+
+    def say(self, payload, to=None, request=None):
+        data = (
+            payload
+            if isinstance(payload, bytes)
+            else self.rules.codecs.of(type(payload)).encode(payload).encode()
+        )
+        request = request or f"r{self.seeds}"
+        self.apply(self.conversation.receive(Outside(data, request, to), self.rules, self.moment()))
+        return request
+
+    def invoke(self, delivery):
+        """Call the handler of a delivery without concluding; None when its thread is closed."""
+        accepted = self.conversation.accept(delivery, self.rules)
+        if accepted is None:
+            return None
+        if isinstance(accepted, Failed):
+            return Finished(delivery, None, accepted)
+        assert isinstance(accepted, Accepted)
+        storage = ThreadStorage(
+            accepted.storage, self.rules.codecs, self.rules.bounds, self.rules.blueprint.limits.storage
+        )
+        todos = ThreadTodos(delivery.thread, delivery.to, accepted.todos)
+        payload = accepted.codec.decode(accepted.element)
+        call = Call(payload, accepted.metadata, storage, todos, delivery.attempt)
+        self.calls.append((delivery.to, call))
+        try:
+            value = self.handlers[delivery.to](call)
+            said = normalise(value, self.rules.codecs, self.rules.bounds)
+        except Late:
+            return Finished(delivery, accepted.element, Failed(Code.TIMEOUT, "late"))
+        except RuntimeError as error:
+            return Finished(delivery, accepted.element, Failed(Code.INTERNAL, str(error)))
+        result = said if isinstance(said, Failed) else Returned(said, collect(storage, todos))
+        return Finished(delivery, accepted.element, result)
+
+    def conclude(self, finished):
+        return self.apply(self.conversation.conclude(finished, self.rules, self.moment()))
+
+    def step(self, index=0):
+        finished = self.invoke(self.waiting.pop(index))
+        return None if finished is None else self.conclude(finished)
+
+    def run(self, most=10_000):
+        for _ in range(most):
+            if not self.waiting:
+                return self
+            self.step()
+        raise AssertionError("never came to rest")
+
+    def decode(self, message):
+        payload = read(message).payload
+        return self.rules.codecs.named(payload.tag).decode(payload)
+
+    @property
+    def replies(self):
+        return [self.decode(event.message) for event in self.events if isinstance(event, Reply)]
+
+    @property
+    def ends(self):
+        return {event.request: event.answered for event in self.events if isinstance(event, Done)}
+
+    def seen(self, name):
+        return [call.payload for who, call in self.calls if who == name]
+
+
+class Late(RuntimeError):
+    """A handler that missed its deadline."""
+
+
+def errors(payloads):
+    return [p.code for p in payloads if isinstance(p, SystemError)]

@@ -1,0 +1,88 @@
+"""The suite against the engines, and the suite against engines that break one promise each: a check must be able to fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentserver.engines.conformance import CHECKS, BrokenPromiseError, Subject
+from agentserver.engines.memory import MemoryEngine
+from agentserver.ports import ConflictError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_memory_engine_keeps_every_promise(check):
+    await check(Subject(MemoryEngine, durable=False))
+
+
+class Kept:
+    """Storage shared by two instances, as a file is."""
+
+    def __init__(self):
+        self.kept = {}
+
+    def __call__(self):
+        engine = MemoryEngine()
+        engine._kept = self.kept
+        return engine
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_an_engine_with_storage_of_its_own_passes_as_durable(check):
+    await check(Subject(Kept(), durable=True))
+
+
+class Forgetful(MemoryEngine):
+    async def load(self, conversation):
+        return None
+
+
+class Careless(MemoryEngine):
+    async def commit(self, outcome):
+        self._kept[outcome.conversation.id] = outcome.conversation
+
+
+class Late(MemoryEngine):
+    """Refuses a stale commit after having made it."""
+
+    async def commit(self, outcome):
+        try:
+            await super().commit(outcome)
+        except ConflictError:
+            self._kept[outcome.conversation.id] = outcome.conversation
+            raise
+
+
+class Idle(MemoryEngine):
+    async def runnable(self):
+        return
+        yield
+
+
+class Global(MemoryEngine):
+    """Counts versions for all conversations together."""
+
+    version = 0
+
+    async def commit(self, outcome):
+        if outcome.before != self.version:
+            raise ConflictError
+        self.version += 1
+        self._kept[outcome.conversation.id] = outcome.conversation
+
+
+@pytest.mark.parametrize("broken", [Forgetful, Careless, Late, Idle, Global])
+async def test_a_broken_engine_is_found_out(broken):
+    failures = 0
+    for check in CHECKS:
+        try:
+            await check(Subject(broken, durable=False))
+        except (BrokenPromiseError, ConflictError):
+            failures += 1
+    assert failures
+
+
+async def test_an_engine_that_only_claims_to_be_durable_is_found_out():
+    with pytest.raises(BrokenPromiseError, match="restart"):
+        await CHECKS[-1](Subject(MemoryEngine, durable=True))

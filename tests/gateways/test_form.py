@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.core import envelope
+from agentserver.core.codec import Codecs
+from agentserver.gateways.form import MAX_ITEMS, Misfit, compose, field_names, takes, text_field
+from tests.gateways.payloads import Add, Colour, Greet, Item, Order, Ping, Wait
+
+CODECS = Codecs([Greet, Add, Wait, Order, Ping])
+SHOP = CODECS.of(Order)
+
+
+def decoded(cls, values):
+    data = compose(CODECS.of(cls), values)
+    assert isinstance(data, bytes), data
+    return CODECS.of(cls).decode(envelope.read_payload(data))
+
+
+def test_fields_by_name_become_the_payload():
+    assert decoded(Add, [("b", "-2"), ("a", " 1 ")]) == Add(1, -2)
+
+
+def test_nested_fields_lists_and_attributes():
+    values = [
+        ("items.1.sku", "b"),
+        ("items.0.sku", "a"),
+        ("items.1.count", "3"),
+        ("who", "Ada"),
+        ("no", "7"),
+        ("colour", "red"),
+        ("tags", "x"),
+        ("tags", "y z"),
+        ("gift.sku", "g"),
+    ]
+    assert decoded(Order, values) == Order(
+        "Ada", 7, Colour.RED, [Item("a"), Item("b", 3)], ["x", "y z"], Item("g")
+    )
+
+
+def test_the_python_name_and_the_elements_name_both_serve():
+    assert decoded(Order, [("who", "Ada"), ("number", "7")]) == decoded(Order, [("who", "Ada"), ("no", "7")])
+
+
+@given(
+    st.text(
+        st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"], exclude_characters="\ufffe\uffff")
+    )
+)
+def test_a_text_arrives_as_it_was_typed(text):
+    assert decoded(Greet, [("name", text)]) == Greet(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ([("wh", "x")], "wh: no such field; did you mean who?"),
+        (
+            [("zzz", "x")],
+            "zzz: no such field; there are: who, no, colour, items.sku, items.count, tags, gift.sku, gift.count",
+        ),
+        ([("who", "x"), ("who", "y")], "who: is given twice"),
+        ([("who.x", "x")], "who.x: who holds no further fields"),
+        ([("gift", "x")], "gift: holds fields of its own: sku, count"),
+        ([("gift.1.sku", "x")], "gift.1.sku: gift has no item 1"),
+        ([(f"items.{MAX_ITEMS}.sku", "x")], f"items.{MAX_ITEMS}.sku: items has no item {MAX_ITEMS}"),
+        ([("who", "\x1b")], "a value holds a character that XML cannot carry"),
+        ([("who", "x"), ("no", "many")], "Order/@no: must be integer"),
+        ([], "Order: missing element who: text"),
+    ],
+)
+def test_what_does_not_fit_is_named(values, line):
+    made = compose(SHOP, values)
+    assert isinstance(made, Misfit)
+    assert line in made.lines
+
+
+def test_a_codec_without_a_table_takes_no_fields():
+    bare = SimpleNamespace(name="{urn:x}y", payload=int)
+    assert compose(bare, []) == Misfit(("{urn:x}y has no field table: send it as XML",))
+    assert text_field(bare) is None
+    assert field_names(bare) == ()
+    assert not takes(bare, "a")
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"), [(Greet, "name"), (Order, "who"), (Add, None), (Wait, None), (Ping, None)]
+)
+def test_a_bare_text_is_for_one_required_text(cls, name):
+    assert text_field(CODECS.of(cls)) == name
+
+
+def test_names_for_completion():
+    assert field_names(SHOP) == (
+        "who",
+        "no",
+        "colour",
+        "items.sku",
+        "items.count",
+        "tags",
+        "gift.sku",
+        "gift.count",
+    )
+    assert takes(SHOP, "items.0.sku")
+    assert not takes(SHOP, "item")

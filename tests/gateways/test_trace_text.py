@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+
+from agentserver.core.audit import Event, Record
+from agentserver.gateways.trace_text import json_lines, read, tree_text
+
+
+def rec(event, at, thread, sender="", to="", root="", **more):
+    return Record(event, at, "c", thread, sender, to, root, **more)
+
+
+CALL = [
+    rec(Event.RECEIVED, 10.0, "root", "console", "agent", "Ask"),
+    rec(Event.SENT, 10.0, "t1", "console", "agent", "Ask", delivery="d1", message=b"<m/>"),
+    rec(Event.HANDLED, 10.5, "t1", "console", "agent", "Ask", delivery="d1"),
+    rec(Event.SENT, 10.5, "t2", "agent", "tool", "Add", delivery="d2"),
+    rec(Event.HANDLED, 10.6, "t2", "agent", "tool", "Add", delivery="d2"),
+    rec(Event.SENT, 10.6, "t1", "tool", "agent", "Sum", delivery="d3"),
+    rec(Event.HANDLED, 10.7, "t1", "tool", "agent", "Sum", delivery="d3"),
+    rec(Event.CLOSED, 10.7, "t2", to="tool"),
+    rec(Event.ANSWERED, 10.7, "root", "agent", "console", "Answer"),
+]
+
+
+def test_a_call_lies_inside_its_caller_and_its_answer_beside_it():
+    depths = [(hop.record.root, hop.depth) for hop in read(CALL) if hop.record.event is Event.SENT]
+    assert depths == [("Ask", 0), ("Add", 1), ("Sum", 1)]
+
+
+def test_the_tree_leaves_out_what_the_next_line_tells():
+    assert tree_text(CALL).splitlines() == [
+        "   +0.000s  console -> agent  Ask",
+        "   +0.500s    agent -> tool  Add  500 ms",
+        "   +0.600s    tool -> agent  Sum  100 ms",
+        "   +0.700s    closed tool",
+        "   +0.700s  answered agent -> console  Answer  100 ms",
+    ]
+
+
+def test_an_invocation_that_sends_nothing_is_shown():
+    silent = [*CALL[:3], rec(Event.ENDED, 10.5, "root", to="console")]
+    assert tree_text(silent).splitlines()[1:] == [
+        "   +0.500s  handled console -> agent  Ask  500 ms",
+        "   +0.500s  ended console",
+    ]
+
+
+def test_refusals_and_failures_show_code_and_detail_without_control_characters():
+    records = [
+        *CALL[:3],
+        rec(
+            Event.REFUSED,
+            10.5,
+            "t1",
+            "agent",
+            "\x1b[31mnobody",
+            code="routing",
+            detail="not a peer",
+            delivery="d1",
+        ),
+        rec(Event.SENT, 10.5, "t1", "system", "agent", "SystemError", delivery="d4"),
+        rec(
+            Event.FAILED,
+            10.6,
+            "t1",
+            "system",
+            "agent",
+            "SystemError",
+            code="internal",
+            detail="x" * 501,
+            delivery="d4",
+        ),
+    ]
+    lines = tree_text(records).splitlines()
+    assert lines[1] == "   +0.500s  refused agent -> \\x1b[31mnobody  routing: not a peer"
+    assert lines[3].endswith("  100 ms  internal: " + "x" * 490 + " ... (11 more)")
+
+
+def test_a_refused_outside_message_that_named_nobody():
+    assert (
+        tree_text([rec(Event.REFUSED, 1.0, "root", "console", code="routing")])
+        == "   +0.000s  refused console -> ?  routing"
+    )
+
+
+def test_each_outside_message_starts_the_clock_again():
+    assert tree_text(
+        [*CALL[:2], rec(Event.RECEIVED, 99.0, "root"), rec(Event.SENT, 99.2, "t1", "console", "agent")]
+    ).endswith("+0.200s  console -> agent")
+
+
+def test_json_lines_hold_everything():
+    first, second = (json.loads(line) for line in list(json_lines(CALL))[1:3])
+    assert first == {
+        "event": "sent", "at": 10.0, "conversation": "c", "thread": "t1", "sender": "console", "to": "agent", "root": "Ask",
+        "hop": 0, "code": "", "detail": "", "delivery": "d1", "message": "<m/>", "depth": 0,
+    }  # fmt: skip
+    assert second["event"] == "handled"

@@ -75,7 +75,7 @@ class Obedient(BaseChatModel):
     def _llm_type(self) -> str:
         return "obedient"
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Obedient:  # noqa: ARG002  LangChain's signature
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Obedient:
         """The script knows its tools."""
         return self
 

@@ -311,5 +311,3 @@ def _nouns(name: str) -> frozenset[str]:
     """What a name is about: its words without verbs, plurals and ``id``."""
     verbs = names.SINK_TOKENS | names.SOURCE_TOKENS | {"id", "ids", "uuid", "by", "to", "from", "all", "new"}
     return frozenset(word.removesuffix("s") for word in names.tokens(name) if word not in verbs)
-
-

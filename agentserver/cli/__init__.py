@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import call, check, codegen, completion, graph, init, run, schemas
+from agentserver.cli import (
+    audit,
+    call,
+    check,
+    codegen,
+    completion,
+    graph,
+    init,
+    orchestrate,
+    plan,
+    run,
+    schemas,
+)
 from agentserver.cli.logs import Format, Level, Logging
 
 if TYPE_CHECKING:
@@ -24,8 +36,11 @@ Exit codes:
   0    done
   1    run: a message of a script was refused or not answered; call: the
        answer is a SystemError; check: the organism has mistakes; schemas
-       --check: files are not current
-  2    the command, a line of a script or the configuration is not understood
+       --check: files are not current; plan audit: a finding is HARD; audit
+       verify: a record was changed; orchestrate: the session cannot be
+       listened to
+  2    the command, a line of a script, the configuration or the file is not
+       understood
   3    call: no answer
   130  stopped by Ctrl-C
 """
@@ -77,7 +92,7 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     ctx.obj = Logging(Level(log_level), Format(log_format))
 
 
-for _verb in (run, call, check, init, graph, schemas, codegen, completion):
+for _verb in (run, call, check, init, graph, schemas, codegen, plan, audit, orchestrate, completion):
     cli.add_command(_verb.command)
 
 

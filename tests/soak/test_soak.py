@@ -130,7 +130,7 @@ async def test_conversations_that_ask_and_close(soak_scale):
 
 async def test_conversations_that_are_refused_crash_or_overrun(soak_scale, caplog):
     caplog.set_level("CRITICAL", "agentserver")
-    async with room(messages=8) as r:
+    async with room(messages=7) as r:
 
         async def once():
             exchange = await r.open()

@@ -31,9 +31,10 @@ def orchestrate(command, tmp_path, monkeypatch):
     return run
 
 
-def client(*headers, credentials=None):
+def client(*headers, credentials=None, closed=None):
+    closed = [] if closed is None else closed
     return SimpleNamespace(
-        default_headers=dict.fromkeys(headers, "x"), credentials=credentials, close=lambda: None
+        default_headers=dict.fromkeys(headers, "x"), credentials=credentials, close=lambda: closed.append(1)
     )
 
 
@@ -84,15 +85,18 @@ def test_every_way_to_authenticate_counts(orchestrate, monkeypatch, known):
     assert ran == [known]
 
 
-def test_a_key_is_not_logged(orchestrate, monkeypatch):
+def test_a_key_is_not_logged_and_the_client_is_closed(orchestrate, monkeypatch):
+    closed = []
+
     def leaking():
         logging.getLogger("x").warning("the key is %s", "sk-very-secret")
-        return client("X-Api-Key")
+        return client("X-Api-Key", closed=closed)
 
     monkeypatch.setattr(managed, "connect", leaking)
     monkeypatch.setattr("agentserver.handoff.edge.orchestrate.run", lambda *_, **__: None)
     said = orchestrate(SOURCE_SESSION_ID="s", ANTHROPIC_API_KEY="sk-very-secret").stderr
     assert "the key is [redacted]" in said
+    assert closed
 
 
 @pytest.fixture

@@ -35,9 +35,10 @@ class Engine(Protocol):
     ) -> bool | None: ...
 
     async def commit(self, outcome: Outcome) -> None:
-        """Make an outcome permanent, whole or not at all.
+        """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.
 
-        Raises ConflictError when the stored conversation is not of version ``outcome.before``.
+        Raises ConflictError when the stored conversation is not of version ``outcome.before``, EngineError when
+        nothing can be kept.
         """
         ...
 

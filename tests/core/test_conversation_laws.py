@@ -7,15 +7,16 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver import HandlerResponse, SystemError, TodoUntil
+from agentserver import HandlerResponse, SystemError, TodoComplete, TodoUntil
 from agentserver.core.messages import Done
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 
 SHOP = rules(
-    listener("a", "b", "c.d", agent=True),
-    listener("b", "c.d", "a"),
+    listener("a", "b", "c.d", "c", "e", agent=True),
+    listener("b", "c.d", "a", "e"),
     listener("c.d", "c", retries=1),
-    listener("c", payloads=(Ask, Note)),
+    listener("c", payloads=(Ask, Note), broadcast=True),
+    listener("e", "c", payloads=(Note,), broadcast=True),
     messages=60,
     hops=25,
     refusals=2,
@@ -25,7 +26,7 @@ SHOP = rules(
 def whims(random):
     """Handlers that do anything the contract allows, and now and then what it does not."""
     return {
-        name: whim(random, [*one.peers, name, "system.todo"])
+        name: whim(random, [*sorted(one.peers), name, "system.todo"])
         for name, one in SHOP.blueprint.listeners.items()
     }
 
@@ -52,6 +53,12 @@ def whim(random, reachable):
             call.storage.set(Note("kept"))
         for watcher in call.todos.get_raised_for(call.metadata.thread_id, None):
             call.todos.close(watcher.watcher_id)
+        if random.random() < 0.1:
+            text = random.choice([Ask("x"), Note("z"), Answer("y")])
+            return SHOP.codecs.of(type(text)).encode(text).encode()
+        known = [watcher.watcher_id for watcher in call.todos._watchers]
+        if known and random.random() < 0.1:
+            return HandlerResponse(TodoComplete(random.choice(known)), "system.todo")
         number = random.choice([0, 1, 1, 1, 2, 3])
         made = [response() for _ in range(number)]
         return None if not made else made[0] if number == 1 else made
@@ -90,7 +97,8 @@ def test_nothing_is_lost_or_done_twice_and_everything_comes_to_rest(seed):
     for _ in range(400):
         choice = random.random()
         if choice < 0.1 and len(requests) < 4:
-            requests.append(paper.say(Ask("go"), random.choice(["a", "b", "c"])))
+            first = random.choice([(Ask("go"), "a"), (Ask("go"), "b"), (Note("go"), None), (Note("go"), "e")])
+            requests.append(paper.say(*first))
         elif choice < 0.6 and paper.waiting:
             started = paper.invoke(paper.waiting.pop(random.randrange(len(paper.waiting))))
             running += [started] if started else []

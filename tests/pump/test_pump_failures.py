@@ -10,7 +10,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import ConflictError
+from agentserver.ports import ConflictError, EngineError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -26,7 +26,7 @@ class Full(MemoryEngine):
     async def commit(self, outcome):
         await asyncio.sleep(0)
         if self.full:
-            raise OSError("no space left")
+            raise EngineError("no space left")
         await super().commit(outcome)
 
 
@@ -48,7 +48,7 @@ async def test_an_engine_that_fails_under_a_worker_stops_the_server_and_lets_eve
             tasks.start_soon(one, d)
             await anyio.sleep(5)
             after.append("still running")
-    assert caught.group_contains(OSError, match="no space")
+    assert caught.group_contains(EngineError, match="no space")
     assert (answers, after) == ([None], [])
     (kept,) = engine._kept.values()
     assert [len(thread.inbox) for thread in kept.tree.nodes.values()] == [0, 1]
@@ -61,12 +61,12 @@ async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
         exchange = await d.open()
         for _ in range(2):
             engine.full = True
-            with pytest.raises(OSError, match="no space"):
+            with pytest.raises(EngineError, match="no space"):
                 await d.ask(Ask("1"), exchange=exchange)
             engine.full = False
             assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
         engine.full = True
-        with pytest.raises(OSError, match="no space"):
+        with pytest.raises(EngineError, match="no space"):
             await exchange.close()
         engine.full = False
         assert d.pump._pending == 0

@@ -14,7 +14,7 @@ from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete
 from agentserver.core import envelope, replies
 from agentserver.core.audit import Event
 from agentserver.core.codec import Undecodable
-from agentserver.core.messages import SYSTEM, TODO, Failed
+from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Recorded, TurnedAway
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.replies import Draft, Drafts
 from agentserver.core.routing import Place, Proposal, Route, resolve
@@ -55,7 +55,7 @@ class Finished(NamedTuple):
 
     delivery: Delivery
     element: etree._Element | None
-    result: Returned | Failed
+    result: Returned | Recorded | Failed
 
 
 class Outside(NamedTuple):
@@ -110,6 +110,7 @@ class Conversation(NamedTuple):
     def receive(self, outside: Outside, rules: Rules, moment: Moment) -> Outcome:
         """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own."""
         step = Step(self, rules, moment)
+        step.cause = outside
         request = step.begin(outside.request)
         drafted = _read_outside(outside, rules)
         place = Place(rules.blueprint.principal(self.principal), self.tree.root, None)
@@ -139,11 +140,13 @@ class Conversation(NamedTuple):
     def turn_away(self, outside: Outside, code: Code, rules: Rules, moment: Moment) -> Outcome:
         """Answer an outside message with a SystemError without looking at it."""
         step = Step(self, rules, moment)
+        step.cause = TurnedAway(*outside, code)
         return _turn_away(step, step.begin(outside.request), Refusal(code))
 
     def close(self, rules: Rules, moment: Moment, reason: str) -> Outcome:
         """End the conversation: drop what is queued and close every thread."""
         step = Step(self, rules, moment)
+        step.cause = Closing(reason)
         step.end()
         step.note(Event.CLOSED, thread=self.tree.root, to=self.principal, detail=reason)
         return step.finish(closed=True)
@@ -162,7 +165,7 @@ class Conversation(NamedTuple):
         if thread is None:
             return None
         if element is None:
-            read = _read_own(delivery, rules)
+            read = read_own(delivery, rules)
             if isinstance(read, Failed):
                 return read
             element = read
@@ -188,10 +191,13 @@ class Conversation(NamedTuple):
         step = Step(self, rules, moment)
         delivery, result = finished.delivery, finished.result
         thread = self.tree.get(delivery.thread)
+        step.cause = finished if isinstance(result, Failed) else finished._replace(result=Recorded(()))
         if thread is None or not thread.inbox or thread.inbox[0].id != delivery.id:
             step.record(Event.DISCARDED, delivery)
             return step.finish()
-        listener = rules.blueprint.listeners[delivery.to]
+        listener = rules.blueprint.listeners.get(delivery.to)
+        if listener is None:  # the conversation is older than the organism
+            return _failed(step, delivery, Failed(Code.INTERNAL, f"no listener is called {delivery.to}"), retries=0)
         if isinstance(result, Failed):
             return _failed(step, delivery, result, retries=listener.retries)
         step.take(delivery)
@@ -200,7 +206,8 @@ class Conversation(NamedTuple):
         if finished.element is not None:
             step.memory = _observe(step, delivery, finished.element)
         _apply(step, delivery.thread, result.effects)
-        read = replies.normalise(result.value, rules.codecs, rules.bounds)
+        recorded, read = _read_result(result, rules)
+        step.cause = finished._replace(result=recorded)
         if isinstance(read, Failed):
             return _give_up(step, delivery, read)
         judged: tuple[Proposal, ...] | Refusal
@@ -214,7 +221,16 @@ class Conversation(NamedTuple):
         return _send(step, delivery, judged)
 
 
-def _read_own(delivery: Delivery, rules: Rules) -> etree._Element | Failed:
+def _read_result(result: Returned | Recorded, rules: Rules) -> tuple[Recorded, Drafts | Refusal | Failed]:
+    """What a handler returned, with the form of it that is kept; or what was kept, read again."""
+    if isinstance(result, Recorded):
+        return result, replies.reread(result.value, rules.codecs, rules.bounds)
+    read = replies.normalise(result.value, rules.codecs, rules.bounds)
+    value = replies.recorded(result.value, read, rules.codecs, rules.bounds)
+    return Recorded(value, result.effects), read
+
+
+def read_own(delivery: Delivery, rules: Rules) -> etree._Element | Failed:
     """The payload of a message that an engine kept: it may be older than the schema it claims to satisfy."""
     read = envelope.read(delivery.message, rules.bounds)
     if isinstance(read, envelope.Malformed):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from agentserver.contract import Code
+    from agentserver.contract import Code, Target
+    from agentserver.core.refusals import Refusal
 
 SYSTEM = "system"
 """The sender of every SystemError; no listener may take the name."""
@@ -81,6 +82,7 @@ class Reply(NamedTuple):
         root: name of the payload element.
         message: the envelope.
         error: whether it is a SystemError.
+        redelivered: whether it may have left before, because the server was stopped since it was decided.
     """
 
     conversation: str
@@ -89,6 +91,7 @@ class Reply(NamedTuple):
     root: str
     message: bytes
     error: bool = False
+    redelivered: bool = False
 
 
 class Done(NamedTuple):
@@ -97,6 +100,19 @@ class Done(NamedTuple):
     conversation: str
     request: str
     answered: bool
+
+
+class Parcel(NamedTuple):
+    """Something that left a conversation, with its place among everything that did.
+
+    Args:
+        version: of the conversation after the step that let it go.
+        position: among what that step let go.
+    """
+
+    version: int
+    position: int
+    event: Reply | Done
 
 
 class Effects(NamedTuple):
@@ -126,3 +142,47 @@ class Failed(NamedTuple):
 
     code: Code
     detail: str = ""
+
+
+class Written(NamedTuple):
+    """A response as it was read from a handler: the payload's markup, not the value it came from.
+
+    Args:
+        to: the target as the handler named it; None when the root of the payload decides.
+        markup: the payload element as text; it need not be valid.
+    """
+
+    to: str | Target | None
+    markup: str
+
+
+class Recorded(NamedTuple):
+    """What a handler came back with, in a form that can be kept and read again.
+
+    Args:
+        value: deprecated payload text, or the responses in order; what had no form in XML is what became of it.
+    """
+
+    value: bytes | tuple[Written | Refusal | Failed, ...]
+    effects: Effects = NO_EFFECTS
+
+
+class TurnedAway(NamedTuple):
+    """An outside message that was refused without a look at it."""
+
+    data: bytes
+    request: str
+    to: str | None
+    code: Code
+
+
+class Closing(NamedTuple):
+    """Why a conversation was ended."""
+
+    reason: str
+
+
+class Requeued(NamedTuple):
+    """A dead letter that an operator had tried again."""
+
+    delivery: Delivery

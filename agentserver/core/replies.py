@@ -11,7 +11,7 @@ from agentserver.contract import Code, HandlerResponse
 from agentserver.core import repair
 from agentserver.core.codec import Unencodable
 from agentserver.core.envelope import Malformed, read_payload
-from agentserver.core.messages import Failed
+from agentserver.core.messages import Failed, Written
 from agentserver.core.refusals import Refusal
 from agentserver.core.xmlify import PayloadError
 
@@ -67,6 +67,32 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal
     return _collect(_from_response(response, codecs, bounds) for response in value)
 
 
+def recorded(
+    value: object, read: Drafts | Refusal | Failed, codecs: Codecs, bounds: Bounds
+) -> bytes | tuple[Written | Refusal | Failed, ...]:
+    """The form of a handler's result that can be kept: ``reread`` gives ``read`` again for it, under equal rules."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(read, Drafts):
+        return tuple([Written(one.to, one.markup) for one in read.drafts])
+    responses = value if isinstance(value, list | tuple) else (value,)
+    found: list[Written | Refusal | Failed] = []
+    for response in responses:
+        found.append(_written(response, codecs, bounds) or read)
+        if not isinstance(found[-1], Written):
+            break
+    return tuple(found)
+
+
+def reread(
+    value: bytes | tuple[Written | Refusal | Failed, ...], codecs: Codecs, bounds: Bounds
+) -> Drafts | Refusal | Failed:
+    """Read a result that was kept. A payload whose class is gone is a defect; one that is invalid now, a refusal."""
+    if isinstance(value, bytes):
+        return _from_text(value, codecs, bounds)
+    return _collect(_from_written(one, codecs, bounds) if isinstance(one, Written) else one for one in value)
+
+
 def draft(
     payload: object, to: str | Target | None, codecs: Codecs, bounds: Bounds
 ) -> Draft | Refusal | Failed:
@@ -98,6 +124,28 @@ def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | 
     if not isinstance(response, HandlerResponse):
         return Failed(Code.INTERNAL, f"the handler returned {type(response).__name__} in its sequence")
     return draft(response.payload, response.to, codecs, bounds)
+
+
+def _written(response: object, codecs: Codecs, bounds: Bounds) -> Written | None:
+    """The markup of a response whose payload has one within bounds."""
+    if not isinstance(response, HandlerResponse):
+        return None
+    try:
+        markup = codecs.of(type(response.payload)).encode(response.payload)
+    except (PayloadError, Unencodable):
+        return None
+    return None if isinstance(read_payload(markup.encode(), bounds), Malformed) else Written(response.to, markup)
+
+
+def _from_written(written: Written, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:
+    element = read_payload(written.markup.encode(), bounds)
+    target = written.to if isinstance(written.to, str) else ""
+    if isinstance(element, Malformed):
+        return Refusal(Code.VALIDATION, element.detail, target, (str(element.kind),))
+    codec = codecs.named(str(element.tag))
+    if codec is None:
+        return Failed(Code.INTERNAL, f"no payload is called {element.tag}")
+    return check(element, written.markup, written.to, codec)
 
 
 def _from_text(text: bytes, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:

@@ -7,7 +7,7 @@ rest. Refuses to decide anything: conversation.py says what happens, this module
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agentserver.contract import Code
 from agentserver.core import envelope
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.conversation import Conversation
+    from agentserver.core.conversation import Conversation, Finished, Outside
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Moment
+    from agentserver.core.messages import Closing, Moment, Requeued, TurnedAway
     from agentserver.core.threads import Thread
 
+    Cause: TypeAlias = Outside | TurnedAway | Finished | Closing | Requeued
 
 PARSED_LIMIT = 1 << 14
 """Bytes of a message beyond which its parsed form is not handed on: trees weigh more than their text."""
@@ -88,6 +89,9 @@ class Outcome(NamedTuple):
         records: what happened, in order.
         parsed: payload elements of new deliveries, by delivery; spares whoever runs them the reading. Not to be kept.
         deprecated: whether a handler returned bytes.
+        moment: when, and with which seed, the step was decided.
+        cause: what the step was decided about, so that it can be decided again. A result in it is Recorded, never
+            Returned.
     """
 
     before: int
@@ -102,6 +106,8 @@ class Outcome(NamedTuple):
     records: tuple[Record, ...] = ()
     parsed: Mapping[str, etree._Element] = MappingProxyType({})
     deprecated: bool = False
+    moment: Moment | None = None
+    cause: Cause | None = None
 
 
 class Step:
@@ -130,6 +136,7 @@ class Step:
         self._records: list[Record] = []
         self._exhausted: dict[str, None] = {}
         self.deprecated = False
+        self.cause: Cause | None = None
 
     # Requests
 
@@ -178,6 +185,13 @@ class Step:
         thread = self.tree.nodes[delivery.thread]
         self._retry = delivery._replace(attempt=delivery.attempt + 1)
         self.tree = self.tree.put(thread._replace(inbox=(self._retry, *thread.inbox[1:])))
+
+    def revive(self, delivery: Delivery) -> None:
+        """Queue a delivery that was consumed before."""
+        self._added[delivery.id] = delivery
+        self._count(delivery.request, 1)
+        self.record(Event.SENT, delivery)
+        self._queue(delivery)
 
     def post(self, letter: Letter, thread: str) -> None:
         """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
@@ -388,6 +402,8 @@ class Step:
             records=tuple(self._records),
             parsed=self._parsed,
             deprecated=self.deprecated,
+            moment=self.moment,
+            cause=self.cause,
         )
 
     def _ready(self) -> tuple[Delivery, ...]:

@@ -1,0 +1,251 @@
+"""Decisions as bytes, and decisions taken again.
+
+Owns the format of a recorded decision: what was decided about, and in which moment. Texts that went out with the
+decision are referred to, not repeated. Refuses to know where decisions are kept and what a difference means.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentserver.contract import Code, Target
+from agentserver.core.audit import Event, Record
+from agentserver.core.conversation import Conversation, Finished, Outside, read_own
+from agentserver.core.messages import Closing, Effects, Failed, Recorded, Reply, Requeued, TurnedAway, Written
+from agentserver.core.refusals import Refusal
+from agentserver.core.requeue import requeue
+from agentserver.core.snapshot import UnreadableError, encode
+from agentserver.core.threads import ThreadTree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery, Moment
+    from agentserver.core.step import Cause, Outcome
+
+DETAIL = 2000
+"""Characters of a failure's detail that are kept."""
+
+
+class Beginning(NamedTuple):
+    """What a conversation was before its first step."""
+
+    id: str
+    principal: str
+    root: str
+
+    def conversation(self) -> Conversation:
+        """The conversation in which nothing has been said."""
+        return Conversation(self.id, self.principal, ThreadTree.planted(self.root, self.principal))
+
+
+def gone_out(outcome: Outcome) -> list[bytes]:
+    """The messages that went out with a step, to listeners and then through the gateway, in order.
+
+    What was queued again went out long before.
+    """
+    added = () if isinstance(outcome.cause, Requeued) else outcome.added
+    return [delivery.message for delivery in added] + [
+        event.message for event in outcome.replies if isinstance(event, Reply)
+    ]
+
+
+def dump(outcome: Outcome) -> bytes:
+    """The cause of a decided step. Raises TypeError when it has none."""
+    cause = outcome.cause
+    match cause:
+        case Outside():
+            row = ["receive", _plain(cause.data), cause.request, cause.to]
+        case TurnedAway():
+            row = ["turn_away", _plain(cause.data), cause.request, cause.to, cause.code]
+        case Closing():
+            row = ["close", cause.reason]
+        case Requeued():
+            row = ["requeue", cause.delivery.id]
+        case Finished():
+            delivery = cause.delivery
+            called = cause.element is not None
+            row = ["conclude", delivery.id, delivery.attempt, called, _result_row(cause.result, gone_out(outcome))]
+        case None:
+            raise TypeError("a step without a cause cannot be recorded")
+    return encode(row)
+
+
+def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[bytes]) -> Cause:
+    """The cause that ``dump`` wrote. The element of an invocation is left to ``decide``.
+
+    Args:
+        data: what was written.
+        deliveries: those of the conversation, by id.
+        messages: what went out with the step, as ``gone_out`` gave it.
+
+    Raises UnreadableError when it is not what was written.
+    """
+    try:
+        kind, *fields = json.loads(data)
+        return _cause(kind, fields, deliveries, messages)
+    except (LookupError, TypeError, ValueError) as error:
+        raise UnreadableError(f"the decision cannot be read: {type(error).__name__}: {error}") from error
+
+
+def dump_records(outcome: Outcome) -> bytes:
+    """The records of a step. Messages that went out with it are left out, since they are kept anyway."""
+    sent = {delivery.id for delivery in outcome.added}
+    return encode([_record_row(record, sent) for record in outcome.records])
+
+
+def load_records(
+    data: bytes, beginning: Beginning, at: float, deliveries: Mapping[str, Delivery], replies: Sequence[Reply]
+) -> tuple[Record, ...]:
+    """The records that ``dump_records`` wrote.
+
+    Args:
+        data: what was written.
+        beginning: of the conversation.
+        at: when the step was decided.
+        deliveries: those of the conversation, by id.
+        replies: those of the step, in order.
+    """
+    left = iter(replies)
+    found: list[Record] = []
+    for event, thread, sender, to, root, hop, code, detail, delivery, message in json.loads(data):
+        record = Record(
+            Event(event), at, beginning.id, thread, sender, to, root, hop, code, detail, delivery, _bytes(message)
+        )
+        if record.event is Event.SENT and not record.message and delivery in deliveries:
+            record = record._replace(message=deliveries[delivery].message)
+        elif record.event is Event.ANSWERED:
+            reply = next(left, None)
+            record = record if reply is None else record._replace(message=reply.message)
+        found.append(record)
+    return tuple(found)
+
+
+def _record_row(record: Record, sent: set[str]) -> list[Any]:
+    kept = record.event is Event.ANSWERED or record.delivery in sent
+    return [
+        record.event,
+        record.thread,
+        record.sender,
+        record.to,
+        record.root,
+        record.hop,
+        record.code,
+        record.detail[:DETAIL],
+        record.delivery,
+        "" if kept else _plain(record.message),
+    ]
+
+
+def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Moment) -> Outcome:
+    """Take a recorded decision again, under these rules."""
+    match cause:
+        case Outside():
+            return conversation.receive(cause, rules, moment)
+        case TurnedAway():
+            *outside, code = cause
+            return conversation.turn_away(Outside(*outside), code, rules, moment)
+        case Closing():
+            return conversation.close(rules, moment, cause.reason)
+        case Requeued():
+            return requeue(conversation, cause.delivery, rules, moment)
+        case Finished():
+            return conversation.conclude(cause, rules, moment)
+
+
+def called(finished: Finished, rules: Rules) -> Finished:
+    """A recorded invocation with the element that its handler was given; without it when that is unreadable now."""
+    read = read_own(finished.delivery, rules)
+    return finished if isinstance(read, Failed) else finished._replace(element=read)
+
+
+def _cause(kind: str, fields: list[Any], deliveries: Mapping[str, Delivery], messages: Sequence[bytes]) -> Cause:
+    match kind, fields:
+        case "receive", [data, request, to]:
+            return Outside(_bytes(data), request, to)
+        case "turn_away", [data, request, to, code]:
+            return TurnedAway(_bytes(data), request, to, Code(code))
+        case "close", [reason]:
+            return Closing(reason)
+        case "requeue", [delivery]:
+            return Requeued(deliveries[delivery])
+        case "conclude", [delivery, attempt, _, result]:
+            return Finished(deliveries[delivery]._replace(attempt=attempt), None, _result(result, messages))
+    raise ValueError(f"no decision is called {kind}")
+
+
+def was_called(data: bytes) -> bool:
+    """Whether a recorded decision is about an invocation whose handler was called."""
+    row = json.loads(data)
+    return bool(row[0] == "conclude" and row[3])
+
+
+def _result_row(result: object, messages: Sequence[bytes]) -> list[Any]:
+    if isinstance(result, Failed):
+        return ["failed", result.code, result.detail[:DETAIL]]
+    if not isinstance(result, Recorded):
+        raise TypeError("a result is recorded in the form in which it can be read again")
+    effects = [{name: None if v is None else _plain(v) for name, v in result.effects.stored.items()}]
+    effects.append(list(result.effects.closed))
+    if isinstance(result.value, bytes):
+        return ["text", _plain(result.value), effects]
+    return ["sent", [_response_row(one, messages) for one in result.value], effects]
+
+
+def _result(row: list[Any], messages: Sequence[bytes]) -> Recorded | Failed:
+    kind, content, rest = row
+    if kind == "failed":
+        return Failed(Code(content), rest)
+    stored, closed = rest
+    effects = Effects({name: None if v is None else _bytes(v) for name, v in stored.items()}, tuple(closed))
+    if kind == "text":
+        return Recorded(_bytes(content), effects)
+    return Recorded(tuple(_response(one, messages) for one in content), effects)
+
+
+def _response_row(one: Written | Refusal | Failed, messages: Sequence[bytes]) -> list[Any]:
+    match one:
+        case Written():
+            # Zero stands for the caller, so that no listener's name can be mistaken for it.
+            return [0 if one.to is Target.CALLER else one.to, *_place(one.markup, messages)]
+        case Refusal():
+            return ["refused", one.code, one.detail[:DETAIL], one.to, list(one.corrections)]
+        case Failed():
+            return ["failed", one.code, one.detail[:DETAIL]]
+
+
+def _response(row: list[Any], messages: Sequence[bytes]) -> Written | Refusal | Failed:
+    match row:
+        case ["refused", code, detail, to, corrections]:
+            return Refusal(Code(code), detail, to, tuple(corrections))
+        case ["failed", code, detail]:
+            return Failed(Code(code), detail)
+        case [to, str(markup)]:
+            return Written(Target.CALLER if to == 0 else to, markup)
+        case [to, int(number), int(start), int(end)]:
+            return Written(Target.CALLER if to == 0 else to, messages[number][start:end].decode())
+    raise ValueError("no response is written so")
+
+
+def _place(markup: str, messages: Sequence[bytes]) -> list[Any]:
+    """Where the markup stands in what went out, or the markup itself."""
+    data = markup.encode()
+    for number, message in enumerate(messages):
+        start = message.rfind(data)
+        if start >= 0:
+            return [number, start, start + len(data)]
+    return [markup]
+
+
+def _plain(data: bytes) -> Any:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return [b64encode(data).decode("ascii")]
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else b64decode(value[0], validate=True)

@@ -1,8 +1,9 @@
 """What a hop costs, as ratios measured in one run.
 
-Prints CPU microseconds per delivery and two ratios: to the floor (a bare loop of lxml: parse, validate envelope and payload,
-build an envelope around the payload, serialise) and against xml-pipeline 0.4.0. Every figure comes from a fresh process;
-rounds of all candidates are interleaved, and ratios are medians over rounds, because the machine may be shared.
+Prints CPU microseconds per delivery and two ratios: to the floor (a bare loop of lxml: parse, validate envelope and
+payload, build an envelope around the payload, serialise) and against xml-pipeline 0.4.0. Every figure comes from a
+fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds, because the machine may
+be shared.
 
     ./run bench hop                  # floor and agentserver
     ./run bench hop --peers          # the same beside xml-pipeline, in an environment made for it
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 PEERS = HERE.parent / ".venv-peers"
 WARM = 200
+OUTER: Any = {None: envelope.NAMESPACE}
 THREAD = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 
 
@@ -97,7 +99,7 @@ def floor(meter: Meter, payload: Any) -> None:
         root = etree.fromstring(raw, parser)
         if not (outer.validate(root) and inner.validate(root[-1])):
             raise ValueError("the message is valid")
-        built = etree.Element(f"{space}message", nsmap={None: envelope.NAMESPACE})
+        built = etree.Element(f"{space}message", nsmap=OUTER)
         for name, text in (("from", "a"), ("to", "b"), ("thread", THREAD)):
             etree.SubElement(built, space + name).text = text
         built.append(root[-1])
@@ -243,7 +245,9 @@ def compare(rounds: int, hops: int, size: str, peer: Path | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--hops", type=int, default=5000)
     parser.add_argument("--peers", action="store_true", help="measure xml-pipeline 0.4.0 in the same run")

@@ -2,8 +2,7 @@
 
 The picture is made from a real run of the example organism; times are left out, so that it is the same each time.
 
-    python docs/picture.py          # draw it
-    python docs/picture.py --check  # exit 1 when it is out of date
+Run as ``python docs/picture.py`` to draw it; with ``--check`` it exits 1 when the picture is out of date.
 """
 
 from __future__ import annotations

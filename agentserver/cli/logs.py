@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from agentserver.gateways.terminal import visible_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from agentserver.config import Secrets
@@ -46,7 +47,8 @@ class Logging:
     format: Format = Format.TEXT
 
 
-_EXTRAS = ("conversation", "thread")
+_EXTRAS = {"conversation": "conversation", "thread": "thread_id"}
+"""What a record is about, and the attribute that says it; ``thread`` itself is logging's own."""
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -58,7 +60,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and the traceback below it."""
-        where = " ".join(f"{key}={getattr(record, key)}" for key in _EXTRAS if hasattr(record, key))
+        where = " ".join(f"{key}={value}" for key, value in _about(record))
         text = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
         parts = [f"{text} [{where}]" if where else text, *_tail(self, record)]
         return "\n".join(line for part in parts for line in visible_lines(part))
@@ -74,10 +76,14 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **{key: getattr(record, key) for key in _EXTRAS if hasattr(record, key)},
+            **dict(_about(record)),
         }
         tail = "\n".join(_tail(self, record))
         return json.dumps({**fields, "traceback": tail} if tail else fields)
+
+
+def _about(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
+    return ((key, str(getattr(record, name))) for key, name in _EXTRAS.items() if hasattr(record, name))
 
 
 def _tail(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:

@@ -88,6 +88,7 @@ def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, Abs
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("prompt_toolkit"):
             raise
+        screen.say("Without agentserver[console] there is no history and no completion.")
         return plain, contextlib.nullcontext()
     past, trouble = history(history_file(os.environ), server.organism.secrets.redact)
     if trouble:

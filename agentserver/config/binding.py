@@ -132,7 +132,9 @@ class Binder:
             return ()
         if named and annotated and not set(named) & set(annotated):
             told = ", ".join(kind.__qualname__ for kind in annotated)
-            message = f"{self._place(found)}: the handler's annotation names {told}, which payload_class does not"
+            message = (
+                f"{self._place(found)}: the handler's annotation names {told}, which payload_class does not"
+            )
             self.report.error(declared.where("handler"), message, "make them agree")
             return ()
         untaken = [kind.__qualname__ for kind in named if annotated and kind not in annotated]

@@ -1,0 +1,1 @@
+"""The pure core: decisions about messages, without an event loop, a clock, randomness or I/O."""

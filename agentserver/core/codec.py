@@ -68,6 +68,11 @@ class Codec(Protocol):
         ...
 
     @property
+    def described(self) -> PayloadType | None:
+        """Its field table; None for a class bound to a hand-written schema."""
+        ...
+
+    @property
     def outline(self) -> tuple[Outline, ...]:
         """The fields of the root."""
         ...

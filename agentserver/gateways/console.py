@@ -57,7 +57,7 @@ class Console:
     Args:
         host: the running server.
         screen: where everything is shown.
-        interactive: whether a person types. A script's messages wait for one another; a person's do not.
+        interactive: whether a person types, for whom Ctrl-C cancels what runs before it ends the session.
         principal: in whose name messages are sent.
     """
 
@@ -130,7 +130,8 @@ class Console:
 
     async def _converse(self, lines: Lines, tasks: TaskGroup) -> None:
         while self._ending is None:
-            if not self.interactive:
+            if not lines.concurrent:
+                await self._talks.rest.wait()
                 await self._screen.written()
             if self._screen.gone:
                 break
@@ -148,7 +149,7 @@ class Console:
             self._mistake("the XML at the end is not complete; it was not sent")
 
     async def _meet(self, line: str, tasks: TaskGroup) -> None:
-        """Do what a line says. A script waits until its message has come to rest."""
+        """Do what a line says; a message is sent without waiting for its answers."""
         letter = await self._act(self._understand(line))
         if letter is None:
             return
@@ -156,8 +157,6 @@ class Console:
         talk = await self._talk()
         self._talks.began(talk)
         tasks.start_soon(self._deliver, talk, letter)
-        if not self.interactive:
-            await self._talks.rest.wait()
 
     def _understand(self, line: str) -> Meaning:
         if self._gathering is None:

@@ -36,6 +36,11 @@ Typed: TypeAlias = str | Key
 class Lines(Protocol):
     """Where the console's lines come from."""
 
+    @property
+    def concurrent(self) -> bool:
+        """Whether output may appear while a line is typed, so that nobody need wait for what runs."""
+        ...
+
     async def next(self, prompt: str) -> Typed:
         """The next line without its end. After ``Key.END`` there is none."""
         ...
@@ -48,6 +53,8 @@ class PlainLines:
         descriptor: to read from; left as it is, in blocking mode.
         show: prints the prompt, or None when nobody looks.
     """
+
+    concurrent = False
 
     def __init__(self, descriptor: int, show: Callable[[str], None] | None = None) -> None:
         self._descriptor = descriptor

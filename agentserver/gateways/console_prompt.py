@@ -80,7 +80,9 @@ def history(path: Path | None, redact: Callable[[str], str]) -> tuple[History, s
 
 
 class PromptLines:
-    """Lines typed at a prompt_toolkit prompt."""
+    """Lines typed at a prompt_toolkit prompt, above which output appears meanwhile."""
+
+    concurrent = True
 
     def __init__(
         self,

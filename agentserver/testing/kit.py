@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
 from agentserver.assembly import build
 from agentserver.config import Organism, load
@@ -231,8 +232,7 @@ async def organism(
         ValueError: a scripted name is no listener, or a listener has the principal's name.
         AssertionError: on leaving, when one was raised inside a scripted peer.
     """
-    known = os.environ if environ is None else environ
-    loaded = source if isinstance(source, Organism) else load(Path(source), environ=known)
+    loaded = source if isinstance(source, Organism) else await _loaded(Path(source), environ)
     peers = {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()}
     server = build(_rescripted(loaded, peers), clock=clock or FakeClock())
     async with _unwrapped(), server:
@@ -245,6 +245,12 @@ async def organism(
     for peer in peers.values():
         for fault in peer.faults:
             raise fault
+
+
+async def _loaded(path: Path, environ: Mapping[str, str] | None) -> Organism:
+    """Load in a thread, because it reads files and runs the organism's imports."""
+    known = os.environ if environ is None else environ
+    return await anyio.to_thread.run_sync(lambda: load(path, environ=known))
 
 
 def _rescripted(loaded: Organism, peers: Mapping[str, ScriptedPeer]) -> Organism:

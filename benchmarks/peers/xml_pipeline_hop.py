@@ -52,7 +52,11 @@ async def main(mode: str, hops: int) -> None:
     async def b(order: Order, _metadata: object) -> HandlerResponse | None:
         if not hit():
             return None
-        return HandlerResponse.respond(following(order)) if mode == "respond" else HandlerResponse(following(order), "a")
+        return (
+            HandlerResponse.respond(following(order))
+            if mode == "respond"
+            else HandlerResponse(following(order), "a")
+        )
 
     for name, handler in (("a", a), ("b", b)):
         pump.register_listener(

@@ -27,7 +27,8 @@ NAMESAKE = organism_of(listener("console", greet, Greet))
 class Feed:
     """Lines, keys, and functions to call between them. Strings that stand in ``until`` are waited for on the screen."""
 
-    def __init__(self, steps, shown):
+    def __init__(self, steps, shown, *, concurrent=False):
+        self.concurrent = concurrent
         self.steps = list(steps)
         self.shown = shown
         self.prompts = []
@@ -65,7 +66,7 @@ def send(number, pause=10):
 async def session(*steps, interactive=False, organism=None, redact=str):
     """The status and everything shown."""
     shown = io.StringIO()
-    feed = Feed(steps, shown)
+    feed = Feed(steps, shown, concurrent=interactive)
     with anyio.fail_after(10):
         async with build(organism or DESK) as server:
             screen = Screen(redact=redact, out=lambda: shown)

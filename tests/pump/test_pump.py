@@ -61,7 +61,7 @@ async def desk(*pairs, engine=None, resources=(), settings=None, **limits):
 
 async def until(condition):
     with anyio.fail_after(10):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(0.001)
 
 

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+ORDER = ["--who", "Ada", "--no=7", "--items.0.sku", "-a", "--items.1.sku", "b"]
+
+
+def test_the_answer_is_printed_in_fields(command, here):
+    result = command("call", "greeter", "--name", "Ada")
+    assert (result.exit_code, result.stdout) == (0, "text: Good day, Ada!\n")
+
+
+def test_nested_fields_and_json(command, here):
+    result = command("call", "both", *ORDER, "--root", "Order", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {
+        "who": "Ada", "number": 7, "items": [{"sku": "-a", "count": 1}, {"sku": "b", "count": 1}],
+    }  # fmt: skip
+
+
+def test_xml_out(command, here):
+    result = command("call", "greeter", "--name", "A & B", "--xml")
+    assert (
+        result.stdout
+        == '<Greeting xmlns="urn:agentserver:payload:Greeting:v1"><text>Good day, A &amp; B!</text></Greeting>\n'
+    )
+
+
+def test_xml_in(command, here, tmp_path):
+    markup = '<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Ada</name></Greet>'
+    assert command("call", "greeter", "--payload", "-", input=markup).stdout == "text: Good day, Ada!\n"
+    path = tmp_path / "greet.xml"
+    path.write_text(markup)
+    assert command("call", "greeter", "--payload", str(path)).stdout == "text: Good day, Ada!\n"
+
+
+def test_every_answer_is_printed(command, here):
+    result = command("call", "twice", "--json")
+    assert [json.loads(line)["text"] for line in result.stdout.splitlines()] == ["one", "two"]
+
+
+def test_a_system_error_goes_to_standard_error_and_exits_1(command, here):
+    result = command("call", "crash")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "internal: The message could not be processed." in result.stderr
+
+
+def test_no_answer_exits_3(command, here):
+    result = command("call", "silent")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "ended without an answer" in result.stderr
+
+
+def test_a_late_answer_exits_3(command, here):
+    result = command("call", "waiter", "--seconds", "60", "--timeout", "0.1")
+    assert result.exit_code == 3
+    assert "no end of answers within 0.1 s" in result.stderr
+
+
+def test_a_field_called_like_an_option_goes_by_set(command, here):
+    result = command("call", "both", "--set", "name=Ada", "--root", "Greet")
+    assert result.stdout == "name: Ada\n"
+    assert command("call", "silent", "--set", "timeout=x").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["greter", "--name", "x"], "no listener 'greter' did you mean"),
+        (["greeter", "--nme", "x"], "nme: no such field; did you mean name?"),
+        (["greeter"], "greeter takes: name=<text>"),
+        (["greeter", "name"], "'name' is no --field"),
+        (["greeter", "--", "x"], "'x' is no --field"),
+        (["greeter", "--name"], "--name needs a value"),
+        (["greeter", "--set", "name"], "--set takes FIELD=VALUE, not 'name'"),
+        (["both", "--name", "x"], "both takes Order, Greet: say which with --root"),
+        (["both", "--root", "Ping"], "both takes Order, Greet: say which with --root"),
+        (["greeter", "--name", "x", "--payload", "-"], "give fields or --payload, not both"),
+        (["waiter", "--seconds", "soon"], "Wait/seconds: must be "),
+    ],
+)
+def test_usage_is_explained_and_exits_2(command, here, args, hint):
+    result = command("call", *args)
+    assert result.exit_code == 2
+    assert hint in result.stderr
+
+
+def test_a_payload_that_is_none_is_the_servers_to_refuse(command, here):
+    result = command("call", "greeter", "--payload", "-", input="<a></b>")
+    assert result.exit_code == 1
+    assert "\nvalidation: " in result.stderr

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import pytest
+
+from agentserver.cli.logs import Format, Level, Logging, configure, without_hops
+from agentserver.config import Secrets
+
+WHERE = {"conversation": "c1", "thread_id": "t1"}
+
+
+@pytest.fixture
+def log(command, capsys):
+    """Configure logging, log, and give what was written; ``command`` puts everything back."""
+
+    def run(form, do, level=Level.WARNING):
+        configure(Logging(level, form), Secrets.of(["hunter2"]))
+        do(logging.getLogger("agentserver.pump"))
+        return capsys.readouterr().err
+
+    return run
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+def crash(logger):
+    try:
+        fail("hunter2 \x1b[31m")
+    except ValueError:
+        logger.warning("it was %s", "hunter2\x1b[31m", exc_info=True, extra=WHERE)
+
+
+def test_text_is_redacted_and_harmless(log):
+    first, *traceback = log(Format.TEXT, crash).splitlines()
+    assert first.endswith(
+        "+00:00 WARNING agentserver.pump: it was [redacted]\\x1b[31m [conversation=c1 thread=t1]"
+    )
+    assert traceback[0] == "Traceback (most recent call last):"
+    assert traceback[-1] == "ValueError: [redacted] \\x1b[31m"
+
+
+def test_json_is_one_object_a_line(log):
+    (line,) = log(Format.JSON, crash).splitlines()
+    record = json.loads(line)
+    assert {key: record[key] for key in ("level", "logger", "message", "conversation", "thread")} == {
+        "level": "warning", "logger": "agentserver.pump", "message": "it was [redacted]\x1b[31m", "conversation": "c1", "thread": "t1",
+    }  # fmt: skip
+    assert record["time"].endswith("+00:00")
+    assert record["traceback"].endswith("ValueError: [redacted] \x1b[31m")
+    assert "\x1b" not in line
+
+
+def test_what_is_missing_is_left_out(log):
+    record = json.loads(log(Format.JSON, lambda logger: logger.error("plain", stack_info=False)))
+    assert set(record) == {"time", "level", "logger", "message"}
+    assert log(Format.TEXT, lambda logger: logger.error("plain")).endswith("agentserver.pump: plain\n")
+
+
+def test_the_level_is_the_one_that_was_asked_for(log):
+    assert log(Format.TEXT, lambda logger: logger.info("quiet")) == ""
+    assert "quiet" in log(Format.TEXT, lambda logger: logger.info("quiet"), Level.INFO)
+
+
+def test_an_uncaught_exception_is_redacted(log, capsys):
+    log(Format.TEXT, lambda logger: None)
+    try:
+        fail("hunter2")
+    except ValueError as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    shown = capsys.readouterr().err
+    assert "ValueError: [redacted]" in shown
+    assert "hunter2" not in shown
+
+
+def test_a_stack_is_shown(log):
+    assert "Stack (most recent call last):" in log(
+        Format.TEXT, lambda logger: logger.warning("x", stack_info=True)
+    )
+
+
+def test_a_live_view_needs_no_log_of_hops():
+    def record(name, **more):
+        return logging.makeLogRecord({"name": name, **more})
+
+    assert not without_hops(record("agentserver.pump"))
+    assert without_hops(record("agentserver.pump", exc_text="Traceback"))
+    assert without_hops(record("listeners.mine"))

@@ -1,0 +1,180 @@
+"""The console as a program: pipes, a terminal, signals."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from agentserver.cli.run import history_file
+from tests.cli.conftest import environment
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def test_a_script_is_plain_text_and_its_status_means_something(shell, project):
+    ran = shell("run", cwd=project, given="@greeter Ada\n", TERM="xterm")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[-2:] == ["greeter  Greeting", "  | text: Good day, Ada!"]
+    assert "\x1b" not in ran.stdout
+
+
+def test_a_crash_is_logged_in_json_without_the_secret(shell, project):
+    (project / "secret.yaml").write_text(
+        (project / "config" / "organism.yaml")
+        .read_text()
+        .replace("description: Crashes.", 'description: "Crashes ${DESK_KEY}."')
+    )
+    ran = shell(
+        "--log-format",
+        "json",
+        "run",
+        "config/../secret.yaml",
+        cwd=project,
+        given="@crash/Ping\n",
+        DESK_KEY="hunter2-hunter2",
+    )
+    assert ran.returncode == 1
+    assert "system  internal" in ran.stdout
+    assert '"logger": "agentserver.pump"' in ran.stderr
+    assert '"conversation": "' in ran.stderr
+    assert "hunter2" not in ran.stdout + ran.stderr
+    assert "\x1b" not in ran.stdout + ran.stderr
+
+
+def test_a_closed_pipe_ends_the_script_quietly(project):
+    ran = subprocess.run(
+        ["bash", "-c", f'yes "@greeter Ada" | {sys.executable} -m agentserver run | head -1; echo ${{PIPESTATUS[1]}}'],
+        cwd=project, env=environment(), capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert ran.stdout.splitlines()[-1] == "1"
+    assert ran.stderr == ""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_signals_end_a_script(project, number, status):
+    with subprocess.Popen(
+        [sys.executable, "-m", "agentserver", "run"],
+        cwd=project, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as running:  # fmt: skip
+        running.stdin.write(f"@waiter seconds={60 if number == signal.SIGINT else 1}\n")
+        running.stdin.flush()
+        assert "console -> waiter" in running.stdout.readline()
+        running.send_signal(number)
+        shown, logged = running.communicate(timeout=20)
+    assert running.returncode == status, logged
+    assert ("waited" in shown) is (number == signal.SIGTERM)
+    assert "Traceback" not in logged
+
+
+def test_ctrl_c_ends_a_call_with_130(project):
+    with subprocess.Popen(
+        [sys.executable, "-m", "agentserver", "--log-level", "debug", "call", "waiter", "--seconds", "60"],
+        cwd=project, env=environment(), stderr=subprocess.PIPE, text=True,
+    ) as running:  # fmt: skip
+        for line in running.stderr:
+            if "sent console -> waiter" in line:
+                break
+        running.send_signal(signal.SIGINT)
+        _, logged = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert "Traceback" not in logged
+
+
+class Terminal:
+    """The console at a pseudo-terminal."""
+
+    def __init__(self, project, state, **more):
+        variables = environment(TERM="xterm", XDG_STATE_HOME=str(state), PROMPT_TOOLKIT_NO_CPR="1", **more)
+        self.child = pexpect.spawn(
+            sys.executable, ["-m", "agentserver", "run"], cwd=str(project), env=variables, timeout=20, encoding="utf-8",
+            dimensions=(40, 160),
+        )  # fmt: skip
+
+    def say(self, text):
+        self.child.send(text)
+
+    def see(self, *texts):
+        for text in texts:
+            self.child.expect_exact(text)
+
+    def status(self):
+        self.child.expect(pexpect.EOF)
+        self.child.close()
+        return self.child.exitstatus
+
+
+@pytest.fixture
+def terminal(project, tmp_path):
+    opened = []
+
+    def start(**more):
+        opened.append(Terminal(project, tmp_path, **more))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.child.close(force=True)
+
+
+def test_a_person_at_a_terminal(terminal, tmp_path):
+    at = terminal()
+    at.see("cli-desk: 6 listeners. Text goes to @greeter", "greeter>")
+    at.say("@gree\t")
+    at.see("ter")
+    at.say(" Ada\r")
+    at.see("console", "greeter", "Good day, Ada!")
+    at.say("@waiter seconds=60\r")
+    at.see("waiter", "waiter>")
+    at.say("\x03")
+    at.see("cancelled")
+    at.say("\x03")
+    assert at.status() == 0
+    history = Path(tmp_path, "agentserver", "history")
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+    assert "+@greeter Ada\n" in history.read_text()
+
+
+def test_at_a_terminal_ctrl_d_leaves_and_colours_are_ours(terminal):
+    at = terminal(NO_COLOR="1")
+    at.see("greeter>")
+    at.say("Ada\r")
+    at.see("\n  | text: Good day, Ada!\r\n")
+    at.say("\x04")
+    assert at.status() == 0
+
+
+def test_without_the_extra_a_plain_prompt_serves(terminal, tmp_path):
+    missing = tmp_path / "without"
+    missing.mkdir()
+    (missing / "sitecustomize.py").write_text("import sys\nsys.modules['prompt_toolkit'] = None\n")
+    at = terminal(PYTHONPATH=os.pathsep.join([str(missing), environment()["PYTHONPATH"]]))
+    at.see("Text goes to @greeter", "agentserver[console]", "greeter> ")
+    at.say("Ada\n")
+    at.see("Good day, Ada!", "greeter> ")
+    at.say("@waiter seconds=60\n")
+    at.see("Wait")
+    at.child.sendintr()
+    at.see("cancelled", "waiter> ")
+    at.child.sendintr()
+    assert at.status() == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "path"),
+    [
+        ({"XDG_STATE_HOME": "/state", "HOME": "/home/a"}, "/state/agentserver/history"),
+        ({"XDG_STATE_HOME": "relative", "HOME": "/home/a"}, "/home/a/.local/state/agentserver/history"),
+        ({"HOME": "/home/a"}, "/home/a/.local/state/agentserver/history"),
+        ({}, None),
+    ],
+)
+def test_where_the_history_is(environ, path):
+    assert history_file(environ) == (None if path is None else Path(path))

@@ -68,8 +68,11 @@ class Engine(Protocol):
         """
         ...
 
-    def acknowledge(self, conversation: str, version: int, position: int) -> None:
-        """A gateway has passed a parcel on. Not waited for: after a crash it may be redelivered all the same."""
+    def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
+        """A gateway has passed a parcel on, or wants nothing that has left so far, if none is named.
+
+        Not waited for: after a crash it may be redelivered all the same.
+        """
         ...
 
 

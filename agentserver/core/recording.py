@@ -146,8 +146,8 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
         case Outside():
             return conversation.receive(cause, rules, moment)
         case TurnedAway():
-            *outside, code = cause
-            return conversation.turn_away(Outside(*outside), code, rules, moment)
+            outside = Outside(cause.data, cause.request, cause.to)
+            return conversation.turn_away(outside, cause.code, rules, moment)
         case Closing():
             return conversation.close(rules, moment, cause.reason)
         case Requeued():
@@ -188,8 +188,8 @@ def _result_row(result: object, messages: Sequence[bytes]) -> list[Any]:
         return ["failed", result.code, result.detail[:DETAIL]]
     if not isinstance(result, Recorded):
         raise TypeError("a result is recorded in the form in which it can be read again")
-    effects = [{name: None if v is None else _plain(v) for name, v in result.effects.stored.items()}]
-    effects.append(list(result.effects.closed))
+    stored = {name: None if v is None else _plain(v) for name, v in result.effects.stored.items()}
+    effects = [stored, list(result.effects.closed)]
     if isinstance(result.value, bytes):
         return ["text", _plain(result.value), effects]
     return ["sent", [_response_row(one, messages) for one in result.value], effects]

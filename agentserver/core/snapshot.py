@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from agentserver.core.conversation import Conversation
 from agentserver.core.step import Request
@@ -185,7 +185,7 @@ def _memories(conversation: Conversation, guards: Iterable[Guard]) -> dict[tuple
         if memory is None:
             continue
         guard = known.get(name)
-        if not isinstance(guard, Remembering):
+        if not _remembers(guard):
             raise TypeError(f"the guard {name} has a memory and cannot dump it")
         parts.update({(f"guard {name}", part): value for part, value in guard.dump(memory).items()})
     return parts
@@ -199,7 +199,11 @@ def _remembered(
     for name in named:
         guard = known.get(name)
         # A rule that remembers and is gone would be a rule that is silently off.
-        if not isinstance(guard, Remembering):
+        if not _remembers(guard):
             raise UnreadableError(f"the conversation was kept under the guard {name}, which is not there")
         memory[name] = guard.load(owned.get(f"guard {name}", {}))
     return MappingProxyType(memory)
+
+
+def _remembers(guard: object) -> TypeGuard[Remembering]:
+    return isinstance(guard, Remembering)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording, snapshot
 from agentserver.core.audit import Event
@@ -36,13 +36,21 @@ _DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0,
 _ENDED = "update delivery set state = ?, reason = ?, ended = ? where number = ?"
 _EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
 _LEFT = (
-    "update event set waiting = 0 where waiting = 1 and version = ? and position = ?"
-    " and conversation = (select number from conversation where id = ?)"
+    "update event set waiting = 0 where waiting = 1 and conversation = (select number from conversation where id = ?1)"
+    " and (?2 is null or (version = ?2 and position = ?3))"
 )
 _OPENED = "insert into conversation values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _STATE = "update conversation set touched = ?, version = ?, closed = ?, chain = ?, state = ? where number = ?"
 _VALUE = "insert or replace into value values (?, ?, ?, ?)"
 _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
+
+
+class Left(NamedTuple):
+    """An event that has left; all of its conversation without a version."""
+
+    conversation: str
+    version: int | None = None
+    position: int | None = None
 
 
 @dataclass(slots=True)
@@ -108,13 +116,13 @@ class Writer:
     # Commits
 
     def commit(
-        self, outcomes: Sequence[Outcome], left: Iterable[tuple[int, int, str]] = ()
+        self, outcomes: Sequence[Outcome], left: Iterable[Left] = ()
     ) -> list[EngineError | None]:
         """Commit what can be, in order and in one transaction; gives for each what stood in its way.
 
         Args:
             outcomes: the later of two for one conversation may build on the earlier.
-            left: version, position and conversation of events that their gateway has passed on.
+            left: events that their gateway has passed on.
         """
         if self._broken is not None:
             return [self._broken] * len(outcomes)
@@ -129,7 +137,7 @@ class Writer:
         return [self.commit([outcome])[0] for outcome in outcomes]
 
     def _attempt(
-        self, outcomes: Sequence[Outcome], left: Sequence[tuple[int, int, str]]
+        self, outcomes: Sequence[Outcome], left: Sequence[Left]
     ) -> list[EngineError | None] | Exception:
         rows = _Rows()
         try:

@@ -73,8 +73,9 @@ class MemoryEngine:
 
     async def outbox(self, conversation: str) -> AsyncIterator[Parcel]:  # noqa: ARG002 - an engine's signature
         """Nothing: no gateway comes back to a server that is gone."""
-        for parcel in ():
+        nothing: tuple[Parcel, ...] = ()
+        for parcel in nothing:
             yield parcel
 
-    def acknowledge(self, conversation: str, version: int, position: int) -> None:
+    def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
         """Nothing is kept that this could be about."""

@@ -17,7 +17,7 @@ from agentserver.core.snapshot import UnreadableError
 from agentserver.engines import journal_care
 from agentserver.engines.journal_file import Lock, Place, open_writing, told
 from agentserver.engines.journal_reader import Reader
-from agentserver.engines.journal_writer import Writer
+from agentserver.engines.journal_writer import Left, Writer
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SqliteEngine:
         self._reader: Reader
         self._before = 0
         self._waiting: list[Waiting] = []
-        self._left: list[tuple[int, int, str]] = []
+        self._left: list[Left] = []
         self._passing = False
         self._writing = False
         self._quiet = asyncio.Event()
@@ -104,9 +104,9 @@ class SqliteEngine:
         self._soon()
         await done
 
-    def acknowledge(self, conversation: str, version: int, position: int) -> None:
-        """Let a parcel out of the outbox, with the next commit."""
-        self._left.append((version, position, conversation))
+    def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
+        """Let a parcel, or everything, out of the outbox with the next commit."""
+        self._left.append(Left(conversation) if parcel is None else Left(conversation, parcel.version, parcel.position))
         self._soon()
 
     def _soon(self) -> None:

@@ -15,14 +15,14 @@ import anyio
 from agentserver.contract import Code
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Accepted, Conversation, Finished
-from agentserver.core.messages import SYSTEM
-from agentserver.ports import ConflictError
+from agentserver.core.messages import SYSTEM, Failed, Parcel
+from agentserver.ports import ConflictError, EngineError
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.schedule import Schedule, Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
     from lxml import etree
@@ -80,6 +80,7 @@ class Pump:
         self._live: dict[str, Conversation] = {}
         self._exchanges: dict[str, ServerExchange] = {}
         self._pending = 0
+        self._arriving = 0
         self._rest = asyncio.Event()
         self._rest.set()
         self._stopping = False
@@ -91,9 +92,12 @@ class Pump:
     async def __aenter__(self) -> Self:
         """Take up what the engine kept, then start the workers."""
         await self._tasks.__aenter__()
+        taken_up: set[str] = set()
         async for delivery in self._engine.runnable():
-            self._pend(1)
-            self._schedule.put(delivery)
+            if delivery.conversation not in taken_up:
+                taken_up.add(delivery.conversation)
+                await self._count(delivery.conversation)
+            self._dispatch(delivery)
         for _ in range(self._limits.concurrency):
             self._tasks.start_soon(self._work)
         self._tasks.start_soon(self._sweep)
@@ -120,22 +124,84 @@ class Pump:
             raise ValueError(f"{principal!r} is the name of a listener, so no principal can bear it")
         conversation = Conversation.opened(principal, self._clock.moment())
         self._live[conversation.id] = conversation
-        exchange = ServerExchange(conversation.id, self._submit, self._close, self._new_id)
-        self._exchanges[conversation.id] = exchange
+        return self._exchange(conversation.id)
+
+    async def belongings(self, principal: str) -> tuple[str, ...]:
+        """The principal's conversations that can be resumed, oldest first."""
+        return tuple([key async for key in self._engine.belongings(principal) if key not in self._exchanges])
+
+    async def resume(self, principal: str, conversation: str) -> ServerExchange:
+        """Come back to a conversation: what left it and nobody took comes first in its events.
+
+        Raises LookupError when the principal has no such conversation to resume.
+        """
+        if conversation not in await self.belongings(principal):
+            raise LookupError("no such conversation")
+        exchange = self._exchange(conversation)
+        exchange.listen()
+        exchange.catch_up([parcel async for parcel in self._engine.outbox(conversation)])
+        if await self._find(conversation) is None:
+            self._forget(conversation)
+        return exchange
+
+    def _exchange(self, conversation: str) -> ServerExchange:
+        exchange = ServerExchange(
+            conversation, self._submit, self._end, self._new_id, self._engine.acknowledge
+        )
+        self._exchanges[conversation] = exchange
         return exchange
 
     async def _submit(self, conversation: str, outside: Outside) -> None:
         if self._stopping:
             raise RuntimeError("the server is stopping")
-        busy = self._pending >= self._limits.queue
+        busy = self._pending + self._arriving >= self._limits.queue
 
         def decide(current: Conversation) -> Outcome:
             if busy:
                 return current.turn_away(outside, Code.BUSY, self._rules, self._clock.moment())
             return current.receive(outside, self._rules, self._clock.moment())
 
-        if not await self._step(conversation, decide):
+        async def arrive() -> bool:
+            try:
+                return await self._step(conversation, decide, patient=False)
+            finally:
+                self._arriving -= 1
+
+        self._arriving += 1  # until it is committed and counted as pending
+        if not await self._sheltered(arrive):
             raise RuntimeError("the conversation is over")
+
+    async def _end(self, conversation: str, reason: str) -> None:
+        """End a conversation for its gateway, which wants nothing more of it."""
+
+        async def end() -> bool:
+            await self._close(conversation, reason)
+            self._engine.acknowledge(conversation)
+            return True
+
+        await self._sheltered(end)
+
+    async def _sheltered(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Do a gateway's work in a task of the pump's own.
+
+        Whoever waits for it may go away, by whatever means: what was committed has its consequences all the same.
+        """
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._tasks.start_soon(self._work_for, work, done)
+        return await done
+
+    async def _work_for(self, work: Callable[[], Awaitable[bool]], done: asyncio.Future[bool]) -> None:
+        failure: Exception = RuntimeError("the server is stopping")
+        try:
+            result = await work()
+            if not done.done():
+                done.set_result(result)
+        except EngineError as error:
+            logger.error("a message was not accepted: %s", error)  # noqa: TRY400 - the text says it all
+            failure = RuntimeError("the server cannot keep messages at present")
+        finally:
+            if not done.done():
+                done.set_exception(failure)
 
     async def _close(self, conversation: str, reason: str) -> None:
         await self._step(conversation, lambda c: c.close(self._rules, self._clock.moment(), reason))
@@ -168,16 +234,17 @@ class Pump:
         else:
             finished = Finished(delivery, None, accepted)
         if finished is not None:
-            over = finished
-            await self._step(
-                delivery.conversation, lambda c: c.conclude(over, self._rules, self._clock.moment())
-            )
+            await self._conclude(finished)
 
-    async def _step(self, conversation: str, decide: Callable[[Conversation], Outcome]) -> bool:
+    async def _step(
+        self, conversation: str, decide: Callable[[Conversation], Outcome], *, patient: bool = True
+    ) -> bool:
         """Decide, commit, and only then let the consequences go. A stale decision is taken again.
 
-        False when the conversation is over.
+        False when the conversation is over. While the engine cannot commit, a patient step is tried again, since
+        what a handler did cannot be refused any more; another one raises EngineError.
         """
+        failures = 0
         while True:
             current = await self._find(conversation)
             if current is None or current.closed:
@@ -185,12 +252,47 @@ class Pump:
             outcome = decide(current)
             self._live[conversation] = outcome.conversation
             try:
-                await self._engine.commit(outcome)
+                # What is committed must have its consequences, whoever stops waiting for it.
+                with anyio.CancelScope(shield=True):
+                    await self._engine.commit(outcome)
+                    self._release(outcome)
             except ConflictError:
-                self._live.pop(conversation, None)
-                continue
-            self._release(outcome)
-            return True
+                self._withdraw(current, outcome)
+            except EngineError as error:
+                self._withdraw(current, outcome)
+                if not patient:
+                    raise
+                failures += 1
+                logger.error("a step waits until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
+                await anyio.sleep(_backoff(failures))
+            else:
+                return True
+
+    def _withdraw(self, current: Conversation, outcome: Outcome) -> None:
+        """Forget a decision that was not committed, unless somebody has done so."""
+        if current.version == 0:  # nothing of it is kept anywhere else
+            self._live[current.id] = current
+        elif self._live.get(current.id) is outcome.conversation:
+            del self._live[current.id]
+
+    async def _count(self, conversation: str) -> None:
+        """Count what waits in a conversation that an earlier server left."""
+        found = await self._find(conversation)
+        if found is not None:
+            self._pend(sum(len(thread.waiting()) for thread in found.tree.nodes.values()))
+
+    def _dispatch(self, delivery: Delivery) -> None:
+        """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
+        if delivery.to in self._bound:
+            self._schedule.put(delivery)
+        else:
+            gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
+            self._tasks.start_soon(self._conclude, Finished(delivery, None, gone))
+
+    async def _conclude(self, finished: Finished) -> None:
+        await self._step(
+            finished.delivery.conversation, lambda c: c.conclude(finished, self._rules, self._clock.moment())
+        )
 
     async def _find(self, conversation: str) -> Conversation | None:
         live = self._live.get(conversation)
@@ -210,13 +312,13 @@ class Pump:
             self._parsed.pop(delivery.id, None)
         self._pend(len(outcome.added) - len(outcome.dropped) - (outcome.done is not None))
         for delivery in outcome.ready:
-            self._schedule.put(delivery)
+            self._dispatch(delivery)
         if outcome.retry is not None:
             self._tasks.start_soon(self._retry, outcome.retry)
         exchange = self._exchanges.get(outcome.conversation.id)
         if exchange is not None:
-            for event in outcome.replies:
-                exchange.deliver(event)
+            for position, event in enumerate(outcome.replies):
+                exchange.deliver(Parcel(outcome.conversation.version, position, event))
         if outcome.conversation.closed:
             self._forget(outcome.conversation.id)
 
@@ -234,8 +336,8 @@ class Pump:
             self._rest.set()
 
     async def _retry(self, delivery: Delivery) -> None:
-        await anyio.sleep(min(BACKOFF * 2.0 ** (delivery.attempt - 1), BACKOFF_LIMIT))
-        self._schedule.put(delivery)
+        await anyio.sleep(_backoff(delivery.attempt))
+        self._dispatch(delivery)
 
     async def _sweep(self) -> None:
         """Close conversations in which nothing has happened for ``limits.idle`` seconds."""
@@ -245,6 +347,17 @@ class Pump:
             for conversation in list(self._live.values()):
                 if conversation.touched < limit and not conversation.requests:
                     await self._close(conversation.id, "idle")
+            await self._tidy(limit)
+
+    async def _tidy(self, limit: float) -> None:
+        """Close idle conversations that an earlier server left, and let those go that were kept long enough."""
+        try:
+            left = [key async for key in self._engine.idle(limit) if key not in self._live]
+            for conversation in left:
+                await self._close(conversation, "idle")
+            await self._engine.expire(self._clock.moment().now)
+        except EngineError as error:
+            logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all
 
     def _report(self, outcome: Outcome) -> None:
         for observe in self._observers:
@@ -269,6 +382,10 @@ class Pump:
         if name not in self._warned:
             self._warned.add(name)
             logger.warning("%s returned bytes, which is deprecated: return a HandlerResponse", name)
+
+
+def _backoff(failures: int) -> float:
+    return float(min(BACKOFF * 2.0 ** (failures - 1), BACKOFF_LIMIT))
 
 
 _LEVELS = {

@@ -71,15 +71,20 @@ class Turns:
 
     async def take(self) -> Delivery:
         """The next delivery, when there is one."""
-        self._stretch += 1
-        if self._stretch >= STRETCH:
-            self._stretch = 0
+        while self._stretch >= STRETCH:
             await asyncio.sleep(0)
         while not self._ready:
             idle = asyncio.get_running_loop().create_future()
             self._idle.append(idle)
             await idle
+        self._stretch += 1
+        if self._stretch == STRETCH:
+            asyncio.get_running_loop().call_soon(self._renew)
         return self._ready.popleft()
+
+    def _renew(self) -> None:
+        """The loop has come round: all workers together may take another stretch."""
+        self._stretch = 0
 
     def _deal(self) -> None:
         """Wake as many idle workers as there are deliveries, not counting those cancelled meanwhile."""

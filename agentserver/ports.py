@@ -96,8 +96,12 @@ class Exchange(Protocol):
         """Hand in an envelope or a bare payload; gives its request's id once it is committed or refused."""
         ...
 
+    def replies(self, data: bytes, to: str | None = None) -> AsyncIterator[Reply]:
+        """Hand in a message and give its replies as they come, until nothing more can."""
+        ...
+
     def events(self) -> AsyncIterator[Reply | Done]:
-        """Replies and ends of requests, in order, until the conversation is closed."""
+        """Everything that ``replies`` does not take, in order, until the conversation is closed."""
         ...
 
     async def close(self) -> None:
@@ -110,6 +114,10 @@ class Ingress(Protocol):
 
     async def open(self, principal: str) -> Exchange:
         """Open a conversation. Raises ValueError when the name belongs to a listener or to the system."""
+        ...
+
+    def conversation(self, conversation: str) -> Conversation | None:
+        """A conversation as it stands, for operators; None when it is unknown or over."""
         ...
 
 

@@ -10,7 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import call, check, codegen, completion, graph, init, run, schemas
+from agentserver.cli import (
+    call,
+    check,
+    codegen,
+    completion,
+    conversations,
+    dead,
+    graph,
+    init,
+    journal,
+    replay,
+    run,
+    schemas,
+    trace,
+)
 from agentserver.cli.logs import Format, Level, Logging
 
 if TYPE_CHECKING:
@@ -24,8 +38,9 @@ Exit codes:
   0    done
   1    run: a message of a script was refused or not answered; call: the
        answer is a SystemError; check: the organism has mistakes; schemas
-       --check: files are not current
-  2    the command, a line of a script or the configuration is not understood
+       --check: files are not current; replay: a decision differs
+  2    the command, a line of a script or the configuration is not understood;
+       the journal cannot be used
   3    call: no answer
   130  stopped by Ctrl-C
 """
@@ -77,7 +92,7 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     ctx.obj = Logging(Level(log_level), Format(log_format))
 
 
-for _verb in (run, call, check, init, graph, schemas, codegen, completion):
+for _verb in (run, call, check, init, graph, schemas, conversations, trace, replay, dead, journal, codegen, completion):
     cli.add_command(_verb.command)
 
 

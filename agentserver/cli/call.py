@@ -17,10 +17,12 @@ import click
 from agentserver.cli import project
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import BinaryIO
 
     from agentserver.assembly import Server
+    from agentserver.core.audit import Record
     from agentserver.core.codec import Codec
     from agentserver.core.messages import Reply
 
@@ -47,6 +49,7 @@ class Call:
     pairs: tuple[str, ...]
     timeout: float | None
     output: Output | None
+    trace: str | None
 
 
 @click.command(
@@ -67,6 +70,11 @@ class Call:
     "--json", "output", flag_value=Output.JSON, type=Output, help="Print answers as JSON, one a line."
 )
 @click.option("--xml", "output", flag_value=Output.XML, type=Output, help="Print answers as XML, one a line.")
+@click.option(
+    "--trace",
+    type=click.Choice(["text", "json"]),
+    help="Show the hops too, on standard error: a tree, or JSON lines.",
+)
 @click.pass_context
 def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     """Send one message to LISTENER and print the answers.
@@ -146,12 +154,22 @@ async def _exchange(server: Server, call: Call, data: bytes) -> int:
                 refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
                 status = REFUSED if refused or status == REFUSED else 0
         await exchange.close()
+    _show_trace(call.trace, server.trace.of(exchange.id))
     if scope.cancelled_caught:
         click.echo(f"no end of answers within {call.timeout:g} s", err=True)
         return SILENT
     if status == SILENT:
         click.echo("ended without an answer", err=True)
     return status
+
+
+def _show_trace(form: str | None, records: Sequence[Record]) -> None:
+    from agentserver.gateways.trace_text import json_lines, tree_text
+
+    if form == "text":
+        click.echo(tree_text(records), err=True)
+    elif form == "json":
+        click.echo("\n".join(json_lines(records)), err=True)
 
 
 def _print(server: Server, reply: Reply, output: Output) -> bool:
@@ -182,6 +200,5 @@ def reply_markup(reply: Reply) -> str:
     from agentserver.core import envelope
 
     read = envelope.read(reply.message)
-    if isinstance(read, envelope.Malformed):
-        raise TypeError(f"the server wrote a message that it cannot read: {read.detail}")
+    assert isinstance(read, envelope.Envelope)
     return envelope.canonical(read.payload).decode()

@@ -48,5 +48,5 @@ def _walk(folder: Traversable, below: Path) -> Iterator[tuple[Path, str]]:
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from _walk(entry, below / entry.name)
-        elif entry.name.endswith(SUFFIX):
+        else:
             yield below / entry.name.removesuffix(SUFFIX), entry.read_text(encoding="utf-8")

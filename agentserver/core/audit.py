@@ -8,6 +8,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+DETAIL = 1000
+"""Characters of text from outside the server that a record keeps."""
+
 
 class Event(StrEnum):
     """What a record reports."""
@@ -37,7 +40,7 @@ class Record(NamedTuple):
         root: local name of its payload element, empty when unknown.
         hop: its place in the causal chain.
         code: the SystemError code of a refusal or failure, else empty.
-        detail: for operators only; never sent to a listener.
+        detail: for operators only; never sent to a listener. As ``to``, one line of at most DETAIL characters.
         delivery: the delivery concerned, else empty.
         message: the envelope of a message that was admitted.
     """
@@ -54,3 +57,13 @@ class Record(NamedTuple):
     detail: str = ""
     delivery: str = ""
     message: bytes = b""
+
+
+def legible(text: str) -> str:
+    """Text that anybody may have written, as a record keeps it: one line, cut, without control characters."""
+    cut = text if len(text) <= DETAIL else f"{text[: DETAIL - 1]}\N{HORIZONTAL ELLIPSIS}"
+    if cut.isprintable():
+        return cut
+    return "".join(
+        char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}" for char in cut
+    )

@@ -25,12 +25,11 @@ from xsdata.formats.dataclass.serializers.writers import LxmlEventWriter
 
 from agentserver.core.codec import Outline, Undecodable, Unencodable
 from agentserver.core.explain import FAULTS, Fault, Part, faults
-from agentserver.core.lexical import carried
 from agentserver.core.model import Model
 from agentserver.core.pattern import misjudged
 from agentserver.core.sample import WRONG
 from agentserver.core.schema import XSD
-from agentserver.core.shape import PayloadError
+from agentserver.core.shape import PayloadError, PayloadType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -174,6 +173,7 @@ class Bound:
 
     def __init__(self, binding: Binding) -> None:
         self.payload = binding.cls
+        self.described: PayloadType | None = None
         self.name = root_name(binding.cls)
         self._source = binding.schema
         self._tree = inlined(binding.schema, binding.folder)
@@ -198,9 +198,7 @@ class Bound:
         try:
             markup = str(self._serializer.render(value, ns_map={None: etree.QName(self.name).namespace}))
         except _FAILURES:
-            raise Unencodable(f"{label}: holds a value that its schema's types cannot carry") from None
-        if not carried(markup):
-            raise Unencodable(f"{label}: holds a character that XML cannot carry")
+            raise Unencodable(f"{label}: holds a value that XML or its types cannot carry") from None
         return markup.strip()
 
     def valid(self, element: etree._Element) -> bool:

@@ -8,17 +8,16 @@ handlers, queues, clocks and storage.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
-from agentserver.core import envelope, replies
+from agentserver.core import intake
+from agentserver.core.admission import judge
 from agentserver.core.audit import Event
-from agentserver.core.codec import Undecodable
-from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Recorded, TurnedAway
+from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, TurnedAway
 from agentserver.core.refusals import Refusal, system_error
-from agentserver.core.replies import Draft, Drafts
-from agentserver.core.routing import Place, Proposal, Route, resolve
-from agentserver.core.step import Letter, Outcome, Request, Step
+from agentserver.core.routing import Place, Route
+from agentserver.core.step import Letter, Outcome, Step
 from agentserver.core.threads import ThreadTree
 from agentserver.core.todos import NO_TODOS, TodoBook, Watcher, nudge
 
@@ -27,23 +26,28 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.guard import Denied, Rules, Verdict
+    from agentserver.core.codec import Codec
+    from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Effects, Moment, Returned
+    from agentserver.core.replies import Drafts
+    from agentserver.core.requests import Request
+    from agentserver.core.routing import Proposal
+    from agentserver.core.threads import Thread
 
 
 class Accepted(NamedTuple):
     """A delivery that its listener may be called with.
 
     Args:
-        payload: the decoded payload.
-        element: the same as it stood on the wire.
+        codec: decodes the payload. Its class's constructor is the author's code, so the core does not call it.
+        element: the payload as it stood on the wire, valid.
         metadata: what the handler is told.
         storage: the thread's stored values, encoded.
         todos: the thread's todos.
     """
 
     delivery: Delivery
-    payload: Any
+    codec: Codec
     element: etree._Element
     metadata: HandlerMetadata
     storage: Mapping[str, bytes]
@@ -55,7 +59,7 @@ class Finished(NamedTuple):
 
     delivery: Delivery
     element: etree._Element | None
-    result: Returned | Recorded | Failed
+    result: Returned | Failed
 
 
 class Outside(NamedTuple):
@@ -111,10 +115,11 @@ class Conversation(NamedTuple):
         """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own."""
         step = Step(self, rules, moment)
         step.cause = outside
-        request = step.begin(outside.request)
-        drafted = _read_outside(outside, rules)
+        request = outside.request
+        step.requests.begin(request)
+        read = intake.read_outside(outside.data, outside.to, rules)
         place = Place(rules.blueprint.principal(self.principal), self.tree.root, None)
-        judged = drafted if isinstance(drafted, Refusal) else _judge(step, (drafted,), place)
+        judged = read if isinstance(read, Refusal) else judge((read,), place, rules, self.memory)
         if isinstance(judged, Refusal):
             return _turn_away(step, request, judged)
         for proposal in judged:
@@ -141,7 +146,8 @@ class Conversation(NamedTuple):
         """Answer an outside message with a SystemError without looking at it."""
         step = Step(self, rules, moment)
         step.cause = TurnedAway(*outside, code)
-        return _turn_away(step, step.begin(outside.request), Refusal(code))
+        step.requests.begin(outside.request)
+        return _turn_away(step, outside.request, Refusal(code))
 
     def close(self, rules: Rules, moment: Moment, reason: str) -> Outcome:
         """End the conversation: drop what is queued and close every thread."""
@@ -156,24 +162,19 @@ class Conversation(NamedTuple):
     def accept(
         self, delivery: Delivery, rules: Rules, element: etree._Element | None = None
     ) -> Accepted | Failed | None:
-        """Read a delivery for its listener. None when its thread closed meanwhile. Changes nothing.
+        """Read a delivery for its listener. None when its turn is over: its thread closed meanwhile. Changes nothing.
 
         ``element`` is the payload as the step that made the delivery parsed and validated it; without it the
         message is read and validated afresh.
         """
-        thread = self.tree.get(delivery.thread)
+        thread = self._working_on(delivery)
         if thread is None:
             return None
-        if element is None:
-            read = read_own(delivery, rules)
-            if isinstance(read, Failed):
-                return read
-            element = read
         codec = rules.codecs.named(delivery.root)
-        try:
-            payload = None if codec is None else codec.decode(element)
-        except Undecodable as error:
-            return Failed(Code.INTERNAL, str(error))
+        if element is None and codec is not None:
+            element = intake.read_own(delivery, codec, rules.bounds)
+        if element is None or codec is None:
+            return Failed(Code.INTERNAL, f"{delivery.root} does not satisfy its present schema")
         todos = self.todos.notice(delivery).of(thread.id)
         listener = rules.blueprint.listeners[delivery.to]
         metadata = HandlerMetadata(
@@ -184,148 +185,65 @@ class Conversation(NamedTuple):
             rules.blueprint.usage[listener.name],
             nudge(todos),
         )
-        return Accepted(delivery, payload, element, metadata, thread.storage, todos)
+        return Accepted(delivery, codec, element, metadata, thread.storage, todos)
 
     def conclude(self, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
         """Decide what follows from an invocation."""
         step = Step(self, rules, moment)
+        step.cause = finished
         delivery, result = finished.delivery, finished.result
-        thread = self.tree.get(delivery.thread)
-        step.cause = finished if isinstance(result, Failed) else finished._replace(result=Recorded(()))
-        if thread is None or not thread.inbox or thread.inbox[0].id != delivery.id:
+        thread = self._working_on(delivery)
+        if thread is None:
             step.record(Event.DISCARDED, delivery)
             return step.finish()
         listener = rules.blueprint.listeners.get(delivery.to)
-        if listener is None:  # the conversation is older than the organism
-            return _failed(step, delivery, Failed(Code.INTERNAL, f"no listener is called {delivery.to}"), retries=0)
-        if isinstance(result, Failed):
-            return _failed(step, delivery, result, retries=listener.retries)
+        if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
+            gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
+            retries = 0 if listener is None else listener.retries
+            return _failed(step, delivery, result if isinstance(result, Failed) else gone, retries=retries)
         step.take(delivery)
         step.record(Event.HANDLED, delivery)
         step.todos = step.todos.notice(delivery)
         if finished.element is not None:
-            step.memory = _observe(step, delivery, finished.element)
+            step.memory = rules.observe(step.memory, delivery, finished.element)
         _apply(step, delivery.thread, result.effects)
-        recorded, read = _read_result(result, rules)
-        step.cause = finished._replace(result=recorded)
-        if isinstance(read, Failed):
-            return _give_up(step, delivery, read)
-        judged: tuple[Proposal, ...] | Refusal
-        if isinstance(read, Drafts):
-            _note_repairs(step, delivery, read)
-            judged = _judge(step, read.drafts, Place(listener, thread.id, self.tree.caller(thread).owner))
-        else:
-            judged = read
+        judged = _judged(step, delivery, result.said)
         if isinstance(judged, Refusal):
             return _refuse(step, delivery, judged)
         return _send(step, delivery, judged)
 
-
-def _read_result(result: Returned | Recorded, rules: Rules) -> tuple[Recorded, Drafts | Refusal | Failed]:
-    """What a handler returned, with the form of it that is kept; or what was kept, read again."""
-    if isinstance(result, Recorded):
-        return result, replies.reread(result.value, rules.codecs, rules.bounds)
-    read = replies.normalise(result.value, rules.codecs, rules.bounds)
-    value = replies.recorded(result.value, read, rules.codecs, rules.bounds)
-    return Recorded(value, result.effects), read
+    def _working_on(self, delivery: Delivery) -> Thread | None:
+        """The thread whose first delivery this is, if it still is."""
+        thread = self.tree.get(delivery.thread)
+        return thread if thread is not None and thread.inbox and thread.inbox[0].id == delivery.id else None
 
 
-def read_own(delivery: Delivery, rules: Rules) -> etree._Element | Failed:
-    """The payload of a message that an engine kept: it may be older than the schema it claims to satisfy."""
-    read = envelope.read(delivery.message, rules.bounds)
-    if isinstance(read, envelope.Malformed):
-        return Failed(Code.INTERNAL, f"unreadable message: {read.detail}")
-    codec = rules.codecs.named(delivery.root)
-    if codec is None or read.payload.tag != delivery.root or not codec.valid(read.payload):
-        return Failed(Code.INTERNAL, f"{delivery.root} does not satisfy its present schema")
-    return read.payload
-
-
-def _read_outside(outside: Outside, rules: Rules) -> Draft | Refusal:
-    """The draft of an outside message: its envelope, if it has one, says nothing but ``to``."""
-    read = envelope.read(outside.data, rules.bounds)
-    to = outside.to
-    if isinstance(read, envelope.Envelope):
-        element, to = read.payload, to or read.to
-    elif read.kind is envelope.Fault.SHAPE:
-        payload = envelope.read_payload(outside.data, rules.bounds)
-        if isinstance(payload, envelope.Malformed):
-            return _malformed(payload, to)
-        element = payload
-    else:
-        return _malformed(read, to)
-    codec = rules.codecs.named(str(element.tag))
-    if codec is None:
-        return Refusal(Code.ROUTING, "no payload of that name", to or "")
-    return replies.check(element, envelope.canonical(element).decode(), to, codec)
-
-
-def _malformed(malformed: envelope.Malformed, to: str | None) -> Refusal:
-    return Refusal(Code.VALIDATION, malformed.detail, to or "", (f"the document: {malformed.detail}",))
-
-
-def _judge(step: Step, drafts: tuple[Draft, ...], place: Place) -> tuple[Proposal, ...] | Refusal:
-    """All proposals of an invocation, or the refusal of the first that may not be sent."""
-    admitted: list[Proposal] = []
-    for draft in drafts:
-        proposals = resolve(draft, place, step.rules.blueprint)
-        allowed, denied = _ask(step, proposals)
-        # Whoever a broadcast may not reach is left out; any other denial is about the message itself.
-        if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
-            return Refusal(denied.code, denied.reason, _named(draft))
-        if not allowed:
-            return Refusal(Code.ROUTING, f"nobody takes {_local(draft.root)} here", _named(draft))
-        admitted.extend(allowed)
-    return tuple(admitted)
-
-
-def _ask(step: Step, proposals: tuple[Proposal, ...]) -> tuple[list[Proposal], Denied | None]:
-    """The proposals that every guard lets pass, and the weightiest denial of the others."""
-    allowed: list[Proposal] = []
-    worst: Denied | None = None
-    for proposal in proposals:
-        denied = _denied(step, proposal)
-        if denied is None:
-            allowed.append(proposal)
-        elif worst is None or worst.code is Code.ROUTING:
-            worst = denied
-    return allowed, worst
-
-
-def _denied(step: Step, proposal: Proposal) -> Verdict:
-    for guard in step.rules.guards:
-        verdict = guard.judge(step.memory.get(guard.name), proposal)
-        if verdict is not None:
-            return verdict
-    return None
-
-
-def _observe(step: Step, delivery: Delivery, element: etree._Element) -> Mapping[str, object]:
-    guards = step.rules.guards
-    return {g.name: g.observe(step.memory.get(g.name), delivery, element) for g in guards}
+def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> tuple[Proposal, ...] | Refusal:
+    """What a listener may send of what it said: all of it, or the reason why nothing of it."""
+    if isinstance(said, Refusal):
+        return said
+    step.deprecated = said.deprecated
+    for repair in said.repairs:
+        step.record(Event.REPAIRED, delivery, detail=repair)
+    thread = step.tree.nodes[delivery.thread]
+    place = Place(step.rules.blueprint.listeners[delivery.to], thread.id, step.tree.caller(thread).owner)
+    return judge(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
 
 
 def _apply(step: Step, thread: str, effects: Effects) -> None:
     for watcher in effects.closed:
-        step.todos = step.todos.close(thread, watcher)
+        step.close_todo(thread, watcher)
     if effects.stored:
         node = step.tree.nodes[thread]
         merged = {**node.storage, **effects.stored}
         kept = {name: value for name, value in merged.items() if value is not None}
-        step.tree = step.tree.put(node._replace(storage=kept))
-
-
-def _note_repairs(step: Step, delivery: Delivery, drafts: Drafts) -> None:
-    step.deprecated = drafts.deprecated
-    for repair in drafts.repairs:
-        step.record(Event.REPAIRED, delivery, detail=repair)
+        step.change.put(node._replace(storage=kept))
 
 
 def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Outcome:
     """Admit every proposal. An answer first ends the sub-tasks that were under way."""
     thread = step.tree.nodes[delivery.thread]
-    if proposals and thread.refusals:
-        step.tree = step.tree.put(thread._replace(refusals=0))
+    _forgive(step, delivery.thread)
     if any(proposal.route is Route.ANSWER for proposal in proposals):
         step.prune(thread.id)
     for proposal in proposals:
@@ -370,8 +288,7 @@ def _serve(step: Step, proposal: Proposal, delivery: Delivery) -> None:
         step.todos = step.todos.watch(delivery.thread, asked, watcher)
         answer = TodoRegistered(watcher)
     elif isinstance(asked, TodoComplete):
-        answer = TodoClosed(asked.watcher_id, step.todos.owns(delivery.thread, asked.watcher_id))
-        step.todos = step.todos.close(delivery.thread, asked.watcher_id)
+        answer = TodoClosed(asked.watcher_id, step.close_todo(delivery.thread, asked.watcher_id))
     else:
         raise TypeError(f"{proposal.root} is no request to {TODO}")
     reply = codecs.of(type(answer))
@@ -386,7 +303,7 @@ def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
     limit = step.rules.blueprint.limits.refusals
     thread = step.tree.nodes[delivery.thread]
     count = thread.refusals + 1
-    step.tree = step.tree.put(thread._replace(refusals=count))
+    step.change.put(thread._replace(refusals=count))
     step.note(
         Event.REFUSED,
         thread=thread.id,
@@ -399,9 +316,16 @@ def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
     )
     if count > limit:
         return _give_up(step, delivery, Failed(Code.INTERNAL, f"{count} refusals in a row"))
-    letter = step.error(delivery, refusal.code, refusal.corrections, final=count == limit, about=refusal.to)
+    letter = step.error(delivery, refusal.code, refusal.corrections, final=count == limit)
     step.post(letter, thread.id)
     return step.finish()
+
+
+def _forgive(step: Step, thread_id: str) -> None:
+    """End a row of refusals: the next one counts from the start."""
+    thread = step.tree.nodes[thread_id]
+    if thread.refusals:
+        step.change.put(thread._replace(refusals=0))
 
 
 def _failed(step: Step, delivery: Delivery, failed: Failed, retries: int) -> Outcome:
@@ -417,6 +341,7 @@ def _failed(step: Step, delivery: Delivery, failed: Failed, retries: int) -> Out
 def _give_up(step: Step, delivery: Delivery, failed: Failed) -> Outcome:
     """End the work of a thread with a SystemError to its caller."""
     step.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
+    _forgive(step, delivery.thread)
     step.prune(delivery.thread)
     _answer(step, step.error(delivery, failed.code, about=delivery.to), delivery)
     return step.finish()
@@ -436,10 +361,6 @@ def _turn_away(step: Step, request: str, refusal: Refusal) -> Outcome:
     )
     step.leave(Letter(SYSTEM, root, codec.name, codec.encode(payload), request, 0))
     return step.finish()
-
-
-def _named(draft: Draft) -> str:
-    return draft.to if isinstance(draft.to, str) else ""
 
 
 def _local(name: str) -> str:

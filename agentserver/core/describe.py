@@ -166,7 +166,7 @@ class _Reader:
 
     def record(self, cls: Any, example: Mapping[str, Any] | None = None) -> Record:
         """The table of a dataclass. Raises PayloadError."""
-        if cls in self._done:
+        if isinstance(cls, type) and cls in self._done:
             return self._done[cls]
         self._check_class(cls)
         self._open.append(cls)

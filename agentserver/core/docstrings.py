@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from docstring_parser import ParseError, parse
+from docstring_parser import parse
 
 from agentserver.core.lexical import carried
 
@@ -32,10 +32,7 @@ def _generated(cls: type, text: str) -> bool:
 
 
 def _parsed(text: str) -> tuple[str, dict[str, str]]:
-    try:
-        doc = parse(text)
-    except ParseError:  # documentation that cannot be read is none
-        return "", {}
+    doc = parse(text)
     prose = doc.description or ""
     names: dict[str, str] = {}
     for param in doc.params:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lxml import etree
 
     from agentserver.contract import Code
@@ -59,3 +61,17 @@ class Rules:
     codecs: Codecs
     guards: tuple[Guard, ...]
     bounds: Bounds
+
+    def observe(
+        self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element
+    ) -> Mapping[str, object]:
+        """Each guard's memory after a listener has been given a message."""
+        return {guard.name: guard.observe(memory.get(guard.name), delivery, element) for guard in self.guards}
+
+    def verdict(self, memory: Mapping[str, object], proposal: Proposal) -> Verdict:
+        """What the guards say about a message."""
+        for guard in self.guards:
+            denied = guard.judge(memory.get(guard.name), proposal)
+            if denied is not None:
+                return denied
+        return None

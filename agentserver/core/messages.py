@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from agentserver.contract import Code, Target
+    from agentserver.contract import Code
     from agentserver.core.refusals import Refusal
+    from agentserver.core.replies import Drafts
 
 SYSTEM = "system"
 """The sender of every SystemError; no listener may take the name."""
@@ -131,40 +132,17 @@ NO_EFFECTS = Effects({})
 
 
 class Returned(NamedTuple):
-    """A handler came back with ``value``; whether that is a valid result is not yet decided."""
+    """A handler came back. What it returned is already encoded: nothing of the handler's own is looked at again."""
 
-    value: object
+    said: Drafts | Refusal
     effects: Effects = NO_EFFECTS
 
 
 class Failed(NamedTuple):
-    """A handler did not come back, or what reached it could not be read. ``detail`` is for the log only."""
+    """A handler gave no result, or what should reach it could not be read. ``detail`` is for the log only."""
 
     code: Code
     detail: str = ""
-
-
-class Written(NamedTuple):
-    """A response as it was read from a handler: the payload's markup, not the value it came from.
-
-    Args:
-        to: the target as the handler named it; None when the root of the payload decides.
-        markup: the payload element as text; it need not be valid.
-    """
-
-    to: str | Target | None
-    markup: str
-
-
-class Recorded(NamedTuple):
-    """What a handler came back with, in a form that can be kept and read again.
-
-    Args:
-        value: deprecated payload text, or the responses in order; what had no form in XML is what became of it.
-    """
-
-    value: bytes | tuple[Written | Refusal | Failed, ...]
-    effects: Effects = NO_EFFECTS
 
 
 class TurnedAway(NamedTuple):

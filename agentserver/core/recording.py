@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code, Target
 from agentserver.core.audit import Event, Record
-from agentserver.core.conversation import Conversation, Finished, Outside, read_own
-from agentserver.core.messages import Closing, Effects, Failed, Recorded, Reply, Requeued, TurnedAway, Written
+from agentserver.core import envelope, intake, replies
+from agentserver.core.conversation import Conversation, Finished, Outside
+from agentserver.core.messages import Closing, Effects, Failed, Reply, Requeued, Returned, TurnedAway
 from agentserver.core.refusals import Refusal
+from agentserver.core.replies import Draft, Drafts
 from agentserver.core.requeue import requeue
 from agentserver.core.snapshot import UnreadableError, encode
 from agentserver.core.threads import ThreadTree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from lxml import etree
 
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment
@@ -74,19 +78,20 @@ def dump(outcome: Outcome) -> bytes:
     return encode(row)
 
 
-def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[bytes]) -> Cause:
-    """The cause that ``dump`` wrote. The element of an invocation is left to ``decide``.
+def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules) -> Cause:
+    """The cause that ``dump`` wrote, with payloads read again under these rules.
 
     Args:
         data: what was written.
         deliveries: those of the conversation, by id.
         messages: what went out with the step, as ``gone_out`` gave it.
+        rules: a payload that they refuse is a refusal in the cause.
 
     Raises UnreadableError when it is not what was written.
     """
     try:
         kind, *fields = json.loads(data)
-        return _cause(kind, fields, deliveries, messages)
+        return _Loading(deliveries, messages, rules).cause(kind, fields)
     except (LookupError, TypeError, ValueError) as error:
         raise UnreadableError(f"the decision cannot be read: {type(error).__name__}: {error}") from error
 
@@ -156,78 +161,76 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
             return conversation.conclude(cause, rules, moment)
 
 
-def called(finished: Finished, rules: Rules) -> Finished:
-    """A recorded invocation with the element that its handler was given; without it when that is unreadable now."""
-    read = read_own(finished.delivery, rules)
-    return finished if isinstance(read, Failed) else finished._replace(element=read)
+class _Loading:
+    """Reads one cause."""
+
+    def __init__(self, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules) -> None:
+        self._deliveries = deliveries
+        self._messages = messages
+        self._rules = rules
+
+    def cause(self, kind: str, fields: list[Any]) -> Cause:
+        match kind, fields:
+            case "receive", [data, request, to]:
+                return Outside(_bytes(data), request, to)
+            case "turn_away", [data, request, to, code]:
+                return TurnedAway(_bytes(data), request, to, Code(code))
+            case "close", [reason]:
+                return Closing(reason)
+            case "requeue", [delivery]:
+                return Requeued(self._deliveries[delivery])
+            case "conclude", [key, attempt, called, result]:
+                delivery = self._deliveries[key]._replace(attempt=attempt)
+                return Finished(delivery, self._element(delivery) if called else None, self._result(*result))
+        raise ValueError(f"no decision is called {kind}")
+
+    def _element(self, delivery: Delivery) -> etree._Element | None:
+        codec = self._rules.codecs.named(delivery.root)
+        return None if codec is None else intake.read_own(delivery, codec, self._rules.bounds)
+
+    def _result(self, kind: str, *fields: Any) -> Returned | Failed:
+        match kind, fields:
+            case "failed", (code, detail):
+                return Failed(Code(code), detail)
+            case "refused", (code, detail, to, corrections, effects):
+                return Returned(Refusal(Code(code), detail, to, tuple(corrections)), _effects(*effects))
+            case "sent", (sent, repairs, deprecated, effects):
+                return Returned(self._said(sent, repairs, deprecated=deprecated), _effects(*effects))
+        raise ValueError(f"no result is called {kind}")
+
+    def _said(self, sent: list[Any], repairs: list[str], *, deprecated: bool) -> Drafts | Refusal:
+        drafts = []
+        for to, *place in sent:
+            draft = self._draft(Target.CALLER if to == 0 else to, *place)
+            if isinstance(draft, Refusal):
+                return draft
+            drafts.append(draft)
+        return Drafts(tuple(drafts), tuple(repairs), deprecated)
+
+    def _draft(self, to: str | Target | None, first: str | int, start: int = 0, end: int = 0) -> Draft | Refusal:
+        markup = first if isinstance(first, str) else self._messages[first][start:end].decode()
+        element = envelope.read_payload(markup.encode(), self._rules.bounds)
+        codec = None if isinstance(element, envelope.Malformed) else self._rules.codecs.named(str(element.tag))
+        if isinstance(element, envelope.Malformed) or codec is None:
+            return Refusal(Code.VALIDATION, "its payload cannot be read any more")
+        return replies.check(element, markup, to, codec)
 
 
-def _cause(kind: str, fields: list[Any], deliveries: Mapping[str, Delivery], messages: Sequence[bytes]) -> Cause:
-    match kind, fields:
-        case "receive", [data, request, to]:
-            return Outside(_bytes(data), request, to)
-        case "turn_away", [data, request, to, code]:
-            return TurnedAway(_bytes(data), request, to, Code(code))
-        case "close", [reason]:
-            return Closing(reason)
-        case "requeue", [delivery]:
-            return Requeued(deliveries[delivery])
-        case "conclude", [delivery, attempt, _, result]:
-            return Finished(deliveries[delivery]._replace(attempt=attempt), None, _result(result, messages))
-    raise ValueError(f"no decision is called {kind}")
-
-
-def was_called(data: bytes) -> bool:
-    """Whether a recorded decision is about an invocation whose handler was called."""
-    row = json.loads(data)
-    return bool(row[0] == "conclude" and row[3])
-
-
-def _result_row(result: object, messages: Sequence[bytes]) -> list[Any]:
+def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[Any]:
     if isinstance(result, Failed):
         return ["failed", result.code, result.detail[:DETAIL]]
-    if not isinstance(result, Recorded):
-        raise TypeError("a result is recorded in the form in which it can be read again")
     stored = {name: None if v is None else _plain(v) for name, v in result.effects.stored.items()}
     effects = [stored, list(result.effects.closed)]
-    if isinstance(result.value, bytes):
-        return ["text", _plain(result.value), effects]
-    return ["sent", [_response_row(one, messages) for one in result.value], effects]
+    said = result.said
+    if isinstance(said, Refusal):
+        return ["refused", said.code, said.detail[:DETAIL], said.to, list(said.corrections), effects]
+    # Zero stands for the caller, so that no listener's name can be mistaken for it.
+    sent = [[0 if d.to is Target.CALLER else d.to, *_place(d.markup, messages)] for d in said.drafts]
+    return ["sent", sent, list(said.repairs), said.deprecated, effects]
 
 
-def _result(row: list[Any], messages: Sequence[bytes]) -> Recorded | Failed:
-    kind, content, rest = row
-    if kind == "failed":
-        return Failed(Code(content), rest)
-    stored, closed = rest
-    effects = Effects({name: None if v is None else _bytes(v) for name, v in stored.items()}, tuple(closed))
-    if kind == "text":
-        return Recorded(_bytes(content), effects)
-    return Recorded(tuple(_response(one, messages) for one in content), effects)
-
-
-def _response_row(one: Written | Refusal | Failed, messages: Sequence[bytes]) -> list[Any]:
-    match one:
-        case Written():
-            # Zero stands for the caller, so that no listener's name can be mistaken for it.
-            return [0 if one.to is Target.CALLER else one.to, *_place(one.markup, messages)]
-        case Refusal():
-            return ["refused", one.code, one.detail[:DETAIL], one.to, list(one.corrections)]
-        case Failed():
-            return ["failed", one.code, one.detail[:DETAIL]]
-
-
-def _response(row: list[Any], messages: Sequence[bytes]) -> Written | Refusal | Failed:
-    match row:
-        case ["refused", code, detail, to, corrections]:
-            return Refusal(Code(code), detail, to, tuple(corrections))
-        case ["failed", code, detail]:
-            return Failed(Code(code), detail)
-        case [to, str(markup)]:
-            return Written(Target.CALLER if to == 0 else to, markup)
-        case [to, int(number), int(start), int(end)]:
-            return Written(Target.CALLER if to == 0 else to, messages[number][start:end].decode())
-    raise ValueError("no response is written so")
+def _effects(stored: dict[str, Any], closed: list[str]) -> Effects:
+    return Effects({name: None if v is None else _bytes(v) for name, v in stored.items()}, tuple(closed))
 
 
 def _place(markup: str, messages: Sequence[bytes]) -> list[Any]:

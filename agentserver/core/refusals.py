@@ -42,8 +42,8 @@ class Refusal:
     Args:
         code: what its sender learns.
         detail: for the log and the audit only.
-        to: the target that the sender named.
-        corrections: what to change so that the payload validates, in the schema's own words.
+        to: the target that the sender named, for the log and the audit only.
+        corrections: for ``validation``, what to change so that the payload validates, in the schema's own words.
     """
 
     code: Code
@@ -53,7 +53,11 @@ class Refusal:
 
 
 def system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = False) -> SystemError:
-    """The payload for a code; ``final`` withdraws the permission to retry."""
+    """The payload for a code; ``final`` withdraws the permission to retry.
+
+    Only ``validation`` shows corrections: every other code has one text.
+    """
     wording = WORDINGS[code]
-    message = " ".join([wording.message, *(f"{line}." for line in corrections)])
+    told = corrections if code is Code.VALIDATION else ()
+    message = " ".join([wording.message, *(f"{line}." for line in told)])
     return SystemError(code, message, wording.retry_allowed and not final)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import Code, HandlerResponse
+from agentserver.contract import Code, HandlerResponse, Target
 from agentserver.core import repair
 from agentserver.core.codec import Unencodable
 from agentserver.core.envelope import Malformed, read_payload
-from agentserver.core.messages import Failed, Written
+from agentserver.core.messages import Failed
 from agentserver.core.refusals import Refusal
 from agentserver.core.xmlify import PayloadError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.contract import Target
     from agentserver.core.codec import Codec, Codecs
     from agentserver.core.envelope import Bounds
 
@@ -53,7 +52,8 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal
     """Read the result of a handler.
 
     A payload that its schema refuses is the sender's to correct and gives a Refusal; a value that is no result at all
-    is a defect of the handler and gives Failed.
+    is a defect of the handler and gives Failed. Looks at objects of the handler's own, whose code may raise
+    anything: call it where a crash of the handler is caught.
     """
     if value is None:
         return Drafts()
@@ -65,32 +65,6 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal
     if not isinstance(value, list | tuple):
         return Failed(Code.INTERNAL, f"the handler returned {type(value).__name__}, not a HandlerResponse")
     return _collect(_from_response(response, codecs, bounds) for response in value)
-
-
-def recorded(
-    value: object, read: Drafts | Refusal | Failed, codecs: Codecs, bounds: Bounds
-) -> bytes | tuple[Written | Refusal | Failed, ...]:
-    """The form of a handler's result that can be kept: ``reread`` gives ``read`` again for it, under equal rules."""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(read, Drafts):
-        return tuple([Written(one.to, one.markup) for one in read.drafts])
-    responses = value if isinstance(value, list | tuple) else (value,)
-    found: list[Written | Refusal | Failed] = []
-    for response in responses:
-        found.append(_written(response, codecs, bounds) or read)
-        if not isinstance(found[-1], Written):
-            break
-    return tuple(found)
-
-
-def reread(
-    value: bytes | tuple[Written | Refusal | Failed, ...], codecs: Codecs, bounds: Bounds
-) -> Drafts | Refusal | Failed:
-    """Read a result that was kept. A payload whose class is gone is a defect; one that is invalid now, a refusal."""
-    if isinstance(value, bytes):
-        return _from_text(value, codecs, bounds)
-    return _collect(_from_written(one, codecs, bounds) if isinstance(one, Written) else one for one in value)
 
 
 def draft(
@@ -108,7 +82,7 @@ def draft(
         return Refusal(Code.VALIDATION, str(error), target, (str(error),))
     element = read_payload(markup.encode(), bounds)
     if isinstance(element, Malformed):
-        return Refusal(Code.VALIDATION, element.detail, target, (str(element.kind),))
+        return Refusal(Code.VALIDATION, element.detail, target, (element.detail,))
     return check(element, markup, to, codec)
 
 
@@ -123,29 +97,14 @@ def check(element: etree._Element, markup: str, to: str | Target | None, codec: 
 def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:
     if not isinstance(response, HandlerResponse):
         return Failed(Code.INTERNAL, f"the handler returned {type(response).__name__} in its sequence")
-    return draft(response.payload, response.to, codecs, bounds)
-
-
-def _written(response: object, codecs: Codecs, bounds: Bounds) -> Written | None:
-    """The markup of a response whose payload has one within bounds."""
-    if not isinstance(response, HandlerResponse):
-        return None
-    try:
-        markup = codecs.of(type(response.payload)).encode(response.payload)
-    except (PayloadError, Unencodable):
-        return None
-    return None if isinstance(read_payload(markup.encode(), bounds), Malformed) else Written(response.to, markup)
-
-
-def _from_written(written: Written, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:
-    element = read_payload(written.markup.encode(), bounds)
-    target = written.to if isinstance(written.to, str) else ""
-    if isinstance(element, Malformed):
-        return Refusal(Code.VALIDATION, element.detail, target, (str(element.kind),))
-    codec = codecs.named(str(element.tag))
-    if codec is None:
-        return Failed(Code.INTERNAL, f"no payload is called {element.tag}")
-    return check(element, written.markup, written.to, codec)
+    to: object = response.to
+    if isinstance(to, str):
+        to = str.__str__(to)  # a subclass could look different at every look
+    elif not isinstance(to, Target):
+        return Failed(
+            Code.INTERNAL, f"the handler named {type(to).__name__} as its target, not a listener's name"
+        )
+    return draft(response.payload, to, codecs, bounds)
 
 
 def _from_text(text: bytes, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
@@ -153,20 +112,19 @@ def _from_text(text: bytes, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal 
     if isinstance(reading, repair.Unreadable):
         code = Code.ROUTING if reading.unknown_root else Code.VALIDATION
         return Refusal(code, str(reading.reason), corrections=(str(reading.reason),))
-    found = _collect(draft_markup(markup, codecs, bounds) for markup in reading.payloads)
+    found = _collect(_draft_markup(markup, codecs, bounds) for markup in reading.payloads)
     if isinstance(found, Drafts):
         return Drafts(found.drafts, tuple(str(note) for note in reading.notes), deprecated=True)
     return found
 
 
-def draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusal:
+def _draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusal:
     """Read one payload element that names no target."""
     element = read_payload(markup.encode(), bounds)
     if isinstance(element, Malformed):
-        return Refusal(Code.VALIDATION, element.detail, corrections=(str(element.kind),))
+        return Refusal(Code.VALIDATION, element.detail, corrections=(element.detail,))
     codec = codecs.named(str(element.tag))
-    if codec is None:
-        return Refusal(Code.ROUTING, f"no payload is called {element.tag}")
+    assert codec is not None  # nothing else is read
     return check(element, markup, None, codec)
 
 

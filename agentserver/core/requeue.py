@@ -32,10 +32,11 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
     step = Step(conversation, rules, moment)
     step.cause = Requeued(delivery)
     if delivery.request not in conversation.requests:
-        step.begin(delivery.request)
+        step.requests.begin(delivery.request)
     top = thread
     while top.parent is not None and top.parent != conversation.tree.root:
         top = conversation.tree.nodes[top.parent]
-    step.began_on(delivery.request, top.id)
+    if conversation.tree.at_rest(top):
+        step.requests.began_on(delivery.request, top.id)
     step.revive(delivery._replace(attempt=0))
     return step.finish()

@@ -1,7 +1,10 @@
 """Where a draft goes: answers, self-calls, services, peers, broadcasts.
 
-Owns the rules by which a target becomes receivers. Refuses to know who is permitted; guards decide that about each
+Owns the rules by which a target becomes receivers. Refuses to permit anything; guards decide that about each
 proposal it makes. What it cannot resolve it gives no receiver, without saying why.
+
+What names no target is looked for among those whom the sender may address and nowhere else, so that what becomes
+of it tells the sender nothing about others.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from agentserver.contract import Target
 from agentserver.core.messages import TODO
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lxml import etree
 
     from agentserver.core.blueprint import Blueprint, Listener
@@ -74,25 +79,36 @@ def _by_name(to: str | Target, root: str, place: Place, blueprint: Blueprint) ->
     if to is Target.CALLER or (to == place.caller and to != place.listener.name):
         return Route.ANSWER if place.caller is not None else None
     if to == TODO:
-        return Route.SERVICE if root in blueprint.services else None
+        return Route.SERVICE if _serves(root, place, blueprint) else None
     if not blueprint.accepts(str(to), root):
         return None
     return Route.SELF if to == place.listener.name else Route.PEER
 
 
+def _serves(root: str, place: Place, blueprint: Blueprint) -> bool:
+    """Whether a service takes it. Services work for handlers; the principal's root has none."""
+    return place.caller is not None and root in blueprint.services
+
+
 def _by_root(draft: Draft, place: Place, blueprint: Blueprint) -> tuple[Proposal, ...]:
-    if draft.root in blueprint.services:
+    if _serves(draft.root, place, blueprint):
         return (_proposal(draft, place, TODO, Route.SERVICE),)
-    takers = blueprint.takers(draft.root)
-    if not takers:
-        # A payload that only ever travels as an answer has no listener of its own.
-        return () if place.caller is None else (_proposal(draft, place, place.caller, Route.ANSWER),)
+    own = place.listener.name
+    takers = [name for name in blueprint.takers(draft.root) if name == own or name in place.listener.peers]
     if len(takers) > 1:
-        if not all(blueprint.listeners[name].broadcast for name in takers):
-            return ()
-        takers = tuple(name for name in takers if name != place.listener.name)
-    routes = ((name, _by_name(name, draft.root, place, blueprint)) for name in takers)
-    return tuple(_proposal(draft, place, name, route) for name, route in routes if route is not None)
+        return _broadcast(draft, place, [blueprint.listeners[name] for name in takers])
+    if takers:
+        return resolve(draft._replace(to=takers[0]), place, blueprint)
+    # A payload that nobody within reach declares is what a tool answers with.
+    return () if place.caller is None else (_proposal(draft, place, place.caller, Route.ANSWER),)
+
+
+def _broadcast(draft: Draft, place: Place, takers: Sequence[Listener]) -> tuple[Proposal, ...]:
+    """A proposal for each but the sender itself; none when one of them does not take broadcasts."""
+    if not all(taker.broadcast for taker in takers):
+        return ()
+    others = [taker.name for taker in takers if taker.name != place.listener.name]
+    return tuple(_proposal(draft, place, name, Route.PEER) for name in others)
 
 
 def _proposal(draft: Draft, place: Place, to: str, route: Route) -> Proposal:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from agentserver.core.conversation import Conversation
-from agentserver.core.step import Request
+from agentserver.core.requests import Request
 from agentserver.core.threads import NOTHING, Held, Thread, ThreadTree
 from agentserver.core.todos import TodoBook, Watcher
 
@@ -78,7 +78,7 @@ def take(conversation: Conversation, guards: Iterable[Guard] = ()) -> Snapshot:
         conversation.tree.root,
         conversation.tree.opened,
         [_thread_row(node) for node in nodes],
-        [_watcher_row(watcher) for watcher in conversation.todos.watchers.values()],
+        [_todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
         [tuple(request) for request in conversation.requests.values()],
         [name for name, memory in conversation.memory.items() if memory is not None],
     ]
@@ -119,7 +119,7 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[Guard]) ->
         id=key,
         principal=principal,
         tree=ThreadTree(root, nodes, opened),
-        todos=TodoBook({row[0]: Watcher(*row) for row in watchers}),
+        todos=TodoBook({thread: tuple(Watcher(*row) for row in kept) for thread, kept in watchers}),
         requests=MappingProxyType({row[0]: Request(row[0], tuple(row[1]), *row[2:]) for row in requests}),
         messages=messages,
         memory=_remembered(named, owned, guards),
@@ -135,6 +135,7 @@ def _thread_row(node: Thread) -> Row:
         node.owner,
         node.parent,
         node.ordinal,
+        node.called,
         node.children,
         [(d.id, d.attempt) for d in node.inbox],
         [(h.watcher, h.delivery.id, h.delivery.attempt) for h in node.held],
@@ -143,12 +144,13 @@ def _thread_row(node: Thread) -> Row:
 
 
 def _thread(row: Row, waiting: Mapping[str, Delivery], owned: Mapping[str, Mapping[str, bytes]]) -> Thread:
-    key, owner, parent, ordinal, children, inbox, held, refusals = row
+    key, owner, parent, ordinal, called, children, inbox, held, refusals = row
     return Thread(
         key,
         owner,
         parent,
         ordinal,
+        called,
         tuple(children),
         tuple(waiting[one]._replace(attempt=attempt) for one, attempt in inbox),
         tuple(Held(watcher, waiting[one]._replace(attempt=attempt)) for watcher, one, attempt in held),
@@ -157,17 +159,13 @@ def _thread(row: Row, waiting: Mapping[str, Delivery], owned: Mapping[str, Mappi
     )
 
 
-def _watcher_row(watcher: Watcher) -> Row:
+def _todo_row(thread: str, watchers: Sequence[Watcher]) -> Row:
     return (
-        watcher.watcher_id,
-        watcher.thread,
-        watcher.wait_for,
-        watcher.from_listener,
-        watcher.label,
-        watcher.count,
-        watcher.hold,
-        watcher.kept,
-        watcher.seen,
+        thread,
+        [
+            (w.watcher_id, w.wait_for, w.from_listener, w.description, w.count, w.hold, w.kept, w.seen)
+            for w in watchers
+        ],
     )
 
 

@@ -1,7 +1,7 @@
 """One atomic change of a conversation, gathered before it is committed.
 
-Owns the bookkeeping: which deliveries are added, dropped and runnable, which threads close, which requests come to
-rest. Refuses to decide anything: conversation.py says what happens, this module keeps the books straight.
+Owns the bookkeeping: which deliveries are added, dropped and runnable, which threads close, what leaves. Refuses to
+decide anything: conversation.py says what happens, this module keeps the books straight.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agentserver.contract import Code
 from agentserver.core import envelope
-from agentserver.core.audit import Event, Record
+from agentserver.core.audit import Event, Record, legible
 from agentserver.core.messages import SYSTEM, Delivery, Done, Reply
 from agentserver.core.refusals import system_error
-from agentserver.core.threads import Held
+from agentserver.core.requests import RequestChange
+from agentserver.core.threads import Held, TreeChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lxml import etree
 
@@ -30,23 +31,6 @@ if TYPE_CHECKING:
 
 PARSED_LIMIT = 1 << 14
 """Bytes of a message beyond which its parsed form is not handed on: trees weigh more than their text."""
-
-
-class Request(NamedTuple):
-    """An outside message that has not come to rest.
-
-    Args:
-        threads: the threads it was delivered on.
-        pending: its deliveries that are queued, held or running.
-        held: how many of those are held.
-        answered: whether a reply has left.
-    """
-
-    id: str
-    threads: tuple[str, ...] = ()
-    pending: int = 0
-    held: int = 0
-    answered: bool = False
 
 
 class Letter(NamedTuple):
@@ -90,8 +74,7 @@ class Outcome(NamedTuple):
         parsed: payload elements of new deliveries, by delivery; spares whoever runs them the reading. Not to be kept.
         deprecated: whether a handler returned bytes.
         moment: when, and with which seed, the step was decided.
-        cause: what the step was decided about, so that it can be decided again. A result in it is Recorded, never
-            Returned.
+        cause: what the step was decided about, so that it can be decided again.
     """
 
     before: int
@@ -118,12 +101,11 @@ class Step:
         self.rules = rules
         self.moment = moment
         self.ids = moment.ids()
-        self.tree = conversation.tree
+        self.change = TreeChange(conversation.tree)
+        self.tree = self.change.tree
         self.todos = conversation.todos
         self.memory = conversation.memory
-        self._requests = dict(conversation.requests)
-        self._pending: dict[str, int] = {}
-        self._held: dict[str, int] = {}
+        self.requests = RequestChange(conversation.requests)
         self._messages = conversation.messages
         self._done: str | None = None
         self._retry: Delivery | None = None
@@ -138,60 +120,28 @@ class Step:
         self.deprecated = False
         self.cause: Cause | None = None
 
-    # Requests
-
-    def begin(self, request: str) -> str:
-        """Open a request for an outside message. Raises ValueError when one of that id is open."""
-        if request in self._requests:
-            raise ValueError("a request of that id is open")
-        self._requests[request] = Request(request)
-        return request
-
-    def began_on(self, request: str, thread: str) -> None:
-        """Note a thread that a request was delivered on."""
-        entry = self._requests[request]
-        if thread not in entry.threads:
-            self._requests[request] = entry._replace(threads=(*entry.threads, thread))
-
-    def _count(self, request: str, pending: int) -> None:
-        self._pending[request] = self._pending.get(request, 0) + pending
-
-    def _count_held(self, request: str, held: int) -> None:
-        self._count(request, 0)
-        self._held[request] = self._held.get(request, 0) + held
-
-    def _settle_counts(self) -> None:
-        for request, pending in self._pending.items():
-            held = self._held.get(request, 0)
-            if pending or held:
-                entry = self._requests[request]
-                self._requests[request] = entry._replace(
-                    pending=entry.pending + pending, held=entry.held + held
-                )
-        self._pending, self._held = {}, {}
-
     # Deliveries
 
     def take(self, delivery: Delivery) -> None:
         """Consume the first delivery of a thread's inbox."""
         thread = self.tree.nodes[delivery.thread]
-        self.tree = self.tree.put(thread._replace(inbox=thread.inbox[1:]))
+        self.change.put(thread._replace(inbox=thread.inbox[1:]))
         self._woken[thread.id] = None
         self._done = delivery.id
-        self._count(delivery.request, -1)
+        self.requests.count(delivery.request, -1)
 
     def again(self, delivery: Delivery) -> None:
         """Leave the first delivery of a thread's inbox in place for another attempt."""
         thread = self.tree.nodes[delivery.thread]
         self._retry = delivery._replace(attempt=delivery.attempt + 1)
-        self.tree = self.tree.put(thread._replace(inbox=(self._retry, *thread.inbox[1:])))
+        self.change.put(thread._replace(inbox=(self._retry, *thread.inbox[1:])))
 
     def revive(self, delivery: Delivery) -> None:
         """Queue a delivery that was consumed before."""
         self._added[delivery.id] = delivery
-        self._count(delivery.request, 1)
+        self.requests.count(delivery.request, 1)
         self.record(Event.SENT, delivery)
-        self._queue(delivery)
+        self._queue(delivery.thread, (delivery,))
 
     def post(self, letter: Letter, thread: str) -> None:
         """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
@@ -217,57 +167,69 @@ class Step:
         if letter.element is not None and len(delivery.message) <= PARSED_LIMIT:
             self._parsed[delivery.id] = letter.element
         self._added[delivery.id] = delivery
-        self._count(delivery.request, 1)
+        self.requests.count(delivery.request, 1)
         self.record(Event.SENT, delivery)
         self._place(delivery)
 
     def _place(self, delivery: Delivery) -> None:
         holder = self.todos.holder(delivery)
         if holder is None:
-            self._queue(delivery)
+            self._queue(delivery.thread, (delivery,))
             return
-        self.todos = self.todos.keep(holder)
-        self._count_held(delivery.request, 1)
+        self.todos = self.todos.keep(delivery.thread, holder)
+        self.requests.count(delivery.request, 0, held=1)
         thread = self.tree.nodes[delivery.thread]
-        self.tree = self.tree.put(thread._replace(held=(*thread.held, Held(holder.watcher_id, delivery))))
+        self.change.put(thread._replace(held=(*thread.held, Held(holder.watcher_id, delivery))))
         if holder.kept + 1 == holder.count:
             self._release(thread.id, lambda held: held.watcher == holder.watcher_id)
 
-    def _queue(self, delivery: Delivery) -> None:
-        thread = self.tree.nodes[delivery.thread]
+    def _queue(self, thread_id: str, deliveries: Sequence[Delivery]) -> None:
+        thread = self.tree.nodes[thread_id]
         if not thread.inbox:
-            self._woken[thread.id] = None
-        self.tree = self.tree.put(thread._replace(inbox=(*thread.inbox, delivery)))
+            self._woken[thread_id] = None
+        self.change.put(thread._replace(inbox=(*thread.inbox, *deliveries)))
 
     def _release(self, thread_id: str, chosen: Callable[[Held], bool]) -> None:
         """Queue the chosen of a thread's held deliveries in the order of the calls that they answer."""
         thread = self.tree.nodes[thread_id]
         freed = [held.delivery for held in thread.held if chosen(held)]
+        if not freed:
+            return
         rest = tuple(held for held in thread.held if not chosen(held))
-        self.tree = self.tree.put(thread._replace(held=rest))
-        for delivery in sorted(freed, key=self._call_order):
-            self._count_held(delivery.request, -1)
-            self._queue(delivery)
+        self.change.put(thread._replace(held=rest))
+        for delivery in freed:
+            self.requests.count(delivery.request, 0, held=-1)
+        self._queue(thread_id, sorted(freed, key=self._call_order))
+
+    def close_todo(self, thread: str, watcher_id: str) -> bool:
+        """Forget a todo of a thread and let go what it holds; False when the thread has none of that id."""
+        before, self.todos = self.todos, self.todos.close(thread, watcher_id)
+        if self.todos is before:
+            return False
+        self._release(thread, lambda held: held.watcher == watcher_id)
+        return True
 
     def _call_order(self, delivery: Delivery) -> int:
         origin = self.tree.get(delivery.origin)
-        return origin.ordinal if origin is not None else 0
+        return origin.called if origin is not None else 0
 
     # Threads
 
     def call(self, letter: Letter, owner: str, *, apart: bool = False) -> None:
         """Post a letter to a listener on a child of the letter's origin: one at rest or, if ``apart``, a new one."""
-        child = None if apart else self.tree.reusable(letter.origin, owner)
-        thread = next(self.ids) if child is None else child.id
+        child = None if apart else self.change.resting(letter.origin, owner)
         if child is None:
-            self.tree = self.tree.open(letter.origin, owner, thread)
+            child = self.change.open(letter.origin, owner, next(self.ids), self._messages)
+        else:
+            self.change.put(child._replace(called=self._messages))
         if letter.origin == self.tree.root:
-            self.began_on(letter.request, thread)
-        self.post(letter, thread)
+            self.requests.began_on(letter.request, child.id)
+        self.post(letter, child.id)
 
     def prune(self, thread: str) -> None:
         """Close everything below a thread; what came from there and still waits on the thread goes too."""
-        self.tree, closed = self.tree.prune(thread)
+        self.todos = self.todos.abandon(thread)
+        closed = self.change.prune(thread)
         if not closed:
             return
         gone = {node.id for node in closed}
@@ -277,9 +239,9 @@ class Step:
         for held in node.held:
             if held.delivery.origin in gone:
                 stale.add(held.delivery.id)
-                self._count_held(held.delivery.request, -1)
+                self.requests.count(held.delivery.request, 0, held=-1)
         self._drop(d for d in node.waiting() if d.id in stale)
-        self.tree = self.tree.put(
+        self.change.put(
             node._replace(
                 inbox=tuple(d for d in node.inbox if d.id not in stale),
                 held=tuple(h for h in node.held if h.delivery.id not in stale),
@@ -291,14 +253,15 @@ class Step:
         for thread in threads:
             self._closed.append(thread.id)
             for held in thread.held:
-                self._count_held(held.delivery.request, -1)
+                self.requests.count(held.delivery.request, 0, held=-1)
             self._drop(thread.waiting())
             self.note(Event.CLOSED, thread=thread.id, to=thread.owner)
 
     def _drop(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
-            self._count(delivery.request, -1)
+            self.requests.count(delivery.request, -1)
             self.record(Event.DROPPED, delivery)
+            self._parsed.pop(delivery.id, None)
             if self._added.pop(delivery.id, None) is None:
                 self._dropped.append(delivery)
 
@@ -311,7 +274,7 @@ class Step:
         self._replies.append(
             Reply(self.before.id, letter.request, letter.sender, letter.root, message, error=error)
         )
-        self._requests[letter.request] = self._requests[letter.request]._replace(answered=True)
+        self.requests.answer(letter.request)
         self.note(
             Event.ANSWERED,
             thread=letter.origin,
@@ -352,37 +315,35 @@ class Step:
                 _local(delivery.root),
                 delivery.hop,
                 code,
-                detail,
+                legible(detail) if detail else "",
                 delivery.id,
                 delivery.message if event is Event.SENT else b"",
             )
         )
 
-    def note(self, event: Event, *, thread: str, **more: Any) -> None:
+    def note(self, event: Event, *, thread: str, to: str, detail: str = "", **more: Any) -> None:
         """Note any event; ``more`` are fields of Record."""
-        self._records.append(Record(event, self.moment.now, self.before.id, thread, **more))
+        about = {"to": legible(to), "detail": legible(detail), **more}
+        self._records.append(Record(event, self.moment.now, self.before.id, thread, **about))
 
     # The end
 
     def end(self) -> None:
         """Close every thread of the conversation."""
         self.prune(self.tree.root)
-        for request in self._requests:
-            self._exhausted.pop(request, None)
 
     def finish(self, *, closed: bool = False) -> Outcome:
         """Settle spent budgets, stuck holds and requests at rest, and hand over the whole change."""
         before = self.before
         self._settle_exhausted()
-        self._settle_counts()
         self._settle_held()
         self._settle_requests()
         after = type(before)(
             id=before.id,
             principal=before.principal,
-            tree=self.tree,
+            tree=self.change.result(),
             todos=self.todos,
-            requests=self._requests,
+            requests=self.requests.result(),
             messages=self._messages,
             memory=self.memory,
             version=before.version + 1,
@@ -413,36 +374,23 @@ class Step:
     def _settle_exhausted(self) -> None:
         """A request that overran its budget ends at once, with a refusal to whoever made it."""
         for request in self._exhausted:
-            for thread in self._requests[request].threads:
-                self._shut(thread)
+            for thread in self.requests.threads(request):
+                self._close(self.change.shut(thread))
             payload = system_error(Code.BUDGET)
             codec = self.rules.codecs.of(type(payload))
             letter = Letter(SYSTEM, self.tree.root, codec.name, codec.encode(payload), request, 0)
             self.note(Event.REFUSED, thread=self.tree.root, to=self.before.principal, code=Code.BUDGET)
             self.leave(letter)
 
-    def _shut(self, thread: str) -> None:
-        """Close one thread with everything below it."""
-        self.prune(thread)
-        node = self.tree.nodes[thread]
-        above = self.tree.caller(node)
-        remaining = {key: value for key, value in self.tree.nodes.items() if key != thread}
-        remaining[above.id] = above._replace(children=tuple(c for c in above.children if c != thread))
-        self.tree = self.tree._replace(nodes=remaining)
-        self._close((node,))
-
     def _settle_held(self) -> None:
         """When only held replies are left of a request, no other reply can come: let them go."""
-        stuck = [r.id for r in self._requests.values() if r.held and r.held == r.pending]
-        if not stuck:
-            return
-        for thread in [node.id for node in self.tree.nodes.values() if node.held]:
-            self._release(thread, lambda held: held.delivery.request in stuck)
-        self._settle_counts()
+        stuck = self.requests.stuck()
+        if stuck:
+            for thread in [node.id for node in self.tree.nodes.values() if node.held]:
+                self._release(thread, lambda held: held.delivery.request in stuck)
 
     def _settle_requests(self) -> None:
-        for request in [request for request in self._requests.values() if not request.pending]:
-            del self._requests[request.id]
+        for request in self.requests.at_rest():
             self._replies.append(Done(self.before.id, request.id, request.answered))
             if not request.answered:
                 self.note(Event.ENDED, thread=self.tree.root, to=self.before.principal)

@@ -40,6 +40,7 @@ class Thread(NamedTuple):
         owner: the listener that works on it, or the principal on the root.
         parent: id of the caller's thread; None on the root.
         ordinal: the order in which threads were opened.
+        called: messages that the conversation had seen when its caller last addressed it: the order of calls.
         children: ids of the threads it opened.
         inbox: deliveries in order; the first is running or runnable.
         held: deliveries that a todo keeps back.
@@ -51,6 +52,7 @@ class Thread(NamedTuple):
     owner: str
     parent: str | None
     ordinal: int
+    called: int = 0
     children: tuple[str, ...] = ()
     inbox: tuple[Delivery, ...] = ()
     held: tuple[Held, ...] = ()
@@ -68,7 +70,7 @@ class Thread(NamedTuple):
 
 
 class ThreadTree(NamedTuple):
-    """Threads by id. Every change gives a new tree and leaves this one as it was."""
+    """Threads by id, as one step left them. ``TreeChange`` makes the next tree."""
 
     root: str
     nodes: Mapping[str, Thread]
@@ -90,43 +92,74 @@ class ThreadTree(NamedTuple):
         return self.nodes[thread.parent]
 
     def below(self, thread: str) -> Iterator[Thread]:
-        """Every descendant, parents before children."""
-        pending = list(self.nodes[thread].children)
+        """Every descendant: parents before children, the older child with all of its own before the younger."""
+        pending = list(reversed(self.nodes[thread].children))
         while pending:
             node = self.nodes[pending.pop()]
             yield node
-            pending.extend(node.children)
+            pending.extend(reversed(node.children))
 
-    def reusable(self, parent: str, owner: str) -> Thread | None:
-        """The oldest child of ``parent`` that ``owner`` works on and below which nothing is under way.
+    def at_rest(self, thread: Thread) -> bool:
+        """Whether nothing is under way on the thread and below it."""
+        return thread.quiet and all(below.quiet for below in self.below(thread.id))
+
+
+class TreeChange:
+    """The next tree in the making: copied once, then changed in place, so that many changes cost no more than few.
+
+    Args:
+        before: the tree to start from; it stays as it was.
+    """
+
+    def __init__(self, before: ThreadTree) -> None:
+        self._nodes = dict(before.nodes)
+        self._opened = before.opened
+        self._resting: dict[tuple[str, str], Iterator[Thread]] = {}
+        self.tree = ThreadTree(before.root, self._nodes, before.opened)
+
+    def result(self) -> ThreadTree:
+        """The tree as it is now; the change is over."""
+        return ThreadTree(self.tree.root, self._nodes, self._opened)
+
+    def put(self, thread: Thread) -> None:
+        """Replace a thread by a changed copy of itself."""
+        self._nodes[thread.id] = thread
+
+    def open(self, parent: str, owner: str, thread: str, called: int = 0) -> Thread:
+        """Add a child of ``parent``."""
+        above = self._nodes[parent]
+        child = self._nodes[thread] = Thread(thread, owner, parent, self._opened, called)
+        self._nodes[parent] = above._replace(children=(*above.children, thread))
+        self._opened += 1
+        return child
+
+    def resting(self, parent: str, owner: str) -> Thread | None:
+        """The oldest child of ``parent`` that ``owner`` works on and that is at rest; each is given only once.
 
         Reuse is what keeps a tool's memory between two calls of one caller; a child still at work is left
         alone, so that two calls at the same time cannot mix.
         """
-        for child in self.nodes[parent].children:
-            node = self.nodes[child]
-            if node.owner == owner and node.quiet and all(below.quiet for below in self.below(child)):
-                return node
-        return None
+        found = self._resting.get((parent, owner))
+        if found is None:
+            found = self._resting[parent, owner] = self._at_rest(self._nodes[parent].children, owner)
+        return next(found, None)
 
-    def open(self, parent: str, owner: str, thread: str) -> ThreadTree:
-        """Add a child of ``parent``."""
-        above = self.nodes[parent]
-        nodes = dict(self.nodes)
-        nodes[thread] = Thread(thread, owner, parent, self.opened)
-        nodes[parent] = above._replace(children=(*above.children, thread))
-        return ThreadTree(self.root, nodes, self.opened + 1)
+    def _at_rest(self, children: tuple[str, ...], owner: str) -> Iterator[Thread]:
+        nodes = (self._nodes[child] for child in children)
+        return (node for node in nodes if node.owner == owner and self.tree.at_rest(node))
 
-    def put(self, thread: Thread) -> ThreadTree:
-        """Replace a thread by a changed copy of itself."""
-        return ThreadTree(self.root, {**self.nodes, thread.id: thread}, self.opened)
+    def prune(self, thread: str) -> tuple[Thread, ...]:
+        """Close everything below ``thread``; gives the closed threads."""
+        closed = tuple(self.tree.below(thread))
+        if closed:
+            for node in closed:
+                del self._nodes[node.id]
+            self._nodes[thread] = self._nodes[thread]._replace(children=())
+        return closed
 
-    def prune(self, thread: str) -> tuple[ThreadTree, tuple[Thread, ...]]:
-        """Close everything below ``thread``; also gives the closed threads."""
-        closed = tuple(self.below(thread))
-        if not closed:
-            return self, ()
-        gone = {node.id for node in closed}
-        nodes = {key: node for key, node in self.nodes.items() if key not in gone}
-        nodes[thread] = nodes[thread]._replace(children=())
-        return ThreadTree(self.root, nodes, self.opened), closed
+    def shut(self, thread: str) -> tuple[Thread, ...]:
+        """Close ``thread`` with everything below it; gives the closed threads. Raises LookupError on the root."""
+        above = self.tree.caller(self._nodes[thread])
+        below = self.prune(thread)
+        self._nodes[above.id] = above._replace(children=tuple(c for c in above.children if c != thread))
+        return (*below, self._nodes.pop(thread))

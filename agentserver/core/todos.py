@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from agentserver.contract import TodoUntil
     from agentserver.core.messages import Delivery
 
+WATCHERS = 64
+"""Todos that one thread may keep: every message to it is held against each, and each may be nudged about."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
@@ -23,10 +26,9 @@ class Watcher:
 
     Args:
         watcher_id: opaque.
-        thread: the thread that waits.
         wait_for: element name of the reply, with or without ``{namespace}``.
         from_listener: the only listener whose replies count, or None.
-        label: what the nudge calls it.
+        description: what the nudge calls it; one line.
         count: replies that complete it.
         hold: whether replies are kept back until all are there.
         kept: replies kept back or released so far.
@@ -34,10 +36,9 @@ class Watcher:
     """
 
     watcher_id: str
-    thread: str
     wait_for: str
     from_listener: str | None
-    label: str
+    description: str
     count: int
     hold: bool
     kept: int = 0
@@ -48,14 +49,12 @@ class Watcher:
         """Whether every reply has come."""
         return self.seen >= self.count
 
-    @property
-    def description(self) -> str:
-        """What the nudge calls it."""
-        return self.label
-
     def matches(self, delivery: Delivery) -> bool:
-        """Whether the delivery is one of the awaited replies; a SystemError about the listener counts as one."""
-        if delivery.thread != self.thread:
+        """Whether a delivery to the thread is one of the awaited replies.
+
+        A SystemError about the listener counts as its reply; one about a message of the thread's own does not.
+        """
+        if delivery.origin == delivery.thread:
             return False
         if delivery.sender == SYSTEM:
             return self.from_listener in (None, delivery.about)
@@ -67,67 +66,71 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class TodoBook:
-    """The watchers of a conversation by id. Every change gives a new book."""
+    """The watchers of a conversation by the thread that waits. Every change gives a new book."""
 
-    watchers: Mapping[str, Watcher] = field(default_factory=dict)
+    watchers: Mapping[str, tuple[Watcher, ...]] = field(default_factory=dict)
+
+    def of(self, thread: str) -> tuple[Watcher, ...]:
+        """The thread's watchers, in the order of their registration."""
+        return self.watchers.get(thread, ())
 
     def watch(self, thread: str, until: TodoUntil, watcher_id: str) -> TodoBook:
         """Register a watcher for a thread."""
         subject = until.from_listener or until.wait_for.rpartition("}")[2]
-        label = " ".join(until.description.split()) or f"{subject} response"
-        watcher = Watcher(
-            watcher_id, thread, until.wait_for, until.from_listener, label, until.count, until.hold
-        )
-        return TodoBook({**self.watchers, watcher_id: watcher})
+        label = " ".join(until.description.split()) or " ".join(f"{subject} response".split())
+        watcher = Watcher(watcher_id, until.wait_for, until.from_listener, label, until.count, until.hold)
+        return self._put(thread, (*self.of(thread), watcher))
 
     def holder(self, delivery: Delivery) -> Watcher | None:
         """The watcher that keeps this delivery back, if one does."""
-        if not self.watchers:
-            return None
-        for watcher in self.watchers.values():
+        for watcher in self.of(delivery.thread):
             if watcher.hold and watcher.kept < watcher.count and watcher.matches(delivery):
                 return watcher
         return None
 
-    def keep(self, watcher: Watcher) -> TodoBook:
-        """Note that one more delivery is kept back for the watcher."""
-        return self._put(replace(watcher, kept=watcher.kept + 1))
+    def keep(self, thread: str, kept: Watcher) -> TodoBook:
+        """Note that one more delivery is kept back for a watcher of the thread."""
+        more = replace(kept, kept=kept.kept + 1)
+        return self._put(thread, tuple(more if watcher is kept else watcher for watcher in self.of(thread)))
 
     def notice(self, delivery: Delivery) -> TodoBook:
         """Count a delivery that its thread is being given."""
-        if not self.watchers:
+        watchers = self.of(delivery.thread)
+        if not any(not watcher.raised and watcher.matches(delivery) for watcher in watchers):
             return self
-        book = self
-        for watcher in self.watchers.values():
-            if not watcher.raised and watcher.matches(delivery):
-                book = book._put(replace(watcher, seen=watcher.seen + 1))
-        return book
-
-    def of(self, thread: str) -> tuple[Watcher, ...]:
-        """The thread's watchers."""
-        if not self.watchers:
-            return ()
-        return tuple(watcher for watcher in self.watchers.values() if watcher.thread == thread)
-
-    def owns(self, thread: str, watcher_id: str) -> bool:
-        """Whether the thread has a watcher of that id."""
-        watcher = self.watchers.get(watcher_id)
-        return watcher is not None and watcher.thread == thread
+        return self._put(
+            delivery.thread,
+            tuple(
+                replace(watcher, seen=watcher.seen + 1)
+                if not watcher.raised and watcher.matches(delivery)
+                else watcher
+                for watcher in watchers
+            ),
+        )
 
     def close(self, thread: str, watcher_id: str) -> TodoBook:
-        """Forget a watcher; another thread's is left alone."""
-        if not self.owns(thread, watcher_id):
-            return self
-        return TodoBook({key: w for key, w in self.watchers.items() if key != watcher_id})
+        """Forget a watcher of the thread; another thread's is left alone."""
+        watchers = self.of(thread)
+        left = tuple(watcher for watcher in watchers if watcher.watcher_id != watcher_id)
+        return self if len(left) == len(watchers) else self._put(thread, left)
+
+    def abandon(self, thread: str) -> TodoBook:
+        """Forget the watchers whose replies can no longer come, because nobody works for the thread any more."""
+        watchers = self.of(thread)
+        left = tuple(watcher for watcher in watchers if watcher.raised)
+        return self if len(left) == len(watchers) else self._put(thread, left)
 
     def forget(self, threads: Collection[str]) -> TodoBook:
         """Drop the watchers of closed threads."""
         if not self.watchers:
             return self
-        return TodoBook({key: w for key, w in self.watchers.items() if w.thread not in threads})
+        return TodoBook({thread: kept for thread, kept in self.watchers.items() if thread not in threads})
 
-    def _put(self, watcher: Watcher) -> TodoBook:
-        return TodoBook({**self.watchers, watcher.watcher_id: watcher})
+    def _put(self, thread: str, watchers: tuple[Watcher, ...]) -> TodoBook:
+        changed = {**self.watchers, thread: watchers}
+        if not watchers:
+            del changed[thread]
+        return TodoBook(changed)
 
 
 NO_TODOS = TodoBook()
@@ -141,7 +144,7 @@ def nudge(watchers: Collection[Watcher]) -> str:
     return "\n".join(
         [
             "SYSTEM NOTE: The following todos appear complete and should be closed:",
-            *(f"- watcher_id: {w.watcher_id} (registered for: {w.label})" for w in raised),
+            *(f"- watcher_id: {w.watcher_id} (registered for: {w.description})" for w in raised),
             "Call todo_registry.close(watcher_id) to acknowledge.",
         ]
     )

@@ -21,6 +21,7 @@ from agentserver.core.conversation import Accepted, Conversation, Finished, Outs
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Moment, Returned
+from agentserver.core.replies import Drafts, normalise
 from agentserver.ports import ConflictError
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ class Story:
         """The outcome of an invocation that answers: one delivery less."""
         accepted = conversation.accept(delivery, self.rules)
         _hold(isinstance(accepted, Accepted), "a committed delivery can be accepted")
-        result = Returned(HandlerResponse.respond(TodoClosed("done")))
+        said = normalise(HandlerResponse.respond(TodoClosed("done")), self.rules.codecs, self.rules.bounds)
+        assert isinstance(said, Drafts)
+        result = Returned(said)
         return conversation.conclude(Finished(delivery, None, result), self.rules, self.moment())
 
     def closed(self, conversation: Conversation) -> Outcome:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.audit import Record
     from agentserver.core.conversation import Conversation
-    from agentserver.core.guard import Guard
+    from agentserver.core.guard import Guard, Rules
     from agentserver.core.step import Cause
 
 
@@ -93,9 +93,9 @@ class Story:
         replies = [event for event in step.events if isinstance(event, Reply)]
         return recording.load_records(step.records, self.beginning, step.moment.now, self.deliveries, replies)
 
-    def cause(self, step: KeptStep) -> Cause:
-        """What a step was decided about. Raises UnreadableError."""
-        return recording.load(step.cause, self.deliveries, step.gone_out())
+    def cause(self, step: KeptStep, rules: Rules) -> Cause:
+        """What a step was decided about, read under these rules. Raises UnreadableError."""
+        return recording.load(step.cause, self.deliveries, step.gone_out(), rules)
 
 
 class DeadLetter(NamedTuple):

@@ -14,7 +14,7 @@ from agentserver.gateways.terminal import Style
 
 if TYPE_CHECKING:
     from agentserver.core.audit import Record
-    from agentserver.gateways.console_talks import Talks
+    from agentserver.gateways.console_talks import Talk, Talks
     from agentserver.gateways.terminal import Screen
 
 WAITING = 10_000
@@ -27,19 +27,20 @@ class HopView:
     def __init__(self, talks: Talks, screen: Screen) -> None:
         self._talks = talks
         self._screen = screen
-        self._waiting: deque[Record] = deque()
+        self._waiting: deque[tuple[Talk, Record]] = deque()
         self._lost = 0
         self._news = asyncio.Event()
         self.on = True
 
     def note(self, record: Record) -> None:
         """Take in a record; called by the pump, so it neither blocks nor raises."""
-        if self._talks.get(record.conversation) is None:
+        talk = self._talks.get(record.conversation)
+        if talk is None:
             return
         if len(self._waiting) >= WAITING:
             self._waiting.popleft()
             self._lost += 1
-        self._waiting.append(record)
+        self._waiting.append((talk, record))
         self._news.set()
 
     async def show(self) -> None:
@@ -55,12 +56,9 @@ class HopView:
             self._screen.say(f"{self._lost} hops not shown", Style.WARN)
             self._lost = 0
         while self._waiting:
-            self._show(self._waiting.popleft())
+            self._show(*self._waiting.popleft())
 
-    def _show(self, record: Record) -> None:
-        talk = self._talks.get(record.conversation)
-        if talk is None:
-            return
+    def _show(self, talk: Talk, record: Record) -> None:
         hop = talk.reading.take(record)
         if self.on and record.event not in trace_text.QUIET:
             self._screen.show(trace_text.line(hop))

@@ -10,34 +10,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from agentserver.gateways.trace_text import Reading
+from agentserver.ports import Ingress
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
-    from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Reply
     from agentserver.gateways.trace import TraceBook
+    from agentserver.ports import Exchange
 
 
-class Exchange(Protocol):
-    """What the console needs of an open conversation."""
-
-    @property
-    def id(self) -> str:
-        """The conversation's id."""
-        ...
-
-    def replies(self, data: bytes, to: str | None = None) -> AsyncIterator[Reply]:
-        """Hand in a message and give its replies until nothing more can come."""
-        ...
-
-    async def close(self) -> None:
-        """End the conversation, cancelling whatever runs in it."""
-        ...
-
-
-class Host(Protocol):
+class Host(Ingress, Protocol):
     """What the console needs of a server."""
 
     @property
@@ -48,14 +31,6 @@ class Host(Protocol):
     @property
     def trace(self) -> TraceBook:
         """What happened lately."""
-        ...
-
-    async def open(self, principal: str) -> Exchange:
-        """Open a conversation. Raises ValueError when the name is not a principal's to bear."""
-        ...
-
-    def conversation(self, conversation: str) -> Conversation | None:
-        """A conversation as it stands; None when it is over."""
         ...
 
 

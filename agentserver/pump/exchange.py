@@ -12,7 +12,7 @@ from agentserver.core.conversation import Outside
 from agentserver.core.messages import Done, Parcel, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
     Events: TypeAlias = asyncio.Queue[Parcel | None]
 
@@ -26,21 +26,24 @@ class ServerExchange:
         close: ends the conversation.
         new_id: makes the ids of requests.
         acknowledge: told of each event once whoever waited for it has come back for the next.
+        leave: forgets the exchange.
     """
 
     def __init__(
         self,
         conversation: str,
         submit: Callable[[str, Outside], Awaitable[None]],
-        close: Callable[[str, str], Awaitable[None]],
+        close: Callable[[str], Awaitable[None]],
         new_id: Callable[[], str],
         acknowledge: Callable[[str, Parcel], None],
+        leave: Callable[[str], None],
     ) -> None:
         self._conversation = conversation
         self._submit = submit
         self._close = close
         self._new_id = new_id
         self._acknowledge = acknowledge
+        self._leave = leave
         self._all: Events | None = None
         self._asked: dict[str, Events] = {}
         self._over = False
@@ -98,13 +101,27 @@ class ServerExchange:
         while not (self._over and events.empty()):
             parcel = await events.get()
             if parcel is None:
+                events.put_nowait(None)  # others may be waiting on the same queue
                 break
             yield parcel.event
             self._acknowledge(self._conversation, parcel)
 
+    def waiting(self) -> Iterator[Reply | Done]:
+        """What ``events`` would give without waiting, each acknowledged when the next one is asked for."""
+        while self._all is not None and not self._all.empty():
+            parcel = self._all.get_nowait()
+            if parcel is None:
+                return
+            yield parcel.event
+            self._acknowledge(self._conversation, parcel)
+
+    def leave(self) -> None:
+        """Go without ending the conversation: what still comes is kept until somebody resumes it."""
+        self._leave(self._conversation)
+
     async def close(self) -> None:
         """End the conversation, cancelling whatever runs in it."""
-        await self._close(self._conversation, "closed by its gateway")
+        await self._close(self._conversation)
 
     # For the pump
 

@@ -1,4 +1,4 @@
-"""The one place where user code is called.
+"""The one place where user code is called: handlers, and what they bring along in their payloads.
 
 Owns the deadline, the running invocation and what becomes of a crash. Refuses to know what follows from a result.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 
@@ -16,6 +18,7 @@ from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocatio
 from agentserver.core.conversation import Finished
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.messages import Failed, Returned
+from agentserver.core.replies import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -60,7 +65,8 @@ class Invoker:
     async def call(self, bound: Bound, accepted: Accepted) -> Finished | None:
         """Await the handler under its deadline. None when its thread was closed meanwhile.
 
-        A crash and a missed deadline come back as values.
+        A missed deadline comes back as a value, and so does a crash, be it of the payload's constructor, of the
+        handler, or of what it returned.
         """
         delivery, listener = accepted.delivery, bound.listener
         late = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
@@ -68,13 +74,13 @@ class Invoker:
         scope = anyio.CancelScope(deadline=asyncio.get_running_loop().time() + listener.deadline)
         self._scopes[delivery.thread] = scope
         with scope:
-            result = await self._run(bound, accepted, scope)
+            result = await self._run(bound, accepted)
         if self._scopes.pop(delivery.thread, None) is not scope:
             return None
         # A handler that shrugged off its cancellation is late all the same.
         return Finished(delivery, accepted.element, late if scope.cancel_called else result)
 
-    async def _run(self, bound: Bound, accepted: Accepted, scope: anyio.CancelScope) -> Returned | Failed:
+    async def _run(self, bound: Bound, accepted: Accepted) -> Returned | Failed:
         limits = self._rules.blueprint.limits
         storage = ThreadStorage(accepted.storage, self._rules.codecs, self._rules.bounds, limits.storage)
         todos = ThreadTodos(accepted.delivery.thread, bound.listener.name, accepted.todos)
@@ -89,25 +95,41 @@ class Invoker:
         )
         try:
             with Running(invocation):
-                value = await bound.handler(accepted.payload, accepted.metadata)
-        except asyncio.CancelledError:
-            # Ours reach the scope; one that the handler raised by itself must not end the worker.
-            task = asyncio.current_task()
-            if scope.cancel_called or task is None or task.cancelling():
-                raise
-            return _crashed(accepted, asyncio.CancelledError("the handler cancelled itself"))
-        except Exception as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
+                payload = accepted.codec.decode(accepted.element)
+                value = await _unharmed(bound.handler(payload, accepted.metadata))
+                said = normalise(value, self._rules.codecs, self._rules.bounds)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
             return _crashed(accepted, error)
-        return Returned(value, collect(storage, todos))
+        return said if isinstance(said, Failed) else Returned(said, collect(storage, todos))
+
+
+async def _unharmed(handling: Awaitable[T]) -> T:
+    """Await a handler. A cancellation that it aims at its own task is its crash and must not end the worker."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        value = await handling
+        if task.cancelling() > before:
+            await asyncio.sleep(0)  # lets one that is still on its way arrive here
+    except asyncio.CancelledError:
+        if anyio.current_effective_deadline() == -math.inf:
+            raise  # the deadline has passed, the thread was closed, or the server stops
+        while task.cancelling() > before:
+            task.uncancel()
+        raise RuntimeError("the handler cancelled its own task") from None
+    return value
 
 
 def _crashed(accepted: Accepted, error: BaseException) -> Failed:
     delivery = accepted.delivery
     logger.warning(
-        "%s crashed: %r",
+        "%s crashed",
         delivery.to,
-        error,
         exc_info=error,
         extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
     )
-    return Failed(Code.INTERNAL, repr(error))
+    # An exception's own repr() and str() may raise as well; these functions expect it.
+    return Failed(Code.INTERNAL, "".join(traceback.format_exception_only(error)).strip())

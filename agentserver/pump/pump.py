@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
 from agentserver.contract import Code
+from agentserver.core import envelope
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Accepted, Conversation, Finished
 from agentserver.core.messages import SYSTEM, Failed, Parcel
@@ -22,7 +25,7 @@ from agentserver.pump.invoke import Invoker
 from agentserver.pump.schedule import Schedule, Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from types import TracebackType
 
     from lxml import etree
@@ -46,6 +49,9 @@ BACKOFF_LIMIT = 5.0
 
 class Pump:
     """Runs an organism. An async context manager: leaving it drains what is in hand and stops.
+
+    An exception in a worker is a bug or a broken engine: the pump stops at once, without draining, lets everybody
+    go who waits, and the exception comes out of the context in a group.
 
     Args:
         rules: what conversations decide by.
@@ -78,56 +84,74 @@ class Pump:
         )
         self._parsed: dict[str, etree._Element] = {}
         self._live: dict[str, Conversation] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._exchanges: dict[str, ServerExchange] = {}
         self._pending = 0
         self._arriving = 0
         self._rest = asyncio.Event()
         self._rest.set()
         self._stopping = False
+        self._halted = False
         self._warned: set[str] = set()
-        self._tasks = anyio.create_task_group()
+        self._life = self._run()
 
     # Life
 
     async def __aenter__(self) -> Self:
         """Take up what the engine kept, then start the workers."""
-        await self._tasks.__aenter__()
-        taken_up: set[str] = set()
-        async for delivery in self._engine.runnable():
-            if delivery.conversation not in taken_up:
-                taken_up.add(delivery.conversation)
-                await self._count(delivery.conversation)
-            self._dispatch(delivery)
-        for _ in range(self._limits.concurrency):
-            self._tasks.start_soon(self._work)
-        self._tasks.start_soon(self._sweep)
+        await self._life.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Refuse new messages, let what is in hand finish for ``limits.drain`` seconds, then stop."""
-        self._stopping = True
-        if kind is None:
-            with anyio.move_on_after(self._limits.drain):
-                await self._rest.wait()
-        for exchange in self._exchanges.values():
-            exchange.finish()
-        self._tasks.cancel_scope.cancel()
-        return await self._tasks.__aexit__(kind, error, trace)
+        return await self._life.__aexit__(kind, error, trace)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as self._tasks:
+            await self._take_up()
+            for _ in range(self._limits.concurrency):
+                self._tasks.start_soon(self._work)
+            self._tasks.start_soon(self._sweep)
+            try:
+                yield
+                self._stopping = True
+                with anyio.move_on_after(self._limits.drain):
+                    await self._rest.wait()
+            finally:
+                self._stopping = self._halted = True
+                for exchange in self._exchanges.values():
+                    exchange.finish()
+                self._tasks.cancel_scope.cancel()
+
+    async def _take_up(self) -> None:
+        """Schedule what an earlier run left; everything that waits in its conversations is in hand again."""
+        async for delivery in self._engine.runnable():
+            if delivery.conversation not in self._live:
+                conversation = await self._find(delivery.conversation)
+                waiting = () if conversation is None else conversation.requests.values()
+                self._pend(sum(request.pending for request in waiting))
+            self._dispatch(delivery)
 
     # Gateways
 
     async def open(self, principal: str) -> ServerExchange:
-        """Open a conversation. Raises ValueError when the name belongs to a listener or to the system."""
-        if principal in self._bound or principal == SYSTEM or principal.startswith(f"{SYSTEM}."):
+        """Open a conversation.
+
+        Raises ValueError when the name belongs to a listener or to the system, or no envelope can carry it.
+        """
+        folded = principal.casefold()
+        if principal in self._bound or folded == SYSTEM or folded.startswith(f"{SYSTEM}."):
             raise ValueError(f"{principal!r} is the name of a listener, so no principal can bear it")
+        envelope.write(principal, None, None, "")
         conversation = Conversation.opened(principal, self._clock.moment())
         self._live[conversation.id] = conversation
         return self._exchange(conversation.id)
 
     async def belongings(self, principal: str) -> tuple[str, ...]:
-        """The principal's conversations that can be resumed, oldest first."""
+        """The principal's conversations that no gateway has and that can be resumed, oldest first."""
         return tuple([key async for key in self._engine.belongings(principal) if key not in self._exchanges])
 
     async def resume(self, principal: str, conversation: str) -> ServerExchange:
@@ -145,11 +169,15 @@ class Pump:
         return exchange
 
     def _exchange(self, conversation: str) -> ServerExchange:
-        exchange = ServerExchange(
-            conversation, self._submit, self._end, self._new_id, self._engine.acknowledge
-        )
+        acknowledge, leave = self._engine.acknowledge, self._leave
+        exchange = ServerExchange(conversation, self._submit, self._close, self._new_id, acknowledge, leave)
         self._exchanges[conversation] = exchange
         return exchange
+
+    def _leave(self, conversation: str) -> None:
+        exchange = self._exchanges.pop(conversation, None)
+        if exchange is not None:
+            exchange.finish()
 
     async def _submit(self, conversation: str, outside: Outside) -> None:
         if self._stopping:
@@ -161,62 +189,39 @@ class Pump:
                 return current.turn_away(outside, Code.BUSY, self._rules, self._clock.moment())
             return current.receive(outside, self._rules, self._clock.moment())
 
-        async def arrive() -> bool:
-            try:
-                return await self._step(conversation, decide, patient=False)
-            finally:
-                self._arriving -= 1
-
+        # A gateway that gives up waiting must not leave a message committed and never handled.
         self._arriving += 1  # until it is committed and counted as pending
-        if not await self._sheltered(arrive):
+        try:
+            with anyio.CancelScope(shield=True):
+                accepted = await self._step(conversation, decide, patient=False)
+        except EngineError as error:
+            raise RuntimeError("the server cannot keep messages at present") from error
+        finally:
+            self._arriving -= 1
+        if not accepted:
             raise RuntimeError("the conversation is over")
 
-    async def _end(self, conversation: str, reason: str) -> None:
+    async def _close(self, conversation: str) -> None:
         """End a conversation for its gateway, which wants nothing more of it."""
-
-        async def end() -> bool:
-            await self._close(conversation, reason)
+        with anyio.CancelScope(shield=True):
+            await self._step(conversation, self._closing("closed by its gateway"))
             self._engine.acknowledge(conversation)
-            return True
 
-        await self._sheltered(end)
-
-    async def _sheltered(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        """Do a gateway's work in a task of the pump's own.
-
-        Whoever waits for it may go away, by whatever means: what was committed has its consequences all the same.
-        """
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._tasks.start_soon(self._work_for, work, done)
-        return await done
-
-    async def _work_for(self, work: Callable[[], Awaitable[bool]], done: asyncio.Future[bool]) -> None:
-        failure: Exception = RuntimeError("the server is stopping")
-        try:
-            result = await work()
-            if not done.done():
-                done.set_result(result)
-        except EngineError as error:
-            logger.error("a message was not accepted: %s", error)  # noqa: TRY400 - the text says it all
-            failure = RuntimeError("the server cannot keep messages at present")
-        finally:
-            if not done.done():
-                done.set_exception(failure)
-
-    async def _close(self, conversation: str, reason: str) -> None:
-        await self._step(conversation, lambda c: c.close(self._rules, self._clock.moment(), reason))
+    def _closing(self, reason: str) -> Callable[[Conversation], Outcome]:
+        return lambda current: current.close(self._rules, self._clock.moment(), reason)
 
     def _new_id(self) -> str:
         return next(self._clock.moment().ids())
 
     def conversation(self, conversation: str) -> Conversation | None:
-        """A conversation at work, as it stands; it may be ahead of what is committed."""
+        """A conversation at work, as last committed."""
         return self._live.get(conversation)
 
     # Work
 
     async def _work(self) -> None:
-        while True:
+        # A worker that never waits outside of a commit would never be cancelled.
+        while not self._halted:
             delivery = await self._turns.take()
             try:
                 await self._handle(delivery)
@@ -237,49 +242,46 @@ class Pump:
             await self._conclude(finished)
 
     async def _step(
-        self, conversation: str, decide: Callable[[Conversation], Outcome], *, patient: bool = True
+        self,
+        conversation: str,
+        decide: Callable[[Conversation], Outcome | None],
+        *,
+        patient: bool = True,
     ) -> bool:
         """Decide, commit, and only then let the consequences go. A stale decision is taken again.
 
-        False when the conversation is over. While the engine cannot commit, a patient step is tried again, since
-        what a handler did cannot be refused any more; another one raises EngineError.
+        One step of a conversation at a time: a decision on a state that is not yet committed could be committed
+        on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
+        While the engine cannot commit, a patient step is tried again and again, since what a handler did cannot be
+        refused any more; another one raises EngineError.
         """
         failures = 0
-        while True:
-            current = await self._find(conversation)
-            if current is None or current.closed:
-                return False
-            outcome = decide(current)
-            self._live[conversation] = outcome.conversation
-            try:
-                # What is committed must have its consequences, whoever stops waiting for it.
-                with anyio.CancelScope(shield=True):
-                    await self._engine.commit(outcome)
-                    self._release(outcome)
-            except ConflictError:
-                self._withdraw(current, outcome)
-            except EngineError as error:
-                self._withdraw(current, outcome)
-                if not patient:
-                    raise
-                failures += 1
-                logger.error("a step waits until it can be kept: %s", error)  # noqa: TRY400 - the text says it all
-                await anyio.sleep(_backoff(failures))
-            else:
-                return True
+        async with self._locks[conversation]:
+            while (current := await self._find(conversation)) is not None:
+                outcome = decide(current)
+                if outcome is None:
+                    return True
+                try:
+                    await self._commit(outcome)
+                except ConflictError:
+                    self._live.pop(conversation, None)
+                except EngineError as error:
+                    if not patient:
+                        raise
+                    failures += 1
+                    logger.error("a step waits until it can be kept: %s", error)  # noqa: TRY400 - it says it all
+                    await anyio.sleep(_backoff(failures))
+                else:
+                    return True
+        self._forget(conversation)
+        return False
 
-    def _withdraw(self, current: Conversation, outcome: Outcome) -> None:
-        """Forget a decision that was not committed, unless somebody has done so."""
-        if current.version == 0:  # nothing of it is kept anywhere else
-            self._live[current.id] = current
-        elif self._live.get(current.id) is outcome.conversation:
-            del self._live[current.id]
-
-    async def _count(self, conversation: str) -> None:
-        """Count what waits in a conversation that an earlier server left."""
-        found = await self._find(conversation)
-        if found is not None:
-            self._pend(sum(len(thread.waiting()) for thread in found.tree.nodes.values()))
+    async def _commit(self, outcome: Outcome) -> None:
+        """Commit and let the consequences go; who stops the pump meanwhile waits for both."""
+        with anyio.CancelScope(shield=True):
+            await self._engine.commit(outcome)
+            self._live[outcome.conversation.id] = outcome.conversation
+            self._release(outcome)
 
     def _dispatch(self, delivery: Delivery) -> None:
         """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
@@ -303,8 +305,7 @@ class Pump:
         return live
 
     def _release(self, outcome: Outcome) -> None:
-        """Let go what was committed."""
-        self._report(outcome)
+        """Let go what was committed. Whoever watches comes last, so that nobody else depends on it."""
         for thread in outcome.closed:
             self._invoker.cancel(thread)
         self._parsed.update(outcome.parsed)
@@ -321,12 +322,12 @@ class Pump:
                 exchange.deliver(Parcel(outcome.conversation.version, position, event))
         if outcome.conversation.closed:
             self._forget(outcome.conversation.id)
+        self._report(outcome)
 
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
-        exchange = self._exchanges.pop(conversation, None)
-        if exchange is not None:
-            exchange.finish()
+        self._locks.pop(conversation, None)
+        self._leave(conversation)
 
     def _pend(self, change: int) -> None:
         self._pending += change
@@ -343,21 +344,27 @@ class Pump:
         """Close conversations in which nothing has happened for ``limits.idle`` seconds."""
         while True:
             await anyio.sleep(self._limits.idle / 4)
-            limit = self._clock.moment().now - self._limits.idle
-            for conversation in list(self._live.values()):
-                if conversation.touched < limit and not conversation.requests:
-                    await self._close(conversation.id, "idle")
-            await self._tidy(limit)
+            for conversation in [each.id for each in self._live.values() if self._idle(each)]:
+                await self._step(conversation, self._close_idle)
+            await self._tidy()
 
-    async def _tidy(self, limit: float) -> None:
+    async def _tidy(self) -> None:
         """Close idle conversations that an earlier server left, and let those go that were kept long enough."""
+        now = self._clock.moment().now
         try:
-            left = [key async for key in self._engine.idle(limit) if key not in self._live]
+            left = [key async for key in self._engine.idle(now - self._limits.idle) if key not in self._live]
             for conversation in left:
-                await self._close(conversation, "idle")
-            await self._engine.expire(self._clock.moment().now)
+                await self._step(conversation, self._close_idle, patient=False)
+            await self._engine.expire(now)
         except EngineError as error:
             logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all
+
+    def _close_idle(self, conversation: Conversation) -> Outcome | None:
+        return self._closing("idle")(conversation) if self._idle(conversation) else None
+
+    def _idle(self, conversation: Conversation) -> bool:
+        limit = self._clock.moment().now - self._limits.idle
+        return conversation.touched < limit and not conversation.requests
 
     def _report(self, outcome: Outcome) -> None:
         for observe in self._observers:

@@ -91,3 +91,11 @@ def test_a_payload_that_is_none_is_the_servers_to_refuse(command, here):
     result = command("call", "greeter", "--payload", "-", input="<a></b>")
     assert result.exit_code == 1
     assert "\nvalidation: " in result.stderr
+
+
+def test_the_trace_goes_to_standard_error(command, here):
+    tree = command("call", "greeter", "--name", "Ada", "--trace", "text")
+    assert tree.stdout == "text: Good day, Ada!\n"
+    assert "answered greeter -> console  Greeting" in tree.stderr
+    lines = command("call", "greeter", "--name", "Ada", "--trace", "json").stderr.splitlines()
+    assert [json.loads(line)["event"] for line in lines][:2] == ["received", "sent"]

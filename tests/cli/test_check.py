@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from agentserver.core.xmlify import PayloadError
 from tests.cli.conftest import organism
 
 
@@ -58,3 +59,12 @@ def test_a_missing_file_is_a_finding(command, tmp_path):
     result = command("check", str(tmp_path / "none.yaml"))
     assert result.exit_code == 1
     assert "none.yaml:1: " in result.output
+
+
+def test_payloads_that_cannot_live_together_are_no_traceback(command, here, monkeypatch):
+    def refuse(*_, **__):
+        raise PayloadError("two classes, one name")
+
+    monkeypatch.setattr("agentserver.assembly.build", refuse)
+    result = command("schemas")
+    assert (result.exit_code, result.output) == (2, "two classes, one name\n")

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import shutil
 
+import click
 import pytest
 
+from agentserver.cli import call
+from agentserver.cli.project import listener_names
 from tests.cli.conftest import organism
 
 
@@ -39,3 +42,13 @@ def test_listeners_are_completed_without_running_their_code(shell, tmp_path):
     assert completed(shell, tmp_path, "agentserver call gr") == ["greeter", "group", "grown"]
     assert completed(shell, tmp_path / "..", "agentserver call gr") == []
     assert completed(shell, tmp_path, "agentserver ch") == ["check"]
+
+
+def test_names_come_from_the_file_that_is_named(tmp_path, monkeypatch):
+    path = organism(tmp_path, "name: x\nlisteners:\n  - {name: greeter}\n  - {name: other}\n")
+    context = click.Context(call.command)
+    context.params = {"organism": path}
+    assert listener_names(context, call.command.params[0], "g") == ["greeter"]
+    monkeypatch.chdir(tmp_path / "..")
+    context.params = {}
+    assert listener_names(context, call.command.params[0], "g") == []

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import os
-import re
+import pty
 import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pexpect
 import pytest
 
-from agentserver.cli.run import history_file
+from agentserver.assembly import build
+from agentserver.cli import main
+from agentserver.cli.run import _lines, history_file
+from agentserver.config import load
+from agentserver.gateways.console import Console
+from agentserver.gateways.terminal import Screen
 from tests.cli.conftest import environment
-
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def test_a_script_is_plain_text_and_its_status_means_something(shell, project):
@@ -165,6 +170,93 @@ def test_without_the_extra_a_plain_prompt_serves(terminal, tmp_path):
     at.see("cancelled", "waiter> ")
     at.child.sendintr()
     assert at.status() == 0
+
+
+@pytest.fixture
+def inside(command, here, monkeypatch, tmp_path):
+    """Run the console in this process, on a pipe or on a pseudo-terminal."""
+
+    def run(given, **variables):
+        for name, value in {"XDG_STATE_HOME": str(tmp_path), **variables}.items():
+            monkeypatch.setenv(name, value)
+        keys, terminal = pty.openpty() if variables else reversed(os.pipe())
+        with (
+            os.fdopen(terminal, "r") as stdin,
+            os.fdopen(os.dup(terminal if variables else 1), "w") as stdout,
+        ):
+            monkeypatch.setattr(sys, "stdin", stdin)
+            if variables:
+                monkeypatch.setattr(sys, "stdout", stdout)
+            typing = threading.Timer(0.5, os.write, (keys, given.encode()))
+            typing.start()
+            if not variables:
+                typing.join()
+                os.close(keys)
+            with pytest.raises(SystemExit) as ended:
+                main(["run"])
+            typing.join()
+        return ended.value.code
+
+    return run
+
+
+def test_inside_a_script(inside, capsys):
+    assert inside("@greeter Ada\n@nobody\n") == 2
+    assert "Good day, Ada!" in capsys.readouterr().out
+
+
+def test_inside_at_a_bare_terminal(inside):
+    assert inside("Ada\n\x04", TERM="dumb") == 0
+
+
+def test_inside_without_the_extra(inside, monkeypatch):
+    monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
+    for name in [name for name in sys.modules if name.endswith("console_prompt")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert inside("Ada\n\x04", TERM="xterm") == 0
+
+
+@pytest.fixture
+def choose(here, monkeypatch, tmp_path):
+    """What lines are read from at a terminal that can do everything, and what is said about it."""
+
+    def run():
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        server = build(load(Path("config/organism.yaml"), environ={}))
+        shown = io.StringIO()
+        screen = Screen(out=lambda: shown)
+        keys, terminal = pty.openpty()
+        with os.fdopen(terminal, "r") as stdin, os.fdopen(os.dup(terminal), "w") as stdout, os.fdopen(keys):
+            monkeypatch.setattr(sys, "stdin", stdin)
+            monkeypatch.setattr(sys, "stdout", stdout)
+            lines, _ = _lines(Console(server, screen, interactive=True), server, screen)
+            monkeypatch.undo()
+        screen._writer.shutdown()
+        return lines, shown.getvalue()
+
+    return run
+
+
+def test_a_prompt_where_there_can_be_one(choose, tmp_path):
+    lines, said = choose()
+    assert (lines.concurrent, said) == (True, "")
+    assert (tmp_path / "agentserver" / "history").exists()
+
+
+def test_a_history_that_cannot_be_kept_is_no_obstacle(choose, tmp_path):
+    (tmp_path / "agentserver").touch()
+    lines, said = choose()
+    assert lines.concurrent
+    assert said.startswith("no history: ")
+
+
+def test_a_defect_of_the_prompt_is_not_taken_for_its_absence(choose, monkeypatch):
+    monkeypatch.setitem(sys.modules, "agentserver.gateways.console_complete", None)
+    for name in [name for name in sys.modules if name.endswith("console_prompt")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ModuleNotFoundError, match="console_complete"):
+        choose()
 
 
 @pytest.mark.parametrize(

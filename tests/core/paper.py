@@ -13,6 +13,7 @@ from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.envelope import Bounds, read
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Done, Failed, Moment, Reply, Returned
+from agentserver.core.replies import normalise
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.peers import PeersGuard
 
@@ -111,15 +112,18 @@ class Paper:
             accepted.storage, self.rules.codecs, self.rules.bounds, self.rules.blueprint.limits.storage
         )
         todos = ThreadTodos(delivery.thread, delivery.to, accepted.todos)
-        call = Call(accepted.payload, accepted.metadata, storage, todos, delivery.attempt)
+        payload = accepted.codec.decode(accepted.element)
+        call = Call(payload, accepted.metadata, storage, todos, delivery.attempt)
         self.calls.append((delivery.to, call))
         try:
             value = self.handlers[delivery.to](call)
+            said = normalise(value, self.rules.codecs, self.rules.bounds)
         except Late:
             return Finished(delivery, accepted.element, Failed(Code.TIMEOUT, "late"))
         except RuntimeError as error:
             return Finished(delivery, accepted.element, Failed(Code.INTERNAL, str(error)))
-        return Finished(delivery, accepted.element, Returned(value, collect(storage, todos)))
+        result = said if isinstance(said, Failed) else Returned(said, collect(storage, todos))
+        return Finished(delivery, accepted.element, result)
 
     def conclude(self, finished):
         return self.apply(self.conversation.conclude(finished, self.rules, self.moment()))

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from lxml import etree
@@ -168,6 +168,15 @@ def test_libxml2_giving_up_is_a_refusal() -> None:
     assert CODEC.faults(entity)
 
 
+def test_giving_up_on_a_value_is_a_fault_without_a_place() -> None:
+    codec = Bound(Binding(Invoice, SCHEMA, MONEY))
+    slow = etree.fromstring(etree.tostring(codec._tree).replace(b"[a-z]+@[a-z]+", b"(a|aa)+b"))
+    codec._judge = binding.judge(slow)  # as no schema that is bound could
+    assert rules(codec.encode(invoice(paper=None, mail="a" * 40)), codec) == [
+        ("invoice", "does not fit its schema")
+    ]
+
+
 def test_a_large_message_with_assertions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding, "ASSERTED_ELEMENTS", 5)
     assert rules(CODEC.example()) == [("invoice", "must hold at most 5 elements")]
@@ -293,6 +302,34 @@ def test_includes_are_put_in_place_once() -> None:
 def test_an_include_must_agree_with_its_schema(other: bytes) -> None:
     with pytest.raises(PayloadError, match=r"'a\.xsd' differs"):
         inlined(schema('<xs:include schemaLocation="a.xsd"/>'), {"a.xsd": other})
+
+
+def test_a_class_that_lacks_an_attribute_of_the_schema_drops_nothing() -> None:
+    hints = get_type_hints(Invoice)
+    kept = [
+        (each.name, hints[each.name], field(default=each.default, metadata=each.metadata))
+        for each in dataclasses.fields(Invoice)
+        if each.name != "copies"
+    ]
+    lacking = dataclasses.make_dataclass("Lacking", kept, kw_only=True, namespace={"Meta": Invoice.Meta})
+    codec = Bound(Binding(lacking, SCHEMA, MONEY))
+    element = parse(CODEC.encode(invoice(copies=2)))
+    assert codec.valid(element)
+    with pytest.raises(Undecodable, match="Lacking"):
+        codec.decode(element)
+
+
+def test_a_class_that_converts_what_the_schema_does_not_is_refused() -> None:
+    wrong = dataclasses.make_dataclass(
+        "Wrong",
+        [("number", int, field(metadata={"type": "Attribute"}))],
+        bases=(Invoice,),
+        frozen=True,
+        kw_only=True,
+        namespace={"Meta": Invoice.Meta},
+    )
+    with pytest.raises(PayloadError, match="was the class generated from this schema"):
+        Bound(Binding(wrong, SCHEMA, MONEY))
 
 
 @pytest.mark.parametrize("cls", [Line, int, type("Plain", (), {})])

@@ -289,6 +289,24 @@ def test_a_bounded_float_is_never_nan() -> None:
     assert not codec.valid(element)
 
 
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (time, "09:30:00.123456", "09:30:00.1234567"),
+        (datetime, "2026-01-31T09:30:00.123456Z", "2026-01-31T09:30:00.1234567Z"),
+        (date, "2026-01-31", "2026-01-31Z"),
+        (bytes, "QQ==", "QQ=@="),
+    ],
+)
+def test_nothing_is_cut_without_a_word(kind: type, good: str, bad: str) -> None:
+    codec = Generated(table(dataclasses.make_dataclass("C", [("v", kind)])))
+    element = parse(codec.example())
+    element[0].text = good
+    assert codec.valid(element)
+    element[0].text = bad
+    assert not codec.valid(element)
+
+
 def test_absent_is_none_or_the_default_and_empty_is_empty() -> None:
     @dataclass
     class Some:
@@ -389,6 +407,13 @@ def test_codecs_learn_a_class_when_they_meet_it() -> None:
 def test_codecs_refuse_what_is_no_payload(wrong: Any) -> None:
     with pytest.raises(PayloadError, match="is not a payload; put @xmlify above @dataclass"):
         Codecs().of(wrong)
+
+
+def test_a_copy_of_a_payload_class_is_no_payload() -> None:
+    copy = type("Ping", (), {**vars(Ping), "__dict__": None})
+    assert copy.__payload__.cls is Ping  # type: ignore[attr-defined]
+    with pytest.raises(PayloadError, match="is not a payload"):
+        Codecs().of(copy)
 
 
 def test_one_root_element_has_one_schema() -> None:

@@ -9,7 +9,9 @@ from agentserver.contract import Code
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
 from agentserver.core.envelope import read
+from agentserver.core.guard import Denied
 from agentserver.core.messages import Failed
+from agentserver.core.refusals import system_error
 from tests.core.paper import Answer, Ask, Late, Note, Paper, errors, listener, rules
 
 respond = HandlerResponse.respond
@@ -544,12 +546,24 @@ def test_broadcast_reaches_each_member_that_the_sender_may_reach_on_its_own_thre
     assert len({call.metadata.thread_id for _, call in paper.calls}) == 3
 
 
+class Nobody:
+    """Lets nobody be reached."""
+
+    name = "nobody"
+
+    def observe(self, memory, delivery, element):
+        return memory
+
+    def judge(self, memory, proposal):
+        return Denied(Code.ROUTING, "test")
+
+
 def test_broadcast_with_no_permitted_member_is_undeliverable():
-    shop = broadcast_shop()
-    paper = Paper(shop, {"a": legacy(note(shop))})
-    paper.say(Ask("hi"), "a")
-    paper.run()
-    assert errors(paper.seen("a")) == ["routing"]
+    members = [listener(name, payloads=(Note,), broadcast=True) for name in "xyz"]
+    paper = Paper(rules(*members, guards=[Nobody()]), {})
+    paper.say(Note("n"))
+    assert errors(paper.replies) == ["routing"]
+    assert not paper.waiting
 
 
 def test_a_shared_root_without_broadcast_on_all_is_undeliverable():
@@ -623,7 +637,53 @@ def test_bytes_are_routed_by_their_root_within_the_peers():
         return paper
 
     assert told("log").seen("log") == [Note("n")]
-    assert errors(told().seen("a")) == ["routing"]
+    assert told().seen("log") == []
+
+
+def test_bytes_that_nobody_within_reach_declares_answer_the_caller_whoever_else_declares_them():
+    def told(*others):
+        shop = rules(listener("a"), *(listener(name, payloads=(Note,), broadcast=True) for name in others))
+        paper = Paper(shop, {"a": lambda c: note(shop)})
+        paper.say(Ask("hi"), "a")
+        paper.run()
+        return paper.replies, [who for who, _ in paper.calls]
+
+    assert told() == told("z") == told("y", "z") == ([Note("n")], ["a"])
+
+
+def test_whether_bytes_are_ambiguous_depends_on_nobody_out_of_reach():
+    def told(*others):
+        shop = rules(listener("a", "x"), listener("x", payloads=(Note,)), *others)
+        paper = Paper(shop, {"a": legacy(note(shop)), "x": silent, "z": silent})
+        paper.say(Ask("hi"), "a")
+        paper.run()
+        return paper.seen("x"), paper.seen("z")
+
+    assert told() == told(listener("z", payloads=(Note,))) == ([Note("n")], [])
+
+
+def test_a_caller_among_the_members_of_a_broadcast_gets_it_like_the_others():
+    def shop_with(*peers):
+        members = [listener(name, payloads=(Note,), broadcast=True) for name in "xy"]
+        return rules(
+            listener("c", "a", payloads=(Ask, Note), broadcast=True), listener("a", *peers), *members
+        )
+
+    def told(*peers):
+        shop = shop_with(*peers)
+        once_calling = iter([to("a")])
+        paper = Paper(
+            shop,
+            {"c": lambda c: next(once_calling, None), "a": legacy(note(shop)), "x": silent, "y": silent},
+        )
+        paper.say(Ask("hi"), "c")
+        paper.run()
+        return [(who, c.metadata.thread_id) for who, c in paper.calls if c.payload == Note("n")], paper
+
+    reached, paper = told("c", "x", "y")
+    assert sorted(who for who, _ in reached) == ["c", "x", "y"]
+    assert len({thread for _, thread in reached} | {paper.calls[0][1].metadata.thread_id}) == 4
+    assert sorted(who for who, _ in told("x", "y")[0]) == ["x", "y"]
 
 
 def test_bytes_that_nobody_declares_answer_the_caller():
@@ -639,7 +699,7 @@ def test_bytes_of_an_unknown_root_are_undeliverable():
     paper = solo(legacy(b'<what xmlns="urn:x"/>'))
     paper.say(Ask("hi"), "a")
     paper.run()
-    assert len(errors(paper.seen("a"))) == 1
+    assert paper.seen("a")[1:] == [system_error(Code.ROUTING)]
 
 
 def test_repair_of_bytes_is_on_the_record_and_keeps_the_text_whole():

@@ -72,7 +72,9 @@ def check_books(paper):
         assert request.pending > request.held
         assert all(thread in conversation.tree.nodes for thread in request.threads)
     assert {d.request for d in waiting} <= set(conversation.requests)
-    assert all(w.thread in conversation.tree.nodes for w in conversation.todos.watchers.values())
+    assert set(conversation.todos.watchers) <= set(conversation.tree.nodes)
+    began = [thread for request in conversation.requests.values() for thread in request.threads]
+    assert len(set(began)) == len(began)
     for node in conversation.tree.nodes.values():
         assert all(d.thread == node.id and d.to == node.owner for d in node.waiting())
     assert not conversation.tree.nodes[conversation.tree.root].inbox

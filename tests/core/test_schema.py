@@ -119,6 +119,14 @@ def test_the_schema_reads_like_one() -> None:
     )
 
 
+def test_a_default_that_is_an_element_is_not_written_out() -> None:
+    point = dataclasses.make_dataclass("Point", [("x", int, 1)], frozen=True)
+    documented = schema.text(
+        table(dataclasses.make_dataclass("C", [("p", point, point(5))])), documented=True
+    )
+    assert [each.text for each in etree.fromstring(documented).iter("{*}documentation")] == ["Default: 1."]
+
+
 def test_documentation_is_in_the_documented_form_alone() -> None:
     documented = schema.text(table(Order), documented=True)
     found = [each.text for each in etree.fromstring(documented).iter("{*}documentation")]

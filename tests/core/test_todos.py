@@ -72,7 +72,8 @@ def test_closing_forgets_the_watcher_of_its_own_thread_only():
 
 def test_watchers_die_with_their_thread():
     two = book().watch("t2", TodoUntil(wait_for="Sum"), "w2")
-    assert [w.watcher_id for w in two.forget({"t"}).watchers.values()] == ["w2"]
+    left = two.forget({"t"})
+    assert (left.of("t"), [w.watcher_id for w in left.of("t2")]) == ((), ["w2"])
     assert TodoBook().forget({"t"}) == TodoBook()
 
 
@@ -81,6 +82,31 @@ def test_only_a_holding_watcher_keeps_replies_and_no_more_than_it_counts():
     assert book().holder(reply()) is None
     holding = book(hold=True, count=2)
     assert holding.holder(reply(sender="other")) is None
-    first = holding.keep(holding.holder(reply()))
+    first = holding.keep("t", holding.holder(reply()))
     assert first.holder(reply()).kept == 1
-    assert first.keep(first.holder(reply())).holder(reply()) is None
+    assert first.keep("t", first.holder(reply())).holder(reply()) is None
+
+
+def test_a_name_cannot_add_lines_to_the_nudge_either():
+    for named in ({"from_listener": "b\nIgnore"}, {"from_listener": None, "wait_for": "Sum\nIgnore"}):
+        watched = TodoBook().watch("t", TodoUntil(**{"wait_for": "Sum", **named}), "w")
+        assert "\n" not in watched.of("t")[0].description
+
+
+def test_the_system_speaking_of_the_threads_own_message_is_no_reply():
+    refused = reply(sender="system", root="{urn:agentserver:system:v1}SystemError", about="calculator.add")
+    assert not book().notice(refused._replace(origin="t")).of("t")[0].raised
+    assert book(hold=True).holder(refused._replace(origin="t")) is None
+
+
+def test_a_reply_is_counted_by_every_watcher_that_awaits_it():
+    two = book(count=2).watch("t", TodoUntil(wait_for="Sum"), "w2").notice(reply())
+    assert [(w.watcher_id, w.seen, w.raised) for w in two.of("t")] == [("abc123", 1, False), ("w2", 1, True)]
+
+
+def test_abandoning_forgets_what_can_no_longer_come_and_keeps_what_is_to_be_acknowledged():
+    both = book().watch("t", TodoUntil(wait_for="Other"), "w2").notice(reply())
+    left = both.abandon("t")
+    assert [w.watcher_id for w in left.of("t")] == ["abc123"]
+    assert left.abandon("t") is left
+    assert book().abandon("t").watchers == {}

@@ -310,6 +310,7 @@ def test_classes_that_are_no_payloads() -> None:
         refused(
             lambda cls=cls: xmlify(cls), "is not a dataclass; put @xmlify above @dataclass|not an XML name"
         )
+    refused(lambda: describe(Held("a"), name="x"), "is not a dataclass")
     refused(lambda: xmlify(Bare), "init=True")
     refused(lambda: xmlify(Early), r"Early\.a: is an InitVar")
     refused(lambda: xmlify(Tree), r"Tree: contains itself; send a list with parent ids")

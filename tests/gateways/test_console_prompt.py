@@ -20,8 +20,8 @@ def hide(text):
     return text.replace("hunter2", "[redacted]")
 
 
-async def typed(keys, takers, past=None):
-    """The line that keys make; after a tab the completion is waited for, as a person does."""
+async def typed(keys, takers, past=None, old=0):
+    """The line that keys make once ``old`` lines of history are there; completions are waited for as a person does."""
     with create_pipe_input() as source:
         completer = ListenerCompleter(takers, lambda: ["1a2b"])
         lines = PromptLines(completer, past or InMemoryHistory(), source=source, sink=DummyOutput())
@@ -34,7 +34,8 @@ async def typed(keys, takers, past=None):
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(read)
-                await asyncio.sleep(0.05)
+                while len(buffer._working_lines) <= old or not lines._session.app.is_running:  # noqa: ASYNC110 - as below
+                    await asyncio.sleep(0.01)
                 *starts, rest = keys.split("\t")
                 for part in starts:
                     source.send_text(f"{part}\t")
@@ -85,7 +86,7 @@ def remembering(private):
 
 
 async def test_old_lines_come_back(remembering, takers):
-    assert await typed("\x1b[A\n", takers, remembering) == "old"
+    assert await typed("\x1b[A\n", takers, remembering, old=1) == "old"
 
 
 def test_a_history_of_old_becomes_private(tmp_path):

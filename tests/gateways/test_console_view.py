@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from agentserver import xmlify
 from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
 from agentserver.core.conversation import Conversation
-from agentserver.core.messages import Delivery, Moment, Reply
-from agentserver.core.threads import Held
+from agentserver.core.messages import Delivery, Reply
+from agentserver.core.threads import Held, Thread, ThreadTree
 from agentserver.gateways.console_view import help_lines, listener_lines, reply_lines, state, thread_lines
 from agentserver.gateways.terminal import paint
 from tests.gateways.payloads import Greeting, Item, Order
@@ -78,20 +81,39 @@ def delivery(thread):
 
 
 def test_threads_show_owner_state_and_queue():
-    conversation = Conversation.opened("console", Moment(0.0, b"0" * 16))
-    root = conversation.tree.root
-    tree = conversation.tree.open(root, "agent", "t1").open("t1", "tool", "t2").open(root, "idle", "t3")
-    tree = tree.put(tree.nodes["t2"]._replace(inbox=(delivery("t2"),)))
-    tree = tree.put(tree.nodes["t1"]._replace(held=(Held("w", delivery("t1")),)))
-    shown = text(thread_lines(conversation._replace(tree=tree, messages=3)))
+    threads = [
+        Thread("t0", "console", None, 0, children=("t1", "t3")),
+        Thread("t1", "agent", "t0", 1, children=("t2",), held=(Held("w", delivery("t1")),)),
+        Thread("t2", "tool", "t1", 2, inbox=(delivery("t2"),)),
+        Thread("t3", "idle", "t0", 3),
+    ]
+    tree = ThreadTree("t0", {thread.id: thread for thread in threads})
+    shown = text(thread_lines(Conversation("c", "console", tree, messages=3)))
     assert shown == [
-        f"conversation {conversation.id}, 3 messages so far",
-        f"console  waiting  {root}",
+        "conversation c, 3 messages so far",
+        "console  waiting  t0",
         "  agent  waiting  1 held  t1",
         "    tool  working  1 queued  t2",
         "  idle  dormant  t3",
     ]
     assert state(tree, tree.nodes["t3"]) == "dormant"
+
+
+@xmlify(example={"number": 2})
+@dataclass(frozen=True)
+class Even:
+    number: int
+
+    def __post_init__(self):
+        if self.number % 2:
+            raise ValueError
+
+
+def test_a_reply_that_its_class_refuses_is_shown_as_it_is(rules):
+    codec = rules.codecs.of(Even)
+    odd = envelope.write("shop", "console", "t", codec.encode(Even(2)).replace("2", "3"))
+    shown = text(reply_lines(Reply("c", "r", "shop", codec.name, odd), rules.codecs, raw=False))
+    assert "<number>3</number>" in shown[1]
 
 
 def test_help_names_every_command():

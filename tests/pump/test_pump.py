@@ -2,67 +2,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 from agentserver import HandlerResponse, SystemError, get_todo_registry, invocation
-from agentserver.assembly import SystemClock
 from agentserver.core.audit import Event
-from agentserver.core.envelope import read
 from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError
-from agentserver.pump import Bound, Pump
-from tests.core.paper import Answer, Ask, Note, listener, rules
+from tests.core.paper import Answer, Ask, Note, listener
+from tests.pump.desk import answer, desk, until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
-
-
-async def answer(payload, metadata):
-    return respond(Answer(f"re: {payload.text}"))
-
-
-class Desk:
-    """A pump with what a test wants to say to it."""
-
-    def __init__(self, pump, shop, records):
-        self.pump, self.rules, self.records = pump, shop, records
-
-    def markup(self, payload):
-        return self.rules.codecs.of(type(payload)).encode(payload).encode()
-
-    def decode(self, reply):
-        if reply is None:
-            return None
-        payload = read(reply.message).payload
-        return self.rules.codecs.named(payload.tag).decode(payload)
-
-    async def open(self):
-        return await self.pump.open("console")
-
-    async def ask(self, payload, to="a", exchange=None):
-        exchange = exchange or await self.open()
-        return self.decode(await exchange.ask(self.markup(payload), to))
-
-
-@asynccontextmanager
-async def desk(*pairs, engine=None, resources=(), settings=None, **limits):
-    shop = rules(*(one for one, _ in pairs), **{"drain": 1.0, **limits})
-    bound = {one.name: Bound(one, handler, settings) for one, handler in pairs}
-    records = []
-    pump = Pump(shop, bound, engine or MemoryEngine(), SystemClock(), resources, (records.extend,))
-    with anyio.fail_after(20):
-        async with pump:
-            yield Desk(pump, shop, records)
-
-
-async def until(condition):
-    with anyio.fail_after(10):
-        while not condition():  # noqa: ASYNC110 - what is awaited has no event of its own
-            await asyncio.sleep(0.001)
 
 
 async def test_a_message_goes_in_and_its_answer_comes_out():

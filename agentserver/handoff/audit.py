@@ -1,0 +1,167 @@
+"""The record of handoffs: every attempt, by lengths and hashes, in a chain.
+
+Owns the record, its keys and the hash chain over its lines. Refuses to know where records go. Contents never
+enter a record; of a name that was not validated it has length and hash, since the name itself may be the
+attack.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from agentserver.handoff.judgement import Approved, Facts, Rejected, Verdict
+from agentserver.handoff.requests import Reason, digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GENESIS: Final = "0" * 64
+"""What the first record names as its predecessor's hash."""
+NAMES: Final = 32
+"""Names that were not validated of which a record has length and hash; more are counted in."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One attempt, by the keys of the record.
+
+    Args:
+        members: key and JSON value, in the order in which they are written.
+    """
+
+    members: tuple[tuple[str, Any], ...]
+
+
+class AuditSink(Protocol):
+    """Where records go. One that fails reports it and lets the handoff go on."""
+
+    def append(self, record: AuditRecord) -> None:
+        """Keep a record. Raises nothing."""
+        ...
+
+
+def record(verdict: Verdict, at: str) -> AuditRecord:
+    """The record of a verdict; ``at`` is the time, ISO 8601 with zone."""
+    facts = verdict.facts
+    approved = isinstance(verdict, Approved)
+    return AuditRecord(
+        (
+            ("timestamp", at),
+            ("source", facts.source),
+            ("target", _name(facts.request.target, known=facts.target_known)),
+            ("intent", _name(facts.request.intent, known=facts.intent_known)),
+            ("result", "approve" if approved else "reject"),
+            ("reason", None if isinstance(verdict, Approved) else str(verdict.reason)),
+            ("params_keys", _keys(facts)),
+            ("raw_len", facts.request.raw_len),
+            ("raw_event_len", len(facts.request.event)),
+            ("sanitized_event_len", facts.sanitized),
+            ("raw_sha256", facts.request.raw_sha256),
+            ("event_sha256", digest(facts.request.event) if facts.request.event else None),
+        )
+    )
+
+
+def undelivered(approved: Approved, reason: Reason = Reason.DELIVERY_FAILED) -> Rejected:
+    """The verdict on a handoff that was approved and then could not be handed to its target."""
+    return Rejected(reason, approved.facts)
+
+
+def _name(text: str | None, *, known: bool) -> Any:
+    if text is None or known:
+        return text
+    return {"len": len(text), "sha256": digest(text)}
+
+
+def _keys(facts: Facts) -> list[Any]:
+    names = sorted(name for name, _ in facts.request.params)
+    if facts.params_known:
+        return list(names)
+    shown = [_name(name, known=False) for name in names[:NAMES]]
+    return shown if len(names) <= NAMES else [*shown, {"more": len(names) - NAMES}]
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The end of a chain: how many records it has, and the hash of the last."""
+
+    count: int = 0
+    hash: str = GENESIS
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Where a chain is broken: the number of the line, from 1, and what is wrong with it."""
+
+    line: int
+    detail: str
+
+
+def sealed(record: AuditRecord, after: Seal) -> tuple[str, Seal]:
+    """The line of a record in a chain, without a newline, and the chain's new end."""
+    members = {**dict(record.members), "seq": after.count + 1, "previous": after.hash}
+    own = _hash(members)
+    return _text({**members, "hash": own}), Seal(after.count + 1, own)
+
+
+def verify(lines: Iterable[str], end: Seal | None = None) -> Seal | Flaw:
+    """Follow a chain from its start.
+
+    Args:
+        lines: the records in order.
+        end: where the chain was known to reach; without it, records cut off at the end are not missed.
+
+    Returns:
+        the end of the chain, or the first place where it is broken.
+    """
+    at = Seal()
+    known = end is None or end.count == 0
+    for number, line in enumerate(lines, 1):
+        found = _next(line, at)
+        if isinstance(found, str):
+            return Flaw(number, found)
+        at = found
+        known = known or at == end
+    if not known:
+        assert end is not None
+        short = at.count < end.count
+        return Flaw(
+            at.count + 1 if short else end.count,
+            _cut(end.count) if short else "is not the record that was kept",
+        )
+    return at
+
+
+def _cut(count: int) -> str:
+    return f"is missing: the chain had {count} records"
+
+
+def _next(line: str, after: Seal) -> Seal | str:
+    try:
+        members = json.loads(line)
+        claimed = members.pop("hash")
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
+        return "is no record"
+    if members.get("previous") != after.hash or members.get("seq") != after.count + 1:
+        return "does not follow the record before it"
+    return Seal(after.count + 1, claimed) if claimed == _hash(members) else "was altered"
+
+
+def last(line: str) -> Seal | None:
+    """The end of a chain whose last line this is, taken at its word; None when it is no record."""
+    try:
+        members = json.loads(line)
+        return Seal(int(members["seq"]), str(members["hash"]))
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None
+
+
+def _text(members: dict[str, Any]) -> str:
+    return json.dumps(members, ensure_ascii=True, separators=(",", ":"))
+
+
+def _hash(members: dict[str, Any]) -> str:
+    return sha256(json.dumps(members, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

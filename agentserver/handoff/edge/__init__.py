@@ -1,0 +1,1 @@
+"""Where handoffs meet files, processes and the network."""

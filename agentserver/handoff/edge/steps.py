@@ -1,0 +1,94 @@
+"""Reading the steps of a plan from CSV.
+
+Owns the CSV form of a plan. Refuses to know what the columns mean. A row is never dropped for what is in it:
+a step that went missing would take its handoffs out of the audit.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MOST: Final = 4 * 1024 * 1024
+"""Bytes of a plan."""
+
+
+class StepsError(ValueError):
+    """A file that is no plan. The text names the file and, where there is one, the line."""
+
+
+class StepsWarning(UserWarning):
+    """A row that was read but looks shifted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One step.
+
+    Args:
+        line: where it begins in the file, from 1.
+        cells: by column; a missing cell is empty.
+        overflow: cells beyond the header.
+    """
+
+    line: int
+    cells: Mapping[str, str]
+    overflow: tuple[str, ...] = ()
+
+
+def read_rows(path: Path | str) -> tuple[Row, ...]:
+    """The steps with their lines; quoted cells may span lines, blank rows are no steps.
+
+    Raises:
+        StepsError: when the file is no CSV with a header of distinct columns, or too large.
+        OSError: when it cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        data = file.read(MOST + 1)
+    if len(data) > MOST:
+        raise StepsError(f"{path}: has more than {MOST} bytes")
+    try:
+        text = data.decode("utf-8-sig")
+        return tuple(_rows(path, text))
+    except UnicodeDecodeError:
+        raise StepsError(f"{path}: is not UTF-8 text") from None
+    except csv.Error as error:
+        raise StepsError(f"{path}: {error}") from None
+
+
+def _rows(path: Path | str, text: str) -> Iterator[Row]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    header = [column.strip() for column in next(reader, [])]
+    if not any(header) or len(set(header)) < len(header):
+        raise StepsError(f"{path}: line 1: the header must name distinct columns")
+    before = reader.line_num
+    for cells in reader:
+        line, before = before + 1, reader.line_num
+        if any(cell.strip() for cell in cells):
+            padded = [*cells, *[""] * (len(header) - len(cells))]
+            named = dict(zip(header, padded, strict=False))
+            yield Row(line, named, tuple(cells[len(header) :]))
+
+
+def read_steps(path: Path | str) -> list[dict[str, str]]:
+    """The steps, by column. Warns with StepsWarning of a row that has more fields than the header.
+
+    Raises what ``read_rows`` raises.
+    """
+    rows = read_rows(path)
+    for row in rows:
+        if row.overflow:
+            warnings.warn(
+                f"{path}: line {row.line}: row has more fields than the header, {len(row.overflow)} of them; "
+                "an unquoted comma may have shifted its cells",
+                StepsWarning,
+                stacklevel=2,
+            )
+    return [dict(row.cells) for row in rows]

@@ -1,0 +1,226 @@
+"""The closed vocabulary of handoffs.
+
+Owns what an intent declares and the checks that make a set of them a vocabulary. Refuses to know requests. A
+vocabulary that exists has been proved: every value that a template interpolates is a slug by its type.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from agentserver.handoff.templates import Template, TemplateError, parse
+from agentserver.hygiene import slug
+from agentserver.hygiene.objections import Objection, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from agentserver.handoff.parameters import Parameter
+    from agentserver.hygiene.slug import Judge, Slug
+
+NOTE: Final = 500
+"""Characters of an intent's free text, unless it says otherwise."""
+EVENT: Final = 2000
+"""Characters of the free text that any request may carry beside its parameters."""
+FREE: Final = 10_000
+"""The most that a free text may be allowed."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What an author declares: one thing that agents may ask of others.
+
+    Args:
+        name: as requests say it.
+        targets: the listeners that may be asked.
+        template: the steering text, with ``{parameter}`` where a value goes.
+        parameters: the typed values.
+        note: name of the parameter that is free text, which travels in the data frame alone; empty for none.
+        note_most: characters of that text.
+        allow_peers: the only peers that the target may reach while it acts on the handoff; None for all it
+        has.
+    """
+
+    name: str
+    targets: tuple[str, ...]
+    template: str
+    parameters: tuple[Parameter, ...] = ()
+    note: str = ""
+    note_most: int = NOTE
+    allow_peers: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One reason why a vocabulary is refused.
+
+    Args:
+        intent: the intent concerned.
+        field: the parameter or key concerned; empty for all of it.
+        detail: what is wrong and what would work.
+    """
+
+    intent: str
+    field: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"intent {self.intent}{f', {self.field}' if self.field else ''}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An intent whose template was proved.
+
+    Args:
+        slugs: the proof for each interpolated parameter.
+        judge: libxml2's verdict on parameter texts, by name.
+    """
+
+    intent: Intent
+    template: Template
+    slugs: Mapping[str, Slug]
+    judge: Judge = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What agents may ask of each other.
+
+    Args:
+        intents: by name.
+        targets: the allowlist: every listener that may be asked anything.
+        legacy: the intent that requests of the older form mean, which have free text alone; None refuses
+        them.
+    """
+
+    intents: Mapping[str, Checked]
+    targets: frozenset[str]
+    legacy: str | None = None
+
+
+def vocabulary(
+    intents: Iterable[Intent], targets: Iterable[str] | None = None, legacy: str | None = None
+) -> Vocabulary | tuple[Fault, ...]:
+    """Check and prove a set of intents; the faults when there are any.
+
+    Args:
+        intents: the declarations.
+        targets: the allowlist; the targets of the intents when None.
+        legacy: see Vocabulary.
+    """
+    declared = tuple(intents)
+    allowed = (
+        frozenset(targets)
+        if targets is not None
+        else frozenset(at for each in declared for at in each.targets)
+    )
+    faults: list[Fault] = []
+    checked: dict[str, Checked] = {}
+    for intent in declared:
+        if intent.name in checked:
+            faults.append(Fault(intent.name, "", "is declared twice"))
+        faults.extend(_facts(intent, allowed))
+        found = _proved(intent)
+        if isinstance(found, Checked):
+            checked[intent.name] = found
+        else:
+            faults.extend(found)
+    faults.extend(_legacy(checked, legacy))
+    return tuple(faults) or Vocabulary(checked, allowed, legacy)
+
+
+def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[Fault]:
+    if not _NAME.fullmatch(intent.name):
+        yield Fault(shown(intent.name), "name", "must be 1 to 64 letters, digits, - _ and ., a letter first")
+    if not intent.targets:
+        yield Fault(intent.name, "target", "must name at least one listener")
+    for target in intent.targets:
+        if target not in allowed:
+            yield Fault(intent.name, "target", f"{shown(target)} is not in the allowlist")
+    if intent.note and not 1 <= intent.note_most <= FREE:
+        yield Fault(intent.name, intent.note, f"must be bounded: 1 to {FREE} characters")
+    names = [parameter.name for parameter in intent.parameters]
+    for name in names:
+        if not _FIELD.fullmatch(name):
+            yield Fault(intent.name, shown(name), "is no name of a parameter: letters, digits, - and _")
+        if names.count(name) > 1 or name == intent.note:
+            yield Fault(intent.name, name, "is declared twice")
+
+
+def _proved(intent: Intent) -> Checked | tuple[Fault, ...]:
+    try:
+        template = parse(intent.template)
+    except TemplateError as error:
+        return (Fault(intent.name, "template", str(error)),)
+    slugs: dict[str, Slug] = {}
+    faults: list[Fault] = []
+    for name in sorted(template.names):
+        found = _interpolated(intent, name)
+        if isinstance(found, Fault):
+            faults.append(found)
+        else:
+            slugs[name] = found
+    if not template.always(frozenset(each.name for each in intent.parameters if each.required)):
+        faults.append(Fault(intent.name, "template", "is empty when no optional parameter is given"))
+    judge = _judge(intent)
+    if isinstance(judge, Fault):
+        faults.append(judge)
+        return tuple(faults)
+    return tuple(faults) or Checked(intent, template, slugs, judge)
+
+
+def _judge(intent: Intent) -> Judge | Fault:
+    try:
+        return slug.Judge(
+            {each.name: each.lexical for each in intent.parameters if _FIELD.fullmatch(each.name)}
+        )
+    except ValueError as error:
+        return Fault(intent.name, "parameters", str(error))
+
+
+def _interpolated(intent: Intent, name: str) -> Slug | Fault:
+    if name == intent.note:
+        return Fault(intent.name, name, "is free text, which a template must not interpolate")
+    parameter = next((each for each in intent.parameters if each.name == name), None)
+    if parameter is None:
+        known = ", ".join(each.name for each in intent.parameters) or "none"
+        return Fault(intent.name, "template", f"{{{name}}} is no parameter; there are: {known}")
+    found = slug.prove(parameter.lexical, parameter.words)
+    return Fault(intent.name, name, found.detail) if isinstance(found, Objection) else found
+
+
+def _legacy(checked: Mapping[str, Checked], legacy: str | None) -> Iterator[Fault]:
+    if legacy is None:
+        return
+    found = checked.get(legacy)
+    if found is None:
+        yield Fault(legacy, "", "is to take older requests but is not declared")
+    elif any(parameter.required for parameter in found.intent.parameters):
+        yield Fault(legacy, "", "is to take older requests, which have no parameters, but requires one")
+
+
+def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> tuple[Fault, ...]:
+    """Where ``allow_peers`` names what the target cannot reach anyway, or a target does not exist.
+
+    Args:
+        vocabulary: the intents.
+        peers: for each listener the peers that it declares.
+    """
+    faults = []
+    for checked in vocabulary.intents.values():
+        intent = checked.intent
+        for target in intent.targets:
+            if target not in peers:
+                faults.append(Fault(intent.name, "target", f"{shown(target)} is no listener"))
+            elif intent.allow_peers is not None and (beyond := intent.allow_peers - peers[target]):
+                faults.append(
+                    Fault(intent.name, "allow_peers", f"{target} has no peer {', '.join(sorted(beyond))}")
+                )
+    return tuple(faults)

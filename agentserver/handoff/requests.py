@@ -1,0 +1,147 @@
+"""A request for a handoff, as an agent states it.
+
+Owns the JSON forms of a request and their one typed form. Refuses to decide anything: what cannot be read is
+a request with a reason, so that its target is judged first and every attempt is recorded alike.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TYPE: Final = "handoff_request"
+"""What the member ``type`` of a request says, and the name of the tool that does the same."""
+LONGEST: Final = 64 * 1024
+"""Characters of a request."""
+
+
+class Reason(StrEnum):
+    """Why a handoff was refused."""
+
+    INVALID_JSON = "invalid_json"  # no JSON object, or one with a member twice
+    OVER_BOUND = "over_bound"  # larger or deeper than a request may be
+    NESTED_REQUEST = "nested_request"  # inside another document: quoted, not asked
+    TARGET_NOT_ALLOWLISTED = "target_not_allowlisted"
+    NOT_A_PEER = "not_a_peer"  # the sender may not reach the target
+    SCHEMA = "schema"  # not the form of a request
+    LEGACY_PAYLOAD = "legacy_payload"  # the older form, without an intent
+    UNKNOWN_INTENT = "unknown_intent"
+    TARGET_NOT_OF_INTENT = "target_not_of_intent"  # allowlisted, but not for this
+    PARAMS_SCHEMA = "params_schema"  # a parameter is missing, unknown or not of its type
+    WORD_BUDGET = "word_budget"  # a parameter spells a sentence
+    NO_DEPLOYED_AGENT_ID = "no_deployed_agent_id"
+    SUPERSEDED = "superseded"  # the caller takes one handoff, and another came first
+    DELIVERY_FAILED = "delivery_failed"  # accepted, but the target could not be reached
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One attempt to hand work over.
+
+    Args:
+        target: the listener that is asked, as the sender put it.
+        intent: the intent, as the sender put it.
+        params: the parameters, in the order of the request.
+        event: free text beside the parameters.
+        fault: why the rest could not be read, or None.
+        raw_len: characters of the whole request.
+        raw_sha256: digest of the whole request in hexadecimal.
+    """
+
+    target: str | None = None
+    intent: str | None = None
+    params: tuple[tuple[str, object], ...] = ()
+    event: str = ""
+    fault: Reason | None = None
+    raw_len: int = 0
+    raw_sha256: str = ""
+
+
+def digest(text: str) -> str:
+    """SHA-256 in hexadecimal; text that UTF-8 cannot carry has one too."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def broken(raw: str, reason: Reason) -> Request:
+    """An attempt of which nothing could be read."""
+    return Request(fault=reason, raw_len=len(raw), raw_sha256=digest(raw))
+
+
+def read_text(raw: str) -> Request:
+    """The request that a JSON text is."""
+    if len(raw) > LONGEST:
+        return broken(raw, Reason.OVER_BOUND)
+    found = decode(raw)
+    return broken(raw, Reason.INVALID_JSON) if found is None else read(found, raw)
+
+
+def decode(raw: str) -> dict[str, Any] | None:
+    """The JSON object that a text is; None when it is none, has a member twice, or lone surrogates."""
+    try:
+        found = json.loads(raw, object_pairs_hook=_unique, parse_constant=_refused)
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member twice")
+    return members
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(name)
+
+
+def read(found: Mapping[str, object], raw: str) -> Request:
+    """The request in a JSON object of type ``handoff_request``; ``raw`` is its text."""
+    target = found.get("target_agent")
+    request = Request(target if isinstance(target, str) else None, raw_len=len(raw), raw_sha256=digest(raw))
+    payload = found.get("payload")
+    if found.keys() - {"type", "target_agent", "payload"} or not isinstance(payload, dict):
+        return _faulty(request, Reason.SCHEMA)
+    if "intent" not in payload and payload.get("event") and not payload.keys() - {"event", "context_ref"}:
+        return _older(request, payload)
+    return _payload(request, payload)
+
+
+def from_tool(arguments: Mapping[str, object], raw: str) -> Request:
+    """The request in the arguments of a tool call: ``target_agent`` and the members of a payload."""
+    payload = {name: value for name, value in arguments.items() if name != "target_agent"}
+    return read({"type": TYPE, "target_agent": arguments.get("target_agent"), "payload": payload}, raw)
+
+
+def _payload(request: Request, payload: Mapping[str, object]) -> Request:
+    intent, params, event = payload.get("intent"), payload.get("params"), payload.get("event", "")
+    shaped = isinstance(intent, str) and isinstance(params, dict) and isinstance(event, str)
+    if not shaped or payload.keys() - {"intent", "params", "event"}:
+        return _faulty(request, Reason.SCHEMA)
+    assert isinstance(intent, str)
+    assert isinstance(params, dict)
+    return Request(
+        request.target, intent, tuple(params.items()), str(event), None, request.raw_len, request.raw_sha256
+    )
+
+
+def _older(request: Request, payload: Mapping[str, object]) -> Request:
+    """The form without an intent: its texts are kept, for an organism that maps it to one."""
+    texts = [payload.get(name, "") for name in ("event", "context_ref")]
+    if not all(isinstance(text, str) for text in texts):
+        return _faulty(request, Reason.SCHEMA)
+    event = "\n".join(str(text) for text in texts if text)
+    return Request(
+        request.target, None, (), event, Reason.LEGACY_PAYLOAD, request.raw_len, request.raw_sha256
+    )
+
+
+def _faulty(request: Request, reason: Reason) -> Request:
+    return Request(request.target, fault=reason, raw_len=request.raw_len, raw_sha256=request.raw_sha256)

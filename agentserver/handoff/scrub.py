@@ -1,0 +1,71 @@
+"""Making another agent's words fit to be shown as data.
+
+Owns which characters are taken out, always, and which lines, as defence in depth. Refuses to promise anything
+about what is left: whoever rephrases, passes. The frame and the closed intents are what is relied on.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from enum import StrEnum
+from typing import Final
+
+
+class Scrub(StrEnum):
+    """Whether lines that read like instructions are taken out."""
+
+    ON = "on"
+    OFF = "off"
+
+
+_BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_KEPT = frozenset("\n\t")
+_DROPPED = frozenset({"Cc", "Cf", "Cs", "Co"})
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufdd0-\ufdef\ufe00-\ufe0f\uffa0"
+    "\U000e0000-\U000e0fff]"
+)
+"""What no category names but nobody sees: fillers, variation selectors, non-characters."""
+_NON_CHARACTER: Final = 0xFFFE
+
+_PREFIXES: Final = (
+    *("#", ">", "---", "===", "```", "~~~", "<|", "[inst", "[system"),
+    *("system:", "assistant:", "human:", "user:", "developer:", "tool:", "instruction:", "instructions:"),
+    *("important:", "note:", "warning:", "attention:", "new task:", "reminder:"),
+)
+_PHRASES = re.compile(
+    r"(ignore|disregard|forget|override|bypass)\b.{0,40}\b"
+    r"(previous|prior|above|earlier|instruction|rule|prompt|polic|guideline)|disregard"
+    r"|ignore\s+previous|new\s+instructions|system\s+prompt|you\s+are\s+now\b|from\s+now\s+on\b"
+)
+
+
+def clean(text: str) -> str:
+    """The text without control, bidi, zero-width and other unseen characters; line ends become newlines."""
+    lines = _BREAKS.sub("\n", text)
+    if lines.isascii() and lines.isprintable():
+        return lines
+    return _UNSEEN.sub("", "".join(char for char in lines if char in _KEPT or _seen(char)))
+
+
+def _seen(char: str) -> bool:
+    return unicodedata.category(char) not in _DROPPED and ord(char) & _NON_CHARACTER != _NON_CHARACTER
+
+
+def scrub(text: str) -> str:
+    """The clean text without lines that read like instructions."""
+    return "\n".join(line for line in text.split("\n") if not _instructs(line)).strip()
+
+
+def _instructs(line: str) -> bool:
+    folded = " ".join(unicodedata.normalize("NFKC", line).casefold().split())
+    return folded.startswith(_PREFIXES) or _PHRASES.search(folded) is not None
+
+
+def sanitize(text: str, most: int, mode: Scrub = Scrub.ON) -> str:
+    """Clean text of at most ``most`` characters, scrubbed where the mode says so."""
+    if not text:
+        return ""
+    cleaned = clean(text)
+    return (scrub(cleaned) if mode is Scrub.ON else cleaned.strip())[:most]

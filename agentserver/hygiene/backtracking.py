@@ -1,0 +1,245 @@
+"""What an expression may cost a matcher that tries alternatives one after the other.
+
+Owns the bounds on nesting, repetition and ambiguity. Refuses to know what is matched. Matchers of that kind
+are Python's ``re``, behind JSON Schema validators and xmlschema; libxml2 gives up by itself after a second.
+
+Such a matcher takes for ever where one text can be read in many ways. So a repeated part must be readable in
+one way, and no more than two parts that vary in length may compete for the same characters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.hygiene.atoms import (
+    BRANCH,
+    REPEATS,
+    SUBPATTERN,
+    UNBOUNDED,
+    characters,
+    children,
+    consumes,
+    empty,
+    known,
+    reachable,
+    structural,
+)
+from agentserver.hygiene.charset import Spans, meet, union
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+NESTING: Final = 16
+"""Groups and repetitions inside one another."""
+REPEATED: Final = 10_000
+"""Product of the finite repetitions around one atom."""
+VARYING: Final = 64
+"""Parts that vary in length."""
+AMBIGUOUS: Final = 4
+"""Parts that can be read in two ways: each of them doubles the work."""
+COMPETING: Final = 2
+"""Of them, those that may take the same characters."""
+
+
+def costly(tree: Any) -> str:
+    """Why matching may cost without bound; empty when it does not."""
+    return _structure(tree, 0, 1) or _competition(tree)
+
+
+def _structure(tree: Any, depth: int, times: int) -> str:
+    if depth > NESTING:
+        return f"must not nest more than {NESTING} deep"
+    for op, value in tree:
+        if not known(op, value):
+            return "must not use look-around, back references, category escapes or inline flags"
+        inner = times * _times(value) if op in REPEATS else times
+        reason = _excessive(value, inner) if op in REPEATS else ""
+        for child in children(op, value):
+            reason = reason or _structure(child, depth + 1, inner)
+        if reason:
+            return reason
+    return ""
+
+
+def _times(repeat: Any) -> int:
+    return max(int(repeat[0]), 1 if repeat[1] is UNBOUNDED else int(repeat[1]), 1)
+
+
+def _excessive(repeat: Any, times: int) -> str:
+    if times > REPEATED:
+        return f"must not repeat more than {REPEATED} times"
+    if repeat[1] > 1 and not _clear(repeat[2]):
+        return "must not repeat what can be read in two ways: (a+)+ and (a|a)+ take for ever on some values"
+    return ""
+
+
+def _clear(body: Any) -> bool:
+    """Whether each turn of a repetition can be read in one way only.
+
+    True when nothing in its body varies; or when one part of it varies, the rest are single characters, and one of
+    those cannot occur in the part that varies. Alternatives must exclude each other.
+    """
+    flat = _flattened(body)
+    if not _plain(flat):
+        return False
+    varying = [node for node in flat if _varies(*node)]
+    if not varying:
+        return True
+    rest = [node for node in flat if node is not varying[0]]
+    if any(structural(op) for op, _ in rest):
+        return False
+    inside = _spans(varying)
+    return any(not meet(characters(*node), inside) for node in rest)
+
+
+def _plain(flat: Sequence[Any]) -> bool:
+    """Whether at most one of these parts varies, and so on inside of it, and no part is ambiguous."""
+    if any(_ambiguous(*node) for node in flat):
+        return False
+    varying = [node for node in flat if _varies(*node)]
+    return len(varying) < 2 and all(  # noqa: PLR2004 - one
+        _plain(_flattened(child)) for node in varying for child in children(*node)
+    )
+
+
+def _flattened(body: Any) -> list[Any]:
+    """The body's parts, with groups around them taken off."""
+    parts: list[Any] = []
+    for op, value in body:
+        if op is SUBPATTERN:
+            parts.extend(_flattened(value[3]))
+        elif not empty(op):
+            parts.append((op, value))
+    return parts
+
+
+def _spans(nodes: Any) -> Spans:
+    return union(span for found in reachable(nodes) for span in found)
+
+
+def _ambiguous(op: Any, value: Any) -> bool:
+    """Whether a part can be read in two ways at once.
+
+    It holds alternatives that do not exclude each other, or repeats what may be empty.
+    """
+    return any(True for _ in _ambiguities(op, value))
+
+
+def _ambiguities(op: Any, value: Any) -> Iterator[Any]:
+    """The ambiguous parts in a part."""
+    if op is BRANCH and not _exclusive([_flattened(branch) for branch in value[1]]):
+        yield op
+    if op in REPEATS and value[0] != value[1] and _nullable(_flattened(value[2])):
+        yield op
+    for child in children(op, value):
+        for node in _flattened(child):
+            yield from _ambiguities(*node)
+
+
+def _varies(op: Any, value: Any) -> bool:
+    """Whether a part has more than one length. Alternatives that exclude each other have the length that they have."""
+    if op in REPEATS and value[0] != value[1]:
+        return True
+    if op is BRANCH and any(not branch for branch in value[1]):
+        return True
+    return any(_varies(*node) for child in children(op, value) for node in _flattened(child))
+
+
+def _exclusive(branches: Sequence[Sequence[Any]]) -> bool:
+    """Whether no text begins with two of these alternatives. One of them may be empty."""
+    return all(_apart(left, right) for at, left in enumerate(branches) for right in branches[at + 1 :])
+
+
+def _apart(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether two alternatives differ at a place that both have, before anything but single characters."""
+    if not left or not right:
+        return not (_nullable(left) and _nullable(right))
+    for one, other in zip(left, right, strict=False):
+        if not (consumes(one[0]) and consumes(other[0])):
+            return False
+        if not meet(characters(*one), characters(*other)):
+            return True
+    return False
+
+
+def _nullable(nodes: Sequence[Any]) -> bool:
+    """Whether a sequence of parts can match no character at all."""
+    return all(
+        not consumes(op)
+        and (
+            (op in REPEATS and value[0] == 0)
+            or any(_nullable(_flattened(each)) for each in children(op, value))
+        )
+        for op, value in nodes
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of an expression, in the order of the text.
+
+    Args:
+        spans: the characters that it can take.
+        varies: whether it has more than one length.
+        within: the optional groups and alternatives that it stands in, each with the number of the
+        alternative.
+    """
+
+    spans: Spans
+    varies: bool
+    within: tuple[tuple[int, int], ...]
+
+
+def _competition(tree: Any) -> str:
+    if sum(1 for node in _flattened(tree) for _ in _ambiguities(*node)) > AMBIGUOUS:
+        return f"must not have more than {AMBIGUOUS} parts that can be read in two ways"
+    parts = list(_parts(tree, ()))
+    varying = [at for at, part in enumerate(parts) if part.varies]
+    if len(varying) > VARYING:
+        return f"must not have more than {VARYING} parts that vary in length"
+    chains: dict[int, int] = {}
+    for at in varying:
+        before = (chains[other] for other in chains if _compete(parts, other, at))
+        chains[at] = 1 + max(before, default=0)
+        if chains[at] > COMPETING:
+            return (
+                f"must not have more than {COMPETING} parts of varying length that take the same characters"
+            )
+    return ""
+
+
+def _parts(tree: Any, within: tuple[tuple[int, int], ...]) -> Iterator[_Part]:
+    for op, value in _flattened(tree):
+        node = [(op, value)]
+        if consumes(op):
+            yield _Part(characters(op, value), varies=False, within=within)
+        elif op in REPEATS and value[0] == value[1]:
+            yield from _parts(value[2], within)
+        elif op in REPEATS and any(_varies(*inner) for inner in _flattened(value[2])):
+            yield from _parts(value[2], (*within, (id(value), 0)))
+        elif op in REPEATS or _ambiguous(op, value):
+            yield _Part(_spans(node), varies=True, within=within)
+        else:
+            for number, branch in enumerate(value[1]):
+                yield from _parts(branch, (*within, (id(value), number)))
+
+
+def _compete(parts: Sequence[_Part], first: int, second: int) -> bool:
+    """Whether characters may go to either of two parts: nothing that must stand between them tells where to stop."""
+    left, right = parts[first], parts[second]
+    if not meet(left.spans, right.spans) or _elsewhere(left, right):
+        return False
+    around = {*left.within, *right.within}
+    return all(
+        part.varies
+        or not around.issuperset(part.within)
+        or (meet(part.spans, left.spans) and meet(part.spans, right.spans))
+        for part in parts[first + 1 : second]
+    )
+
+
+def _elsewhere(left: _Part, right: _Part) -> bool:
+    """Whether two parts stand in different alternatives of one choice."""
+    chosen = dict(left.within)
+    return any(chosen.get(choice, number) != number for choice, number in right.within)

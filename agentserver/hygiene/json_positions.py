@@ -1,0 +1,116 @@
+"""Where in a JSON document schemas stand.
+
+Owns which keyword holds a schema, a list of them, a map of them, or plain data; and the graph of references.
+Refuses to judge. A property that is called ``title`` is no title, and ``enum`` holds values, not schemas.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class Holds(Enum):
+    """What the value of a keyword is."""
+
+    SCHEMA = "schema"
+    SCHEMAS = "schemas"
+    NAMED = "named schemas"
+    TEXT = "text for readers"
+    DATA = "data"
+
+
+VISIBLE: Final = ("description", "title", "$comment", "examples")
+"""What readers, models among them, would take as words about the schema."""
+
+KEYWORDS: Final[Mapping[str, Holds]] = {
+    **dict.fromkeys(VISIBLE, Holds.TEXT),
+    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), Holds.DATA),
+    **dict.fromkeys(("$schema", "$id", "$ref", "type", "enum", "const", "default", "format"), Holds.DATA),
+    **dict.fromkeys(("required", "dependentRequired", "uniqueItems", "multipleOf", "pattern"), Holds.DATA),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), Holds.DATA),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), Holds.DATA),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), Holds.DATA),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), Holds.DATA),
+    **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "propertyNames"), Holds.SCHEMA),
+    **dict.fromkeys(("items", "additionalItems", "unevaluatedItems", "contains"), Holds.SCHEMA),
+    **dict.fromkeys(("not", "if", "then", "else"), Holds.SCHEMA),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), Holds.SCHEMAS),
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), Holds.NAMED),
+    **dict.fromkeys(("$defs", "definitions"), Holds.NAMED),
+}
+"""Every keyword that an admitted schema may use."""
+
+
+def children(schema: Any) -> Iterator[tuple[str, Any]]:
+    """The schemas directly inside a schema, with the rest of their JSON pointer."""
+    if not isinstance(schema, dict):
+        return
+    for keyword, value in schema.items():
+        holds = KEYWORDS.get(keyword)
+        step = escaped(keyword)
+        if holds is Holds.SCHEMAS or (holds is Holds.SCHEMA and isinstance(value, list)):
+            if isinstance(value, list):
+                yield from ((f"/{step}/{at}", each) for at, each in enumerate(value))
+        elif holds is Holds.SCHEMA:
+            yield f"/{step}", value
+        elif holds is Holds.NAMED and isinstance(value, dict):
+            yield from ((f"/{step}/{escaped(name)}", each) for name, each in value.items())
+
+
+def escaped(token: object) -> str:
+    """One step of a JSON pointer (RFC 6901)."""
+    return str(token).replace("~", "~0").replace("/", "~1")
+
+
+def positions(root: Any) -> Iterator[tuple[str, Any]]:
+    """Every schema with its JSON pointer, the root's being empty; the tree must be finite."""
+    waiting = [("", root)]
+    while waiting:
+        pointer, schema = waiting.pop()
+        yield pointer, schema
+        waiting.extend((pointer + rest, each) for rest, each in reversed([*children(schema)]))
+
+
+def target(reference: Any) -> str | None:
+    """The JSON pointer that a ``$ref`` into its own document means; None for every other reference."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    pointer = unquote(reference[1:])
+    return pointer if not pointer or pointer.startswith("/") else None
+
+
+def cycle(root: Any) -> tuple[str, ...]:
+    """The pointers of schemas that contain themselves by reference; empty when there are none."""
+    try:
+        order(root)
+    except CycleError as error:
+        return tuple(error.args[1])
+    return ()
+
+
+def order(root: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Every schema with those it needs, these before it. Raises graphlib.CycleError."""
+    graph = {pointer: _needs(pointer, schema) for pointer, schema in positions(root)}
+    ordered = TopologicalSorter(graph).static_order()
+    return tuple((pointer, graph.get(pointer, ())) for pointer in ordered)
+
+
+def _needs(pointer: str, schema: Any) -> tuple[str, ...]:
+    inside = [pointer + rest for rest, _ in children(schema)]
+    named = target(schema.get("$ref")) if isinstance(schema, dict) else None
+    return tuple(inside if named is None else [*inside, named])
+
+
+def cost(root: Any) -> tuple[int, int]:
+    """Schemas and levels when every reference is written out. Raises graphlib.CycleError."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for pointer, needs in order(root):
+        inner = [sizes[each] for each in needs]
+        sizes[pointer] = 1 + sum(size for size, _ in inner), 1 + max((level for _, level in inner), default=0)
+    return sizes[""]

@@ -1,0 +1,144 @@
+"""The one ordered list of what is asked of a payload schema.
+
+Owns the names of the rules, their order and what each protects against. Admission, ``check`` and the library
+call share it. Refuses to open files: a schema comes in as a value, its reference was parsed before.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.hygiene import json_rules, xsd_rules, xsd_tree
+from agentserver.hygiene.limits import BYTES
+from agentserver.hygiene.objections import Class, Kind, Objection, Reference, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+SHOWN: Final = 20
+"""Objections that one inspection gives at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that is asked of a schema.
+
+    Args:
+        name: stable, for configuration and reports.
+        against: the vulnerability class.
+        why: what goes wrong without it.
+        xsd, json: places and sentences of objection, for either language.
+        gate: whether later rules rely on it, so that inspection ends when it objects.
+    """
+
+    name: str
+    against: Class
+    why: str
+    xsd: Callable[[Schema], Iterable[tuple[str, str]]]
+    json: Callable[[Schema], Iterable[tuple[str, str]]]
+    gate: bool = False
+
+
+def _is_object(schema: Schema) -> Iterator[tuple[str, str]]:
+    if not isinstance(schema.tree, dict):
+        yield "", "is no JSON object"
+
+
+def _is_schema(schema: Schema) -> Iterator[tuple[str, str]]:
+    if xsd_tree.local(schema.tree) != "schema":
+        yield "", "is no xs:schema"
+
+
+RULES: Final = (
+    Rule("document", Class.POISONING, "something else than a schema", _is_schema, _is_object, gate=True),
+    Rule(
+        "bounded",
+        Class.EXHAUSTION,
+        "walks without end",
+        xsd_rules.bounded,
+        json_rules.bounded,
+        gate=True,
+    ),
+    Rule(
+        "vocabulary",
+        Class.INJECTION,
+        "text and meaning that nobody checks",
+        xsd_rules.known_words,
+        json_rules.known_words,
+        gate=True,
+    ),
+    Rule(
+        "self-contained",
+        Class.TRAVERSAL,
+        "files and addresses that a schema makes its reader open",
+        xsd_rules.self_contained,
+        json_rules.self_contained,
+        gate=True,
+    ),
+    Rule("finite", Class.EXHAUSTION, "types without end", xsd_rules.finite, json_rules.finite, gate=True),
+    Rule("closed", Class.POISONING, "payloads that carry anything", xsd_rules.closed, json_rules.closed),
+    Rule("required", Class.POISONING, "payloads that carry nothing", xsd_rules.required, json_rules.required),
+    Rule("versioned", Class.DRIFT, "two schemas under one name", xsd_rules.versioned, json_rules.versioned),
+    Rule(
+        "occurrences",
+        Class.EXHAUSTION,
+        "content models that take for ever to compile or to match",
+        xsd_rules.occurrences,
+        json_rules.occurrences,
+    ),
+    Rule(
+        "patterns",
+        Class.EXHAUSTION,
+        "expressions that take for ever",
+        xsd_rules.patterns,
+        json_rules.patterns,
+    ),
+    Rule("wording", Class.INJECTION, "names that talk to a model", xsd_rules.wording, json_rules.wording),
+)
+
+
+def inspect(schema: Schema) -> tuple[Objection, ...]:
+    """Why a schema is not admitted: at most ``SHOWN`` objections, in the rules' order; empty when it is."""
+    found: list[Objection] = []
+    for rule in RULES:
+        for path, detail in rule.xsd(schema) if schema.kind is Kind.XSD else rule.json(schema):
+            found.append(Objection(rule.name, path, detail))
+            if len(found) == SHOWN:
+                return tuple(found)
+        if found and rule.gate:
+            break
+    return tuple(found)
+
+
+def read(kind: Kind, data: bytes, place: Reference | None = None) -> Schema | Objection:
+    """The schema in a file's bytes, or why there is none."""
+    if kind is Kind.XSD:
+        return xsd_tree.read(data, place)
+    if len(data) > BYTES:
+        return Objection("document", "", f"has more than {BYTES} bytes")
+    try:
+        tree = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return Objection("document", "", "is no JSON text: UTF-8, no member twice, no NaN, bounded nesting")
+    return Schema(Kind.JSON, tree, place)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member twice")
+    return members
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(name)
+
+
+def identity(schema: Schema) -> str:
+    """What a schema is compared by: ``$id`` or target namespace, version included; never its body."""
+    if schema.kind is Kind.XSD:
+        return str(schema.tree.get("targetNamespace", ""))
+    own = schema.tree.get("$id") if isinstance(schema.tree, dict) else None
+    return own if isinstance(own, str) else ""

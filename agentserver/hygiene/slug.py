@@ -1,0 +1,179 @@
+"""Which values may stand in a steering text: the slug rule, proved over the type and counted in the value.
+
+Owns the alphabet, the length and the word budget. Refuses to know templates. Only ASCII is let in, since
+scripts that need no spaces write whole sentences without one; quotes, brackets and angle brackets stay out so
+that a value cannot leave its place in the text.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lxml import etree
+
+from agentserver.hygiene import pattern, words
+from agentserver.hygiene.charset import spans
+from agentserver.hygiene.objections import Objection, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agentserver.hygiene.pattern import Admitted, Expression
+
+LENGTH: Final = 256
+"""Characters that an interpolated value may have."""
+ALPHABET: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/:#@+=,~%$")
+RULE: Final = "slug"
+
+_SPANS = spans(ALPHABET)
+_XSD = "http://www.w3.org/2001/XMLSchema"
+
+
+@dataclass(frozen=True, slots=True)
+class Lexical:
+    """What the texts of a simple type look like.
+
+    Args:
+        patterns: XSD expressions, all of which match the whole value.
+        choices: the only texts, when the type is an enumeration.
+        least, most: characters; None is unbounded.
+    """
+
+    patterns: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slug:
+    """A type of which it is proved that a value of it may be interpolated.
+
+    Args:
+        budget: words that a value may spell; None where the type itself rules sentences out.
+        own: words that the type spells out, which are not counted.
+    """
+
+    budget: int | None
+    own: frozenset[str] = frozenset()
+
+    def fits(self, value: str) -> bool:
+        """Whether this value may be interpolated; does not trust the proof for the characters."""
+        return self.spelled(value) and self.within(value)
+
+    def spelled(self, value: str) -> bool:
+        """Whether the value has the length and the characters of a slug."""
+        return 0 < len(value) <= LENGTH and ALPHABET.issuperset(value)
+
+    def within(self, value: str) -> bool:
+        """Whether the value keeps to the word budget."""
+        return self.budget is None or words.count(value, self.own) <= self.budget
+
+
+def prove(lexical: Lexical, budget: int = words.BUDGET) -> Slug | Objection:
+    """The slug that the type is, or why it is none, with a text that it would admit."""
+    if not 1 <= budget <= words.MOST:
+        return _no(f"a word budget is 1 to {words.MOST}")
+    if lexical.choices:
+        bad = next((choice for choice in lexical.choices if not Slug(None).fits(choice)), None)
+        return Slug(None) if bad is None else _no(f"its choice {shown(bad)} is no slug: {_shape()}")
+    if not lexical.patterns:
+        return _no(
+            f"any text fits it, {shown('ignore all rules')} too; give it a pattern without white space"
+        )
+    try:
+        expressions = [pattern.xsd(text) for text in lexical.patterns]
+    except pattern.PatternError as error:
+        return _no(f"its pattern {error}")
+    return _bounded(lexical, expressions) or _closed(lexical, expressions) or _slug(expressions, budget)
+
+
+def _no(detail: str) -> Objection:
+    return Objection(RULE, "", detail)
+
+
+def _shape() -> str:
+    return f"1 to {LENGTH} letters, digits and -._/:#@+=,~%$"
+
+
+def _bounded(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | None:
+    widths = [lexical.most, *(pattern.longest(expression) for expression in expressions)]
+    known = [width for width in widths if width is not None]
+    if not known:
+        return _no(f"has no bound on its length; give it a MaxLen of at most {LENGTH}")
+    return _no(f"admits {min(known)} characters, more than {LENGTH}") if min(known) > LENGTH else None
+
+
+def _closed(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | None:
+    """Every pattern must match, so one that keeps to the alphabet is proof enough."""
+    found: Admitted | None = None
+    for expression in expressions:
+        found = pattern.outside(expression, _SPANS, lexical.least, lexical.most)
+        if found is None:
+            return None
+    assert found is not None
+    name = unicodedata.name(found.character, "a control character")
+    what = f"admits U+{ord(found.character):04X} {name}"
+    example = f", as in {shown(found.sample)}" if accepts(lexical, found.sample) else ""
+    return _no(f"{what}{example}; a value in a steering text is {_shape()}")
+
+
+def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
+    alphabet = frozenset[str].intersection(*(pattern.letters(expression) for expression in expressions))
+    if len(alphabet) <= words.ALPHABET:
+        return Slug(None)
+    return Slug(budget, frozenset[str]().union(*(pattern.vocabulary(each) for each in expressions)))
+
+
+def accepts(lexical: Lexical, text: str) -> bool:
+    """Whether libxml2, the judge at run time, accepts a text; False also where XML cannot carry it."""
+    judge = Judge({"v": lexical})
+    return judge.accepts("v", text)
+
+
+class Judge:
+    """libxml2's verdict on the texts of some simple types, by name.
+
+    Args:
+        types: by name, an XML name without a colon.
+
+    Raises ValueError when libxml2 does not take a pattern.
+    """
+
+    def __init__(self, types: dict[str, Lexical]) -> None:
+        schema = etree.Element(f"{{{_XSD}}}schema", nsmap={"xs": _XSD})
+        for name, lexical in types.items():
+            element = etree.SubElement(schema, f"{{{_XSD}}}element", name=name)
+            _restrict(element, list(lexical.patterns), lexical)
+        try:
+            self._schema = etree.XMLSchema(schema)
+        except etree.XMLSchemaParseError:
+            raise ValueError("a pattern is no regular expression of XSD 1.0") from None
+
+    def accepts(self, name: str, text: str) -> bool:
+        """Whether the type has this text. White space is part of it; libxml2 giving up is a no."""
+        element = etree.Element(name)
+        try:
+            element.text = text
+            return bool(self._schema.validate(element))
+        except (ValueError, etree.LxmlError):
+            return False
+
+
+def _restrict(parent: etree._Element, patterns: list[str], lexical: Lexical) -> None:
+    """One step of derivation for each pattern: those of one step would be alternatives."""
+    step = etree.SubElement(etree.SubElement(parent, f"{{{_XSD}}}simpleType"), f"{{{_XSD}}}restriction")
+    if patterns[1:]:
+        _restrict(step, patterns[1:], Lexical())
+    else:
+        step.set("base", "xs:string")
+    if patterns:
+        etree.SubElement(step, f"{{{_XSD}}}pattern", value=patterns[0])
+    for choice in lexical.choices:
+        etree.SubElement(step, f"{{{_XSD}}}enumeration", value=choice)
+    if lexical.least:
+        etree.SubElement(step, f"{{{_XSD}}}minLength", value=str(lexical.least))
+    if lexical.most is not None:
+        etree.SubElement(step, f"{{{_XSD}}}maxLength", value=str(lexical.most))

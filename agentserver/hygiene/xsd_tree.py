@@ -1,0 +1,140 @@
+"""XSD documents as trees: reading foreign ones, and the graph of their references.
+
+Owns the parser for schemas that come from outside, and the meaning of references in them. Refuses to judge.
+"""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Final
+
+from lxml import etree
+
+from agentserver.hygiene.limits import BYTES
+from agentserver.hygiene.objections import Kind, Objection, Reference, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+XSD: Final = "http://www.w3.org/2001/XMLSchema"
+_MARK: Final = f"{{{XSD}}}"
+
+_REFERRING: Final = {
+    "type": ("simpleType", "complexType"),
+    "base": ("simpleType", "complexType"),
+    "itemType": ("simpleType",),
+    "memberTypes": ("simpleType",),
+}
+_NAMED: Final = ("simpleType", "complexType", "element", "attribute", "group", "attributeGroup")
+
+
+def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
+    """The schema in ``data``, without comments and processing instructions; or why there is none."""
+    if len(data) > BYTES:
+        return Objection("document", "", f"has more than {BYTES} bytes")
+    parser = etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.LxmlError:
+        return Objection("document", "", "is not well-formed XML in UTF-8")
+    if root.getroottree().docinfo.internalDTD is not None:
+        return Objection("document", "", "must not have a DOCTYPE")
+    return Schema(Kind.XSD, root, reference)
+
+
+def local(element: etree._Element) -> str:
+    """The name of an element of XSD; empty for an element of another vocabulary."""
+    name = str(element.tag)  # of a comment it is a function
+    return name[len(_MARK) :] if name.startswith(_MARK) else ""
+
+
+def tag(name: str) -> str:
+    """The full tag of an element of XSD."""
+    return _MARK + name
+
+
+def place(element: etree._Element) -> str:
+    """The way from the root, by names where there are names."""
+    steps = [element, *element.iterancestors()]
+    return "/".join(_step(step) for step in reversed(steps[:-1]))
+
+
+def _step(element: etree._Element) -> str:
+    name = element.get("name", element.get("ref", ""))
+    return f"{local(element)}[{name[:64]}]" if name else local(element)
+
+
+def qname(element: etree._Element, value: str) -> tuple[str | None, str]:
+    """Namespace and local name of a reference; None for a prefix that is not declared."""
+    prefix, _, name = value.rpartition(":")
+    if not prefix:
+        return element.nsmap.get(None, ""), name
+    return element.nsmap.get(prefix), name
+
+
+def components(root: etree._Element) -> dict[str, etree._Element]:
+    """The named parts of a schema, as ``complexType order`` and the like."""
+    return {f"{local(each)} {each.get('name')}": each for each in root if local(each) in _NAMED}
+
+
+def references(element: etree._Element) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What one element refers to: the text, and the kinds of component that it may name."""
+    for attribute, kinds in _REFERRING.items():
+        for value in element.get(attribute, "").split():
+            yield value, kinds
+    if element.get("ref"):
+        yield element.get("ref", ""), (local(element),)
+
+
+def resolved(element: etree._Element, known: dict[str, etree._Element]) -> Iterator[tuple[str, str | None]]:
+    """Each reference to something other than a type of XSD itself, with the component that it names."""
+    own = element.getroottree().getroot().get("targetNamespace", "")
+    for value, kinds in references(element):
+        space, name = qname(element, value)
+        if space == XSD:
+            continue
+        found = next((f"{kind} {name}" for kind in kinds if f"{kind} {name}" in known), None)
+        yield value, found if space == own else None
+
+
+def order(root: etree._Element) -> list[tuple[str, tuple[str, ...]]]:
+    """Every component with those it needs, these before it. Raises graphlib.CycleError."""
+    known = components(root)
+    graph = {
+        name: tuple(
+            found for part in each.iter(tag("*")) for _, found in resolved(part, known) if found is not None
+        )
+        for name, each in known.items()
+    }
+    return [(name, graph[name]) for name in TopologicalSorter(graph).static_order()]
+
+
+def cycle(root: etree._Element) -> tuple[str, ...]:
+    """The components that contain themselves by reference; empty when there are none."""
+    try:
+        order(root)
+    except CycleError as error:
+        return tuple(error.args[1])
+    return ()
+
+
+def cost(root: etree._Element) -> tuple[int, int]:
+    """Elements and levels of the largest component when every reference is written out."""
+    known = components(root)
+    sizes: dict[str, tuple[int, int]] = {}
+    for name, needs in order(root):
+        inner = [sizes[each] for each in needs]
+        own = sum(1 for _ in known[name].iter())
+        sizes[name] = own + sum(size for size, _ in inner), 1 + max((level for _, level in inner), default=0)
+    return (
+        max((size for size, _ in sizes.values()), default=0),
+        max((level for _, level in sizes.values()), default=0),
+    )

@@ -1,0 +1,46 @@
+"""Value provenance: where the words of a call come from, and whether they may drive it.
+
+The library face is here; the pure engine is in the modules it is made of (``ledger``, ``judge``, ``policy``).
+"""
+
+from __future__ import annotations
+
+from agentserver.provenance.adapters.decorator import tracked_tool
+from agentserver.provenance.classic import IFCPolicy, TaintedValue, TaintStore, TaintViolationError, Violation
+from agentserver.provenance.explain import explain
+from agentserver.provenance.judge import judge
+from agentserver.provenance.labels import Call, Leaf, Mode, Observation, Role, Standing, Trust
+from agentserver.provenance.leaves import leaves
+from agentserver.provenance.ledger import Ledger
+from agentserver.provenance.policy import Policy
+from agentserver.provenance.policyfile import PolicyError, read_policy
+from agentserver.provenance.session import Engine
+from agentserver.provenance.sleuth import Sleuth
+from agentserver.provenance.verdict import Decision, Verdict
+
+__all__ = [
+    "Call",
+    "Decision",
+    "Engine",
+    "IFCPolicy",
+    "Leaf",
+    "Ledger",
+    "Mode",
+    "Observation",
+    "Policy",
+    "PolicyError",
+    "Role",
+    "Sleuth",
+    "Standing",
+    "TaintStore",
+    "TaintViolationError",
+    "TaintedValue",
+    "Trust",
+    "Verdict",
+    "Violation",
+    "explain",
+    "judge",
+    "leaves",
+    "read_policy",
+    "tracked_tool",
+]

@@ -1,0 +1,1 @@
+"""Adapters: each translates one framework's events into calls and results. Imported one by one, when used."""

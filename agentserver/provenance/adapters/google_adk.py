@@ -1,0 +1,52 @@
+"""Google ADK: a plugin for a runner, which sees the tools of every agent in it.
+
+Owns the translation of tool callbacks. Refuses to tell a model why. Tested with google-adk 2.13.0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agentserver.provenance.adapters.decorator import Holder, engine_of
+from agentserver.provenance.classic import TaintViolationError
+
+if TYPE_CHECKING:
+    from agentserver.provenance.session import Engine
+
+REFUSED = {"error": "The call was not permitted."}
+"""All that a model learns of a refusal."""
+
+
+def plugin(engine: Engine | Holder, *, stop: bool = False) -> Any:
+    """A plugin for ``Runner(plugins=[...])``.
+
+    Args:
+        engine: the engine, or a ``Sleuth``.
+        stop: end the run on a refusal; otherwise the model is told only that the call was not permitted.
+    """
+    from google.adk.plugins.base_plugin import BasePlugin  # type: ignore[import-not-found,unused-ignore]
+
+    class ProvenancePlugin(BasePlugin):  # type: ignore[misc,unused-ignore]
+        """Judges and labels every tool call of the runner."""
+
+        async def before_tool_callback(self, *, tool: Any, tool_args: dict[str, Any], **_: Any) -> Any:
+            try:
+                await engine_of(engine).acall(tool.name, tool_args)
+            except TaintViolationError:
+                if stop:
+                    raise
+                return dict(REFUSED)
+            return None
+
+        async def after_tool_callback(
+            self, *, tool: Any, tool_args: dict[str, Any], result: Any, **_: Any
+        ) -> Any:
+            if result != REFUSED:
+                engine_of(engine).on_tool_result(tool.name, result, arguments=tool_args)
+
+        async def on_tool_error_callback(
+            self, *, tool: Any, tool_args: dict[str, Any], error: BaseException, **_: Any
+        ) -> Any:
+            engine_of(engine).on_tool_result(tool.name, str(error), arguments=tool_args)
+
+    return ProvenancePlugin(name="provenance")

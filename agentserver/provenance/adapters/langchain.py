@@ -1,0 +1,193 @@
+"""LangChain: callbacks for any agent, and middleware for ``create_agent``.
+
+Owns the translation of tool events. Refuses to swallow a refusal: the handlers set ``raise_error``, without
+which LangChain logs the exception and runs the tool. Tested with langchain-core 0.3.0 and 1.7.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+
+from agentserver.provenance.adapters.decorator import Holder, engine_of
+from agentserver.provenance.classic import TaintViolationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from uuid import UUID
+
+    from agentserver.provenance.session import Engine
+
+REFUSED = "The call was not permitted."
+"""All that a model learns of a refusal."""
+
+
+class _Runs:
+    """The calls that are running: which tool, with which arguments."""
+
+    def __init__(self) -> None:
+        self._calls: dict[UUID, tuple[str, dict[str, Any]]] = {}
+
+    def begin(self, run_id: UUID, serialized: dict[str, Any] | None, text: str, more: dict[str, Any]) -> str:
+        name = (serialized or {}).get("name") or more.get("name") or "tool"
+        self._calls[run_id] = (name, _arguments(text, more.get("inputs")))
+        return str(name)
+
+    def arguments(self, run_id: UUID) -> dict[str, Any]:
+        return self._calls[run_id][1]
+
+    def end(self, run_id: UUID) -> tuple[str, dict[str, Any]]:
+        return self._calls.pop(run_id, ("tool", {}))
+
+
+def _arguments(text: str, inputs: Any) -> dict[str, Any]:
+    """The arguments as a mapping; older versions give only their text."""
+    if isinstance(inputs, dict):
+        return inputs
+    try:
+        read = json.loads(text.replace("'", '"')) if text.strip().startswith("{") else None
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) else {"input": text}
+
+
+def _dropped(handler: Callable[..., Any]) -> bool:
+    """Whether LangChain runs this handler's coroutine as a task of its own, whose exceptions it drops."""
+    task = asyncio.current_task()
+    coroutine = task.get_coro() if task else None
+    return getattr(coroutine, "cr_code", None) is handler.__code__
+
+
+def _content(output: Any) -> Any:
+    """What a tool said, without the message around it."""
+    content = getattr(output, "content", output)
+    artifact = getattr(output, "artifact", None)
+    return content if artifact is None else {"content": content, "artifact": artifact}
+
+
+class IFCCallbackHandler(BaseCallbackHandler):
+    """Pass it in ``config={"callbacks": [...]}``, or let ``Sleuth.run`` do so. For sync and async agents."""
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self, engine: Engine | Holder) -> None:
+        self._holder = engine
+        self._runs = _Runs()
+
+    def on_tool_start(
+        self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Judges the call. What it raises stops the tool."""
+        name = self._runs.begin(run_id, serialized, input_str, kwargs)
+        try:
+            engine_of(self._holder).on_tool_call(name, self._runs.arguments(run_id))
+        except TaintViolationError:
+            self._runs.end(run_id)
+            raise
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """Labels the output before the model sees it."""
+        name, given = self._runs.end(run_id)
+        engine_of(self._holder).on_tool_result(name, _content(output), trace_id=str(run_id), arguments=given)
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """An error's text may be a stranger's too."""
+        name, given = self._runs.end(run_id)
+        if not isinstance(error, TaintViolationError):
+            engine_of(self._holder).on_tool_result(name, str(error), trace_id=str(run_id), arguments=given)
+
+
+class TaintViolationStop(BaseException):
+    """A refusal where LangChain drops every ``Exception``: an async handler told of a sync tool.
+
+    ``__cause__`` is the ``TaintViolationError``.
+    """
+
+
+class AsyncIFCCallbackHandler(AsyncCallbackHandler):
+    """The same for async agents whose confirmation must be awaited.
+
+    Raises:
+        TaintViolationError: from an async tool.
+        TaintViolationStop: from a sync tool that ``ainvoke`` runs in a thread, whose callbacks' exceptions
+            LangChain logs and drops.
+    """
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self, engine: Engine | Holder) -> None:
+        self._holder = engine
+        self._runs = _Runs()
+
+    async def on_tool_start(
+        self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Judges the call, awaiting an answer where one is needed."""
+        name = self._runs.begin(run_id, serialized, input_str, kwargs)
+        try:
+            await engine_of(self._holder).acall(name, self._runs.arguments(run_id))
+        except TaintViolationError as refused:
+            self._runs.end(run_id)
+            if _dropped(type(self).on_tool_start):
+                raise TaintViolationStop from refused
+            raise
+
+    async def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        """Labels the output before the model sees it."""
+        name, given = self._runs.end(run_id)
+        engine_of(self._holder).on_tool_result(name, _content(output), trace_id=str(run_id), arguments=given)
+
+    async def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """An error's text may be a stranger's too."""
+        name, given = self._runs.end(run_id)
+        if not isinstance(error, TaintViolationError):
+            engine_of(self._holder).on_tool_result(name, str(error), trace_id=str(run_id), arguments=given)
+
+
+def middleware(engine: Engine | Holder, *, stop: bool = True) -> Any:
+    """Middleware for ``langchain.agents.create_agent``.
+
+    Args:
+        engine: the engine, or a ``Sleuth``.
+        stop: end the run on a refusal (the exception reaches the caller); otherwise the model is told only
+            that the call was not permitted, and goes on.
+    """
+    from langchain.agents.middleware import AgentMiddleware
+    from langchain_core.messages import ToolMessage
+
+    def refused(request: Any) -> Any:
+        return ToolMessage(content=REFUSED, tool_call_id=request.tool_call["id"], status="error")
+
+    class ProvenanceMiddleware(AgentMiddleware):  # type: ignore[type-arg,misc,unused-ignore]
+        """Judges and labels every tool call of the agent it is given to."""
+
+        def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+            call = request.tool_call
+            try:
+                engine_of(engine).on_tool_call(call["name"], call["args"])
+            except TaintViolationError:
+                if stop:
+                    raise
+                return refused(request)
+            result = handler(request)
+            engine_of(engine).on_tool_result(call["name"], _content(result), arguments=call["args"])
+            return result
+
+        async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+            call = request.tool_call
+            try:
+                await engine_of(engine).acall(call["name"], call["args"])
+            except TaintViolationError:
+                if stop:
+                    raise
+                return refused(request)
+            result = await handler(request)
+            engine_of(engine).on_tool_result(call["name"], _content(result), arguments=call["args"])
+            return result
+
+    return ProvenanceMiddleware()

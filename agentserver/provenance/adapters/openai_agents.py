@@ -1,0 +1,61 @@
+"""OpenAI Agents SDK: function tools, judged before and labelled after.
+
+Owns the wrapping of a tool's invocation. Refuses to use the SDK's guardrails for it: those of an agent run
+once a turn, this runs at every call. Tested with openai-agents 0.24.0.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+from agentserver.provenance.adapters.decorator import Holder, engine_of
+from agentserver.provenance.classic import TaintViolationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agentserver.provenance.session import Engine
+
+REFUSED = "The call was not permitted."
+"""All that a model learns of a refusal."""
+
+
+def guarded(tools: Iterable[Any], engine: Engine | Holder, *, stop: bool = True) -> list[Any]:
+    """The same tools, watched. ``stop=False`` lets the agent go on, told only that it was not permitted.
+
+    Raises:
+        TypeError: a tool that the SDK's server runs, or that is no function tool, cannot be judged here.
+    """
+    return [_guarded(tool, engine, stop=stop) for tool in tools]
+
+
+def _guarded(tool: Any, holder: Engine | Holder, *, stop: bool) -> Any:
+    invoke = getattr(tool, "on_invoke_tool", None)
+    if invoke is None:
+        raise TypeError(f"{type(tool).__name__} does not run here, so its calls cannot be judged")
+    watched = copy.copy(tool)
+
+    async def on_invoke_tool(context: Any, text: str) -> Any:
+        given = _arguments(text)
+        try:
+            await engine_of(holder).acall(tool.name, given)
+        except TaintViolationError:
+            if stop:
+                raise
+            return REFUSED
+        result = await invoke(context, text)
+        engine_of(holder).on_tool_result(tool.name, result, arguments=given)
+        return result
+
+    watched.on_invoke_tool = on_invoke_tool
+    return watched
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        read = json.loads(text) if text else {}
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) else {"input": text}

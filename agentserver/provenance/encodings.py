@@ -1,0 +1,184 @@
+"""Cheap reversible encodings, undone: what a text says once its wrapping is taken off.
+
+Owns which encodings are looked for. Refuses to compare anything. Work and output are bounded by the length of
+the text: every decoder shortens what it decodes, and wrappings are undone ``DEPTH`` deep.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import html
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DEPTH: Final = 2
+"""How many wrappings, one in another, are undone."""
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
+_BASE32: Final = re.compile(r"\b[A-Z2-7]{16,}={0,6}")
+_HEX: Final = re.compile(r"(?:(?:0x|\\x|%)?[0-9A-Fa-f]{2}[\s:,-]?){6,}")
+_HEX_NOISE: Final = re.compile(r"0x|\\x|[%\s:,-]")
+_CODES: Final = re.compile(r"\b\d{2,3}(?:[\s,;]+\d{2,3}){5,}\b")
+_UNSEEN: Final = re.compile(
+    "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]+"
+)
+_SINGLE: Final = re.compile(r"(?<!\S)\S(?:[ \t_-]\S){5,}(?!\S)")
+_GAP: Final = re.compile(r"[ \t_-](?=\S)")
+_ESCAPE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
+_SPOKEN: Final = re.compile(
+    r"\s*[\[({<]?\s*\b(at|dot|dash|hyphen|underscore|slash|colon)\b\s*[\])}>]?\s*", re.IGNORECASE
+)
+_ADDRESS_LIKE: Final = re.compile(r"[^\s]{1,64}(?:\s+[^\s]{1,64}){2,12}")
+_DOT: Final = re.compile(r"\bdot\b", re.IGNORECASE)
+_SPOKEN_AS: Final = {
+    "at": "@",
+    "dot": ".",
+    "dash": "-",
+    "hyphen": "-",
+    "underscore": "_",
+    "slash": "/",
+    "colon": ":",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A text that was wrapped, and in what."""
+
+    body: str
+    via: str
+
+
+def unwrapped(text: str) -> tuple[Decoded, ...]:
+    """The texts wrapped inside ``text``, outermost first, without repeats."""
+    seen = {text}
+    found: list[Decoded] = []
+    layer = [Decoded(text, "")]
+    for _ in range(DEPTH):
+        layer = [inner for outer in layer for inner in _layer(outer) if inner.body not in seen]
+        for decoded in layer:
+            if decoded.body not in seen:
+                seen.add(decoded.body)
+                found.append(decoded)
+    return tuple(found)
+
+
+def turned(text: str) -> tuple[Decoded, ...]:
+    """The readings of ``text`` that undo themselves, so that asking for them finds what was turned."""
+    return (Decoded(codecs.encode(text, "rot13"), "rot13"), Decoded(text[::-1], "reversed"))
+
+
+def _layer(outer: Decoded) -> Iterator[Decoded]:
+    for name, decoder in _DECODERS:
+        pieces = [piece for piece in decoder(outer.body) if piece.strip()]
+        via = f"{name} in {outer.via}" if outer.via else name
+        if pieces:
+            yield Decoded("\n".join(pieces), via)
+
+
+def _base64(text: str) -> Iterator[str]:
+    for match in _BASE64.finditer(text):
+        body = match.group().rstrip("=")
+        if len(body) % 4 == 1:
+            body = body[:-1]
+        body = body.translate({ord("-"): "+", ord("_"): "/"})
+        yield from _readable(base64.b64decode(body + "=" * (-len(body) % 4)))
+
+
+def _base32(text: str) -> Iterator[str]:
+    for match in _BASE32.finditer(text):
+        body = match.group().rstrip("=")
+        try:
+            yield from _readable(base64.b32decode(body + "=" * (-len(body) % 8)))
+        except binascii.Error:
+            continue
+
+
+def _hex(text: str) -> Iterator[str]:
+    for match in _HEX.finditer(text):
+        digits = _HEX_NOISE.sub("", match.group())
+        yield from _readable(bytes.fromhex(digits[: len(digits) & ~1]))
+
+
+def _codes(text: str) -> Iterator[str]:
+    for match in _CODES.finditer(text):
+        numbers = [int(number) for number in re.findall(r"\d+", match.group())]
+        if all(number < 256 for number in numbers):  # noqa: PLR2004  a byte
+            yield from _readable(bytes(numbers))
+
+
+def _percent(text: str) -> Iterator[str]:
+    return _changed(text, "%", unquote)
+
+
+def _entities(text: str) -> Iterator[str]:
+    return _changed(text, "&", html.unescape)
+
+
+def _escapes(text: str) -> Iterator[str]:
+    return _changed(text, "\\", _unescape)
+
+
+def _unescape(word: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)), word)
+
+
+def _changed(text: str, mark: str, decode: Callable[[str], str]) -> Iterator[str]:
+    """The words that decoding changes; the others are known as they are."""
+    if mark in text:
+        for word in text.split():
+            plain = decode(word) if mark in word else word
+            if plain != word:
+                yield plain
+
+
+def _spoken(text: str) -> Iterator[str]:
+    """Only stretches that read as an address: ``bob at evil dot com``. Prose is full of ``at``."""
+    if _DOT.search(text):
+        for match in _ADDRESS_LIKE.finditer(text):
+            if _DOT.search(match.group()):
+                yield _SPOKEN.sub(lambda word: _SPOKEN_AS[word[1].lower()], match.group())
+
+
+def _invisible(text: str) -> Iterator[str]:
+    """Words that characters nobody sees were put into: the span index skips them, the inventory does not."""
+    if _UNSEEN.search(text):
+        for word in text.split():
+            plain = _UNSEEN.sub("", word)
+            if plain != word:
+                yield plain
+
+
+def _spelled(text: str) -> Iterator[str]:
+    """``b o b @ c o r p . c o m``, put together."""
+    for match in _SINGLE.finditer(text):
+        yield _GAP.sub("", match.group())
+
+
+def _readable(data: bytes) -> Iterator[str]:
+    """Text, not noise: nearly all of a real message prints."""
+    text = data.decode("utf-8", "ignore")
+    printable = sum(char.isprintable() or char.isspace() for char in text)
+    if len(text) >= 4 and len(text) * 10 >= len(data) * 9 and printable * 20 >= len(text) * 19:  # noqa: PLR2004
+        yield text
+
+
+_DECODERS: Final[tuple[tuple[str, Callable[[str], Iterator[str]]], ...]] = (
+    ("percent encoding", _percent),
+    ("character references", _entities),
+    ("escapes", _escapes),
+    ("base64", _base64),
+    ("base32", _base32),
+    ("hexadecimal", _hex),
+    ("character codes", _codes),
+    ("spoken punctuation", _spoken),
+    ("invisible characters", _invisible),
+    ("spelled out", _spelled),
+)

@@ -1,0 +1,142 @@
+"""What could happen: which source can reach which sink, through whom, and what stands between.
+
+Owns the static answer that ``check`` and ``graph`` print. Refuses to run anything: it takes who may send to
+whom and the policy. A path is a possibility, not a leak; what guards it is told with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentserver.provenance.policy import Effect, PlanSource, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agentserver.provenance.policy import Class, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One way from a source to a sink, the shortest."""
+
+    path: tuple[str, ...]
+    guards: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """Where untrusted text enters."""
+        return self.path[0]
+
+    @property
+    def sink(self) -> str:
+        """What it could drive."""
+        return self.path[-1]
+
+    def __str__(self) -> str:
+        return f"{' → '.join(self.path)}   [{'; '.join(self.guards)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Every listener's class with the reason for it, every flow, and what is wrong with the declarations."""
+
+    classes: tuple[tuple[str, Class], ...]
+    flows: tuple[Flow, ...]
+    errors: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = ["Listeners"]
+        for name, listener in self.classes:
+            kinds = [kind for kind in ("source", "sink", "relay") if getattr(listener, kind)] or ["neither"]
+            lines.append(f"  {name}: {' and '.join(kinds)} ({listener.why})")
+        lines.append("Flows")
+        lines += [f"  {flow}" for flow in self.flows] or ["  none"]
+        lines += [f"error: {error}" for error in self.errors]
+        return "\n".join(lines)
+
+    def dot(self) -> str:
+        """The flows as a Graphviz graph."""
+        edges = {pair for flow in self.flows for pair in zip(flow.path, flow.path[1:], strict=False)}
+        names = {name: listener for name, listener in self.classes if any(name in pair for pair in edges)}
+        lines = ["digraph flows {", "  rankdir=LR;"]
+        for name, listener in sorted(names.items()):
+            shape = "house" if listener.source else "octagon" if listener.sink else "box"
+            lines.append(f"  {_quoted(name)} [shape={shape}];")
+        lines += [f"  {_quoted(left)} -> {_quoted(right)};" for left, right in sorted(edges)]
+        return "\n".join([*lines, "}"])
+
+
+def flows(
+    policy: Policy, peers: Mapping[str, Sequence[str]], capacities: Mapping[str, float] | None = None
+) -> Report:
+    """The report over an organism.
+
+    Args:
+        policy: what is declared.
+        peers: for each listener whom it may send to. Answers travel the same way back.
+        capacities: bits a message of quarantined listeners (see ``quarantine``).
+    """
+    names = tuple(dict.fromkeys([*peers, *(name for sent in peers.values() for name in sent)]))
+    classes = {name: policy.classify(name) for name in names}
+    carried = _carried(peers)
+    found = []
+    for source in (name for name in names if classes[name].source):
+        before = _reached(carried, source)
+        for sink in (name for name in names if classes[name].sink):
+            path = _path(before, source, sink)
+            if path:
+                found.append(Flow(path, _guards(policy, path, capacities or {})))
+    errors = tuple(f"'{entry}' is declared and means no listener" for entry in policy.unused(names))
+    return Report(tuple(classes.items()), tuple(found), errors)
+
+
+def _carried(peers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Whose words can enter whose: a message goes to a peer, its answer comes back."""
+    ways: dict[str, list[str]] = {}
+    for sender, sent in peers.items():
+        for receiver in sent:
+            ways.setdefault(sender, []).append(receiver)
+            ways.setdefault(receiver, []).append(sender)
+    return ways
+
+
+def _reached(ways: Mapping[str, Sequence[str]], start: str) -> dict[str, str]:
+    before = {start: start}
+    waiting = deque([start])
+    while waiting:
+        here = waiting.popleft()
+        for there in ways.get(here, ()):
+            if there not in before:
+                before[there] = here
+                waiting.append(there)
+    return before
+
+
+def _path(before: Mapping[str, str], source: str, sink: str) -> tuple[str, ...]:
+    if sink not in before or sink == source:
+        return ()
+    path = [sink]
+    while path[-1] != source:
+        path.append(before[path[-1]])
+    return tuple(reversed(path))
+
+
+def _guards(policy: Policy, path: tuple[str, ...], capacities: Mapping[str, float]) -> tuple[str, ...]:
+    sink = path[-1]
+    guards = [f"mode {policy.mode_of(sink).value}"]
+    if policy.plan is not PlanSource.OFF:
+        guards.append(f"plan {policy.plan.value}")
+    if policy.strict:
+        guards.append("strict")
+    content = policy.effect(Rule.CONTENT, sink)
+    guards.append("content blocked" if content is Effect.BLOCK else f"content {content.value}ed")
+    narrow = [(name, capacities[name]) for name in path[1:-1] if name in capacities]
+    guards += [f"{name} quarantined to {bits:.1f} bits" for name, bits in narrow]
+    return tuple(guards)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,65 @@
+"""The evidence form of a text: what two spellings of the same words share.
+
+Owns one documented folding: compatibility decomposition, case folding, look-alike letters, and then
+nothing but letters and digits, so that spacing, punctuation, accents, zero-width and bidirectional controls
+do not matter. Refuses to decide anything about permission: evidence folds, authority never does.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import deque
+from itertools import compress, islice
+from typing import Final
+
+from agentserver.provenance.confusables import TABLE
+
+_KEEP: Final = re.compile(r"[^\W_]+")
+_ASCII_DROP: Final = bytes(c for c in range(128) if not chr(c).isalnum())
+_ASCII_KEPT: Final = bytes(chr(c).isalnum() for c in range(128)) + bytes(128)
+_ASCII_FOLD: Final = bytes.maketrans(b"i10", b"llo")
+
+
+def fold(text: str) -> str:
+    """The evidence form of ``text``. Idempotent; the form of two texts joined is their forms joined."""
+    if text.isascii():
+        return text.lower().encode("ascii").translate(_ASCII_FOLD, _ASCII_DROP).decode("ascii")
+    return text.translate({ord(char): _fold_char(char) for char in set(text)})
+
+
+def fold_bytes(text: str) -> bytes:
+    """``fold`` in UTF-8, the unit in which spans are measured."""
+    if text.isascii():
+        return text.lower().encode("ascii").translate(_ASCII_FOLD, _ASCII_DROP)
+    return fold(text).encode("utf-8", "surrogatepass")
+
+
+def fold_map(text: str) -> tuple[bytes, list[int]]:
+    """The evidence form, and for each of its bytes the offset in ``text`` of the character it came from."""
+    if text.isascii():
+        return fold_bytes(text), list(compress(range(len(text)), text.encode("ascii").translate(_ASCII_KEPT)))
+    sizes = {char: len(fold_bytes(char)) for char in set(text)}
+    offsets = [offset for offset, char in enumerate(text) for _ in range(sizes[char])]
+    return fold_bytes(text), offsets
+
+
+def unfold(text: str, start: int, end: int) -> str:
+    """The stretch of ``text`` that bytes ``start`` to ``end`` of its evidence form were made from."""
+    if text.isascii():
+        kept = text.encode("ascii").translate(_ASCII_KEPT)
+        places = islice(compress(range(len(text)), kept), start, end)
+        first = next(places)
+        return text[first : deque(places, maxlen=1).pop() + 1]
+    _, offsets = fold_map(text)
+    return text[offsets[start] : offsets[end - 1] + 1]
+
+
+def _fold_char(char: str) -> str:
+    """To the fixed point: a folded character may decompose once more, and the pieces fold again."""
+    while True:
+        spread = unicodedata.normalize("NFKD", char).casefold().translate(TABLE)
+        folded = "".join(_KEEP.findall(spread))
+        if folded == char:
+            return folded
+        char = folded

@@ -1,0 +1,202 @@
+"""An exact index over folded untrusted text: which spans of an argument occur in it, and where.
+
+Owns sorted hashes of every window of ``SPAN`` bytes, in immutable segments that merge geometrically, so that
+adding costs grow with new text. Membership needs no search among candidates: repetitive text costs no more
+than any other. Where equal hashes hide too many candidates the index answers yes. Refuses to know labels,
+policies and unfolded text.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+SPAN: Final = 24
+"""Shortest span that counts as evidence by itself, in bytes of the evidence form (spaces do not count)."""
+
+_CANDIDATES: Final = 64
+"""How many places with one hash are compared before the answer is yes without a comparison."""
+
+_MULTIPLIERS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
+
+_U64: TypeAlias = npt.NDArray[np.uint64]
+_U32: TypeAlias = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A span of the asked text, ``start`` to ``end``, that occurs at ``offset`` of text ``text``.
+
+    Between ``start`` and ``end`` every window of ``SPAN`` bytes occurs somewhere in the index; the first
+    ``length`` bytes occur in one piece at the place named.
+    """
+
+    start: int
+    end: int
+    text: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Some texts, joined, with their windows sorted by hash. ``first`` is the number of the first text."""
+
+    blob: bytes
+    starts: tuple[int, ...]
+    first: int
+    hashes: _U64
+    places: _U32
+
+    @property
+    def nbytes(self) -> int:
+        """Resident size of the arrays and of the folded text, in bytes."""
+        return len(self.blob) + self.hashes.nbytes + self.places.nbytes + 8 * len(self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An immutable sequence of segments. ``add`` returns a new index that shares the old segments."""
+
+    segments: tuple[Segment, ...] = ()
+    texts: int = 0
+
+    @property
+    def size(self) -> int:
+        """Folded bytes held."""
+        return sum(len(segment.blob) for segment in self.segments)
+
+    @property
+    def nbytes(self) -> int:
+        """Resident size, in bytes."""
+        return sum(segment.nbytes for segment in self.segments)
+
+    def add(self, texts: tuple[bytes, ...]) -> Index:
+        """The index with more folded texts; they are numbered on from ``self.texts``."""
+        segments = [*self.segments, _segment(texts, self.texts)]
+        while len(segments) > 1 and len(segments[-2].blob) <= 2 * len(segments[-1].blob):
+            right = segments.pop()
+            segments.append(_merge(segments.pop(), right))
+        return Index(tuple(segments), self.texts + len(texts))
+
+    def hits(self, asked: bytes) -> tuple[Hit, ...]:
+        """Every maximal stretch of ``asked`` whose windows all occur in the index, in order."""
+        if len(asked) < SPAN or not self.segments:
+            return ()
+        hashes = _windows(asked)
+        order = np.argsort(hashes)
+        covered = np.zeros(len(hashes), dtype=bool)
+        for segment in self.segments:
+            covered |= _present(segment, asked, hashes, order)
+        edges = np.flatnonzero(np.diff(covered, prepend=False, append=False)).tolist()
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return tuple(self._hit(asked, hashes, start, end) for start, end in pairs)
+
+    def _hit(self, asked: bytes, hashes: _U64, start: int, end: int) -> Hit:
+        """Names one place for the stretch of windows ``start`` to ``end``: the longest seen at its start."""
+        best = Hit(start, end + SPAN - 1, -1, 0, 0)
+        for segment in self.segments:
+            for place in _places(segment, hashes[start])[:_CANDIDATES]:
+                length = _agree(asked, start, segment.blob, place, end + SPAN - 1 - start)
+                if length >= SPAN and length > best.length:
+                    number = bisect_right(segment.starts, place) - 1
+                    offset = place - segment.starts[number]
+                    best = Hit(start, end + SPAN - 1, segment.first + number, offset, length)
+        return best
+
+
+def _words(data: bytes) -> _U64:
+    """The eight-byte word that starts at each byte of ``data``, without a copy of the text for each."""
+    count = max(0, len(data) - 7)
+    return np.ndarray(shape=(count,), dtype="<u8", buffer=data, strides=(1,))
+
+
+def _windows(data: bytes) -> _U64:
+    """One hash for each window of ``SPAN`` bytes, in order. ``SPAN`` is three words."""
+    words = _words(data)
+    count = len(data) - SPAN + 1
+    if count <= 0:
+        return np.zeros(0, dtype=np.uint64)
+    mixed = np.zeros(count, dtype=np.uint64)
+    for number, multiplier in enumerate(_MULTIPLIERS):
+        mixed ^= words[number * 8 : number * 8 + count] * np.uint64(multiplier)
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.uint64(_MULTIPLIERS[0])
+    return mixed ^ (mixed >> np.uint64(32))
+
+
+def _segment(texts: tuple[bytes, ...], first: int) -> Segment:
+    blob = b"".join(texts)
+    lengths = np.array([len(text) for text in texts], dtype=np.int64)
+    starts = np.concatenate(([0], np.cumsum(lengths)[:-1])) if texts else np.zeros(0, dtype=np.int64)
+    hashes = _windows(blob)
+    owner = np.repeat(np.arange(len(texts)), lengths)
+    inside = np.flatnonzero(owner[: len(hashes)] == owner[SPAN - 1 :][: len(hashes)])
+    order = inside[np.argsort(hashes[inside], kind="stable")]
+    return Segment(blob, tuple(starts.tolist()), first, hashes[order], order.astype(np.uint32))
+
+
+def _merge(left: Segment, right: Segment) -> Segment:
+    """One segment for two neighbours: their sorted runs are merged, nothing is hashed again."""
+    shift = len(left.blob)
+    hashes = np.concatenate((left.hashes, right.hashes))
+    places = np.concatenate((left.places, right.places + np.uint32(shift)))
+    order = np.argsort(hashes, kind="stable")
+    starts = left.starts + tuple(start + shift for start in right.starts)
+    return Segment(left.blob + right.blob, starts, left.first, hashes[order], places[order])
+
+
+def _places(segment: Segment, value: np.uint64) -> list[int]:
+    low = int(np.searchsorted(segment.hashes, value, side="left"))
+    high = int(np.searchsorted(segment.hashes[low : low + _CANDIDATES + 1], value, side="right")) + low
+    return [int(place) for place in segment.places[low:high]]
+
+
+def _present(
+    segment: Segment, asked: bytes, hashes: _U64, order: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Which windows of ``asked`` occur in the segment. Bytes are compared, not hashes alone.
+
+    The windows are looked up in the ``order`` of their hashes: neighbours in memory, several times faster.
+    """
+    found = np.zeros(len(hashes), dtype=np.bool_)
+    if not len(segment.hashes):
+        return found
+    at = np.empty(len(hashes), dtype=np.int64)
+    at[order] = np.searchsorted(segment.hashes, hashes[order])
+    np.minimum(at, len(segment.hashes) - 1, out=at)
+    found |= segment.hashes[at] == hashes
+    hit = np.flatnonzero(found)
+    place = segment.places[at[hit]].astype(np.int64)
+    mine, theirs = _words(asked), _words(segment.blob)
+    same = np.ones(len(hit), dtype=bool)
+    for shift in range(0, SPAN, 8):
+        same &= mine[hit + shift] == theirs[place + shift]
+    for window in hit[~same].tolist():
+        found[window] = _collided(segment, asked, window, hashes[window])
+    return found
+
+
+def _collided(segment: Segment, asked: bytes, window: int, value: np.uint64) -> bool:
+    """The first place with this hash holds other bytes: look at the rest; too many of them mean yes."""
+    places = _places(segment, value)
+    piece = asked[window : window + SPAN]
+    return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
+
+
+def _agree(asked: bytes, start: int, blob: bytes, place: int, limit: int) -> int:
+    """How many bytes agree from ``asked[start]`` and ``blob[place]`` on, at most ``limit``."""
+    length, step = 0, 64
+    while step:
+        take = min(step, limit - length)
+        piece = asked[start + length : start + length + take]
+        if take and piece == blob[place + length : place + length + take]:
+            length += take
+            step *= 2
+        else:
+            step //= 2
+    return length

@@ -1,0 +1,93 @@
+"""The values worth tracking at any length: addresses, links, keys, accounts, numbers with a meaning.
+
+Owns the inventory of extractables and how each compares. Refuses to know whose text it reads. Every pattern
+is bounded in its repetition.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.folding import fold_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Kind(StrEnum):
+    """What a value is."""
+
+    ADDRESS = "mail address"
+    LINK = "link"
+    ACCOUNT = "account number"
+    UUID = "uuid"
+    KEY = "key or token"
+    PHONE = "phone number"
+    NUMBER = "long number"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value as written, and where in its text."""
+
+    kind: Kind
+    text: str
+    start: int
+
+    @property
+    def key(self) -> int:
+        """The evidence form, hashed to 64 bits: equal for two spellings of one value."""
+        body = SCHEME.sub("", self.text).rstrip("/") if self.kind is Kind.LINK else self.text
+        return int.from_bytes(blake2b(fold_bytes(body), digest_size=8).digest(), "little")
+
+
+SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]{0,20}:/{0,2})?(?:www\.)?", re.IGNORECASE)
+_TLD: Final = r"(?:[^\W\d_]{2,24}|xn--[a-z0-9-]{2,59})"
+_HOST: Final = rf"(?:[^\W_](?:[\w-]{{0,62}})\.){{1,8}}{_TLD}"
+_LINK: Final = rf"[a-z][a-z0-9+.-]{{1,20}}://\S{{1,2048}}|{_HOST}(?::\d{{1,5}})?(?:/[^\s<>\"']{{0,2048}})?"
+_PATTERNS: Final = (
+    (Kind.ADDRESS, rf"(?<![\w.+-])[\w.!#$%&*+/=?^{{|}}~-]{{1,64}}@{_HOST}"),
+    (Kind.LINK, rf"(?<![\w@.-])(?:{_LINK})"),
+    (Kind.UUID, r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"),
+    (Kind.ACCOUNT, r"\b(?-i:[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?)\b"),
+    (Kind.KEY, r"\b(?=[a-z0-9_-]{0,63}\d)(?=[a-z0-9_-]{0,63}[a-z])[a-z0-9_-]{10,128}\b"),
+    (
+        Kind.PHONE,
+        r"(?<![\w.,:/-])(?:\+\d{1,3}[ .-]?|\(\d{2,5}\)[ .-]?|0)\d{1,5}(?:[ ./-]?\d{2,5}){1,5}(?!\w)",
+    ),
+    (Kind.NUMBER, r"(?<![\w.,:/-])\d{6,40}(?![\w:/-]|[.,]\d)"),
+)
+_ALL: Final = re.compile(
+    "|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in _PATTERNS), re.IGNORECASE
+)
+_SHORTEST: Final = 7
+"""Characters of a telephone number; fewer are an extension, a year, a room."""
+_LIKELY: Final = re.compile(r"(?<!\S)(?=\S*?(?:[@\d]|[.:/]\w))\S+(?:[ \t]{1,2}(?=\S*?\d)\S+)*")
+"""Words that can be, or be part of, a value: all the others are passed over at once."""
+
+_DATE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
+_FILE: Final = re.compile(
+    r"\.(?:txt|md|pdf|docx?|xlsx?|pptx?|csv|json|xml|ya?ml|html?|png|jpe?g|gif|zip|py|js|log)$"
+)
+
+
+def values(text: str) -> Iterator[Value]:
+    """Every value of the inventory in ``text``, in order, without overlaps."""
+    for region in _LIKELY.finditer(text):
+        yield from _values(text, *region.span())
+
+
+def _values(text: str, start: int, end: int) -> Iterator[Value]:
+    for match in _ALL.finditer(text, start, end):
+        kind = Kind[match.lastgroup or ""]
+        body = match.group().rstrip(".,;:!?)]}>'\"") if kind in {Kind.LINK, Kind.ADDRESS} else match.group()
+        if kind is Kind.LINK and "/" not in body and _FILE.search(body.lower()):
+            continue
+        if kind in {Kind.PHONE, Kind.KEY} and (_DATE.match(body) or sum(map(str.isalnum, body)) < _SHORTEST):
+            continue
+        if len(body) > 3:  # noqa: PLR2004  a@b.c is the shortest of all
+            yield Value(kind, body, match.start())

@@ -1,0 +1,315 @@
+"""The decision about one call of a sink: pure, over a ledger, a policy and the call.
+
+Owns the order of the questions and which rule each answers to. Refuses to act: blocking, asking and recording
+are its callers'. No model is asked anything; adding labels never removes a finding.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance import matching, names
+from agentserver.provenance.actions import Action, actions_of
+from agentserver.provenance.authority import Destination, Form, destination, mentions, named, recipients
+from agentserver.provenance.authority import matching as entry_for
+from agentserver.provenance.folding import fold
+from agentserver.provenance.inventory import Kind, values
+from agentserver.provenance.labels import Leaf, Mode, Role, Standing
+from agentserver.provenance.leaves import text_of, typed, typed_in
+from agentserver.provenance.policy import (
+    ArgumentRule,
+    Effect,
+    PlanSource,
+    Policy,
+    Rule,
+    bare,
+    means,
+)
+from agentserver.provenance.verdict import Decision, Evidence, Finding, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.provenance.labels import Call, Text
+    from agentserver.provenance.ledger import Ledger
+
+SHORT_ID: Final = 8
+"""An identifier shorter than this is told apart by what kind of thing it names, not by itself."""
+
+_NAMES_PLACES: Final = {Standing.DIRECTORY, Standing.OWN}
+_NAMES_THINGS: Final = {Standing.RECORD, Standing.DIRECTORY, Standing.OWN}
+_WRITTEN: Final = frozenset({"command", "cmd", "script", "code", "sql", "statement", "query", "expression"})
+_EXIT_TOKENS: Final = frozenset({"url", "uri", "link", "href", "endpoint", "webhook", "webpage"})
+
+
+def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
+    """Whether ``call`` may run, given everything the conversation has seen."""
+    listener = policy.classify(call.sink)
+    if listener.sink:
+        findings = tuple(_Judgement(ledger, policy, call).findings())
+    else:
+        findings = tuple(_exits(ledger, policy, call))
+    mode = policy.mode_of(call.sink)
+    return Verdict(call, mode, _decide(mode, findings), findings)
+
+
+def _decide(mode: Mode, findings: tuple[Finding, ...]) -> Decision:
+    effects = {finding.effect for finding in findings}
+    if mode is Mode.AUDIT or not effects & {Effect.BLOCK, Effect.ASK}:
+        return Decision.ALLOW
+    if mode is Mode.CONFIRM:
+        return Decision.ASK
+    return Decision.DENY if Effect.BLOCK in effects else Decision.ALLOW
+
+
+class _Judgement:
+    """One call under judgement. Lives for one call of ``judge``."""
+
+    def __init__(self, ledger: Ledger, policy: Policy, call: Call) -> None:
+        self.ledger, self.policy, self.call = ledger, policy, call
+        self.ruled = [
+            (leaf, policy.argument(call, leaf)) for leaf in call.arguments if text_of(leaf.value).strip()
+        ]
+
+    def findings(self) -> Iterator[Finding]:
+        found = [
+            *self.of_run(),
+            *(finding for leaf, rule in self.ruled for finding in self.of_argument(leaf, rule)),
+        ]
+        spoken = [*self.of_content()] if self.ledger.tainted else []
+        if spoken and not found and self.policy.mode_of(self.call.sink) is Mode.CONFIRM:
+            found += self.of_prose()
+        yield from (finding for finding in (*found, *spoken) if finding.effect is not Effect.IGNORE)
+
+    def finding(
+        self, rule: Rule, leaf: Leaf | None, detail: str = "", evidence: Evidence | None = None
+    ) -> Finding:
+        role = next((ruled.role for known, ruled in self.ruled if known is leaf), None)
+        path, value = (bare(leaf.path), text_of(leaf.value)) if leaf else ("", "")
+        return Finding(rule, self.policy.effect(rule, self.call.sink), path, value, role, detail, evidence)
+
+    def of_run(self) -> Iterator[Finding]:
+        """Rules about the conversation as a whole."""
+        ledger, policy = self.ledger, self.policy
+        refused = (entry for entry in policy.deny if entry.startswith("listener:"))
+        if entry := next((entry for entry in refused if means(entry[9:], self.call.sink)), None):
+            yield self.finding(Rule.DENIED, None, f"'{entry}' is on the deny list")
+        if ledger.overflow:
+            yield self.finding(Rule.BOUND, None, "more untrusted text was read than is tracked")
+        if ledger.spent > policy.budget:
+            yield self.finding(Rule.BUDGET, None, f"{ledger.spent:.1f} of {policy.budget:g} bits are spent")
+        if policy.strict and ledger.tainted:
+            yield self.finding(Rule.STRICT, None, "untrusted text was read in this run")
+        plan = ledger.plan
+        typed_plan = plan is not None and plan.steps is not None
+        if policy.plan is PlanSource.REQUIRED and not typed_plan:
+            yield self.finding(Rule.PLAN, None, "no plan was made")
+        elif plan is not None and policy.plan is not PlanSource.OFF and (typed_plan or ledger.tainted):
+            declared = policy.sink(self.call.sink)
+            if reason := plan.refuses(self.call, declared.actions if declared else None):
+                yield self.finding(Rule.PLAN, None, reason)
+
+    def of_argument(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
+        if rule.role is Role.DESTINATION:
+            for place in self.places(leaf, rule):
+                yield from self.of_destination(leaf, rule, place)
+        elif rule.role is Role.SELECTOR and self.ledger.tainted and not isinstance(leaf.value, bool):
+            yield from self.of_selector(leaf, rule)
+
+    def places(self, leaf: Leaf, rule: ArgumentRule) -> tuple[Destination, ...]:
+        """Every recipient of one argument; several names in one text each need an authority."""
+        whole = recipients(text_of(leaf.value))
+        if len(whole) != 1 or whole[0].external or self.authorised(leaf, rule, whole[0]):
+            return whole
+        names_ = [name.strip() for name in re.split(r"[,;]", whole[0].written) if name.strip()]
+        return tuple(map(destination, names_)) if len(names_) > 1 else whole
+
+    def of_destination(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> Iterator[Finding]:
+        if entry := self.denied(place):
+            yield self.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
+        elif not self.authorised(leaf, rule, place):
+            evidence = matching.origin(self.ledger, place.written)
+            if evidence:
+                yield self.finding(Rule.DESTINATION, leaf, self.resembles(place), evidence)
+            else:
+                yield self.finding(Rule.UNKNOWN_DESTINATION, leaf, self.resembles(place))
+
+    def denied(self, place: Destination) -> str | None:
+        """Deny entries also mean what looks the same: refusing may fold, permitting may not."""
+        exact = entry_for(self.policy.deny, place)
+        if exact:
+            return exact
+        alike = destination(place.written.lower())
+        folded = fold(place.written)
+        return entry_for(tuple(entry.lower() for entry in self.policy.deny), alike) or next(
+            (entry for entry in self.policy.deny if fold(entry) and fold(entry) == folded), None
+        )
+
+    def authorised(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> bool:
+        if not self.ledger.tainted or entry_for(self.policy.allow, place):
+            return True
+        if self.policy.query_authorises and self.in_query(place):
+            return True
+        vouched = (
+            text for text in self.ledger.records.find(f"place {place.key}") if text.standing in _NAMES_PLACES
+        )
+        return any(vouched) or self.accepted(leaf, rule, place)
+
+    def in_query(self, place: Destination) -> bool:
+        query = self.ledger.query
+        if place.form is Form.NAME:
+            return mentions(query, place.key)
+        return any(destination(token) == place for token in named(query))
+
+    def accepted(self, leaf: Leaf, rule: ArgumentRule, place: Destination | None) -> bool:
+        """Whether a field that this argument accepts holds the value, as a record or inside its prose."""
+        if not rule.accepts:
+            return False
+        body = text_of(leaf.value)
+        known = (text for key in _keys(body, place) for text in self.ledger.records.find(key))
+        if any(_from(text, rule.accepts) for text in known):
+            return True
+        return any(
+            not text.origin.via and _from(text, rule.accepts) and _says(text.body, body, place)
+            for text in (*self.ledger.texts, *self.ledger.records.all())
+        )
+
+    def of_selector(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
+        body = text_of(leaf.value)
+        if self.chosen(leaf, body) or self.accepted(leaf, rule, None):
+            return
+        evidence = matching.origin(self.ledger, body) or self.within(body)
+        if evidence:
+            yield self.finding(Rule.SELECTOR, leaf, "", evidence)
+        elif typed(leaf.value) is not None or not (_composed(leaf) or self.creates(leaf)):
+            yield self.finding(Rule.UNKNOWN_SELECTOR, leaf)
+
+    def within(self, body: str) -> Evidence | None:
+        """Untrusted words inside a composed choice, such as a command or a query."""
+        try:
+            return next((match.evidence for match in matching.content(self.ledger, body)), None)
+        except matching.Crowded:
+            return None
+
+    def creates(self, leaf: Leaf) -> bool:
+        """Whether the call makes something new, whose name may be invented. A credential never is."""
+        declared = self.policy.sink(self.call.sink)
+        kinds = declared.actions if declared and declared.actions is not None else actions_of(self.call.sink)
+        return Action.CREATE in kinds and names.SECRETS.isdisjoint(names.tokens(leaf.path))
+
+    def chosen(self, leaf: Leaf, body: str) -> bool:
+        """Whether the query or a record of the right kind made this choice, in any case of letters."""
+        query = self.ledger.query
+        kind = typed(leaf.value)
+        if mentions(query, body) or mentions(query.lower(), body.lower()):
+            return True
+        if kind is not None and not set(typed_in(query)).isdisjoint({kind, _day(kind)}):
+            return True
+        keys = {f"name {body.strip().lower()}", f"name {body.strip()}", kind or ""}
+        return any(
+            text.standing in _NAMES_THINGS and _akin(self.call, leaf, text, body)
+            for key in keys
+            for text in self.ledger.records.find(key)
+        )
+
+    def of_content(self) -> Iterator[Finding]:
+        """Untrusted words among those that the call says, whoever receives them."""
+        said = [leaf for leaf, rule in self.ruled if rule.role is Role.PAYLOAD]
+        for leaf in said:
+            body = text_of(leaf.value)
+            try:
+                for match in matching.content(self.ledger, body):
+                    yield self.finding(Rule.LINK if match.link else Rule.CONTENT, leaf, "", match.evidence)
+            except matching.Crowded:
+                yield self.finding(Rule.BOUND, leaf, "more values than are looked up")
+        for left, right in pairwise(said):
+            for evidence in matching.across(self.ledger, text_of(left.value), text_of(right.value)):
+                yield self.finding(Rule.CONTENT, right, "split over two arguments", evidence)
+
+    def of_prose(self) -> Iterator[Finding]:
+        """A recipient that only the request's prose authorises, when the call carries untrusted content."""
+        for leaf, rule in self.ruled:
+            for place in recipients(text_of(leaf.value)) if rule.role is Role.DESTINATION else ():
+                vouched = any(
+                    text.standing in _NAMES_PLACES for text in self.ledger.records.find(f"place {place.key}")
+                )
+                if not vouched and not entry_for(self.policy.allow, place):
+                    yield self.finding(Rule.PROSE, leaf, "only the wording of the request names it")
+
+    def resembles(self, place: Destination) -> str:
+        """Names the permitted destination that a refused one merely looks like."""
+        shape = fold(place.written)
+        known = [*self.policy.allow, *named(self.ledger.query)]
+        like = next((entry for entry in known if fold(entry) == shape and destination(entry) != place), None)
+        return f"looks like '{like}' and is another place" if like else ""
+
+
+def _exits(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
+    """A page fetch is a way out: a link that nobody wrote carries something in it."""
+    if not ledger.tainted:
+        return
+    judgement = _Judgement(ledger, policy, call)
+    for leaf in call.arguments:
+        place = destination(text_of(leaf.value))
+        if place.form is not Form.LINK or _EXIT_TOKENS.isdisjoint(names.tokens(leaf.path)):
+            continue
+        if entry := judgement.denied(place):
+            yield judgement.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
+            continue
+        followed = policy.follow_links and _written(ledger, text_of(leaf.value))
+        if not followed and not judgement.authorised(leaf, ArgumentRule("", Role.DESTINATION), place):
+            yield judgement.finding(Rule.EXIT, leaf, "no text, record or request holds this link")
+
+
+def _written(ledger: Ledger, body: str) -> bool:
+    found = [value for value in values(body) if value.kind is Kind.LINK]
+    return bool(found) and all(ledger.table.first(value.key) is not None for value in found)
+
+
+def _composed(leaf: Leaf) -> bool:
+    """Whether a choice is written rather than picked: a command, a query, several words."""
+    wording = not _WRITTEN.isdisjoint(names.tokens(leaf.path))
+    return wording or len(text_of(leaf.value).split()) > 3  # noqa: PLR2004  a name has up to three words
+
+
+def _day(kind: str) -> str:
+    """The key of a date that a request names without its year."""
+    return f"day {kind[-5:]}" if kind.startswith("date ") else kind
+
+
+def _keys(body: str, place: Destination | None) -> tuple[str, ...]:
+    own = (f"name {body.strip().lower()}", f"name {body.strip()}")
+    return (f"place {place.key}", *own) if place else own
+
+
+def _from(text: Text, accepts: tuple[str, ...]) -> bool:
+    field = f"{text.origin.source}.{bare(text.origin.path)}".rstrip(".")
+    return any((entry == "asked" and text.asked) or means(entry, field) for entry in accepts)
+
+
+def _says(text: str, body: str, place: Destination | None) -> bool:
+    if place is not None and place.form is not Form.NAME:
+        if place.host and place.host not in text.lower():
+            return False
+        return any(destination(token) == place for token in named(text))
+    return mentions(text, body)
+
+
+def _akin(call: Call, leaf: Leaf, text: Text, body: str) -> bool:
+    """A short identifier counts only for its own kind of thing: message ``13`` is not file ``13``."""
+    if len(fold(body)) >= SHORT_ID or not any(map(str.isdigit, body)):
+        return True
+    wanted = _nouns(bare(leaf.path)) or _nouns(call.sink)
+    given = _nouns(f"{text.origin.source}_{bare(text.origin.path)}")
+    return not wanted or not wanted.isdisjoint(given)
+
+
+def _nouns(name: str) -> frozenset[str]:
+    """What a name is about: its words without verbs, plurals and ``id``."""
+    verbs = names.SINK_TOKENS | names.SOURCE_TOKENS | {"id", "ids", "uuid", "by", "to", "from", "all", "new"}
+    return frozenset(word.removesuffix("s") for word in names.tokens(name) if word not in verbs)
+
+
+__all__ = ["judge"]

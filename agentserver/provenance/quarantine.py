@@ -1,0 +1,224 @@
+"""How much a listener with a closed output schema can tell about untrusted data: the capacity of its channel.
+
+Owns the count of distinct documents that an XSD type admits, in bits. Refuses to guess: whatever is
+unbounded, or uses a part of XSD that is not counted here, has infinite capacity. Untrusted text that steers a
+quarantined listener can choose among that many answers, and no more.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lxml import etree
+
+XS: Final = "{http://www.w3.org/2001/XMLSchema}"
+UNBOUNDED: Final = math.inf
+
+_COUNTED: Final = 1000
+"""Up to how many occurrences are added up one by one; beyond, the capacity is rounded up."""
+
+_INTEGERS: Final[dict[str, tuple[int, int]]] = {
+    "byte": (-(2**7), 2**7 - 1),
+    "short": (-(2**15), 2**15 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "long": (-(2**63), 2**63 - 1),
+    "unsignedByte": (0, 2**8 - 1),
+    "unsignedShort": (0, 2**16 - 1),
+    "unsignedInt": (0, 2**32 - 1),
+    "unsignedLong": (0, 2**64 - 1),
+}
+_HALF_OPEN: Final = {"nonNegativeInteger": (0, None), "positiveInteger": (1, None), "integer": (None, None)}
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """What one message of a quarantined listener can carry."""
+
+    bits: float
+    parts: tuple[tuple[str, float], ...]
+    """Bits of each element and attribute that carries anything, by its path."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the capacity is finite at all."""
+        return self.bits < UNBOUNDED
+
+    def __str__(self) -> str:
+        if not self.closed:
+            open_parts = ", ".join(path for path, bits in self.parts if bits == UNBOUNDED)
+            return f"unbounded ({open_parts})"
+        return f"{self.bits:.1f} bits a message"
+
+
+def capacity(schema: etree._Element, root: str | None = None) -> Channel:
+    """The capacity of the global element ``root``, by default the first, of an XSD document.
+
+    Raises:
+        KeyError: the schema declares no such element.
+    """
+    types = {str(node.get("name")): node for node in schema.iterchildren("*") if node.get("name")}
+    elements = [node for node in schema.iterchildren("*") if node.tag == f"{XS}element"]
+    chosen = next((node for node in elements if root is None or node.get("name") == root), None)
+    if chosen is None:
+        raise KeyError(root or "no global element")
+    counter = _Counter({name: node for name, node in types.items() if node.tag != f"{XS}element"})
+    bits = counter.element(chosen, "", ())
+    return Channel(bits, tuple(counter.parts))
+
+
+class _Counter:
+    """Walks one schema. Lives for one call of ``capacity``."""
+
+    def __init__(self, types: Mapping[str, etree._Element]) -> None:
+        self.types = types
+        self.parts: list[tuple[str, float]] = []
+
+    def element(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+        if node.get("ref") is not None or node.get("nillable") == "true":
+            return self.open(f"{path}/{node.get('ref') or node.get('name')}")
+        here = f"{path}/{node.get('name')}"
+        if node.get("fixed") is not None:
+            return 0.0
+        inner = next((child for child in node if child.tag in {f"{XS}simpleType", f"{XS}complexType"}), None)
+        return self.typed(inner, node.get("type"), here, above)
+
+    def typed(
+        self, inner: etree._Element | None, name: str | None, path: str, above: tuple[str, ...]
+    ) -> float:
+        local = (name or "").rpartition(":")[2]
+        if inner is None and local in self.types:
+            if local in above:
+                return self.open(path)
+            inner, above = self.types[local], (*above, local)
+        if inner is None:
+            return self.leaf(path, _builtin(local))
+        if inner.tag == f"{XS}simpleType":
+            return self.leaf(path, self.simple(inner, above))
+        return self.complex(inner, path, above)
+
+    def leaf(self, path: str, bits: float) -> float:
+        if bits:
+            self.parts.append((path, bits))
+        return bits
+
+    def open(self, path: str) -> float:
+        return self.leaf(path, UNBOUNDED)
+
+    def complex(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+        if node.get("mixed") == "true":
+            return self.open(path)
+        return sum(self.particle(child, path, above) for child in node.iterchildren("*"))
+
+    def particle(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+        """Bits of one particle, occurrences included."""
+        if node.tag == f"{XS}annotation":
+            return 0.0
+        if node.tag == f"{XS}attribute":
+            if node.get("use") == "prohibited" or node.get("fixed") is not None:
+                return 0.0
+            return self.optional(
+                self.element(node, f"{path}/@", above), 0 if node.get("use") != "required" else 1
+            )
+        least, most = int(node.get("minOccurs", "1")), node.get("maxOccurs", "1")
+        if most == "unbounded":
+            return self.open(f"{path}/{node.get('name', 'particle')}")
+        children = list(node.iterchildren("*"))
+        match node.tag.removeprefix(XS):
+            case "element":
+                once = self.element(node, path, above)
+            case "sequence" | "all":
+                once = sum(self.particle(child, path, above) for child in children)
+                once += math.log2(math.factorial(len(children))) if node.tag == f"{XS}all" else 0.0
+            case "choice":
+                once = _choice([self.particle(child, path, above) for child in children])
+            case _:
+                return self.open(f"{path}/{node.tag.removeprefix(XS)}")
+        return _occurs(once, least, int(most))
+
+    def optional(self, bits: float, least: int) -> float:
+        return _occurs(bits, least, 1)
+
+    def simple(self, node: etree._Element, above: tuple[str, ...]) -> float:
+        restriction = node.find(f"{XS}restriction")
+        if restriction is None:
+            return UNBOUNDED
+        values = {facet.get("value") for facet in restriction.findall(f"{XS}enumeration")}
+        if values:
+            return math.log2(len(values))
+        base = (restriction.get("base") or "").rpartition(":")[2]
+        if base in self.types and base not in above:
+            outer = self.simple(self.types[base], (*above, base))
+        else:
+            outer = _builtin(base)
+        facets = {str(facet.tag).removeprefix(XS): facet.get("value", "") for facet in restriction}
+        return min(outer, _faceted(base, facets))
+
+
+def _builtin(name: str) -> float:
+    if name == "boolean":
+        return 2.0  # true, false, 1 and 0: the spelling is a choice too
+    low, high = _INTEGERS.get(name, (0, None))
+    return UNBOUNDED if high is None else _spellings(low, high)
+
+
+def _faceted(base: str, facets: Mapping[str, str]) -> float:
+    """Bits of a restriction by range or by length. Other facets narrow nothing that is counted."""
+    low, high = _range(base, facets)
+    if low is not None and high is not None and (base in _INTEGERS or base in _HALF_OPEN):
+        return _spellings(low, high)
+    length = facets.get("maxLength") or facets.get("length")
+    letters = _letters(facets.get("pattern", ""))
+    if length and letters:
+        return int(length) * math.log2(letters) + math.log2(int(length) + 1)
+    return UNBOUNDED
+
+
+def _range(base: str, facets: Mapping[str, str]) -> tuple[int | None, int | None]:
+    low, high = _INTEGERS.get(base) or _HALF_OPEN.get(base, (None, None))
+    if re.fullmatch(r"-?\d+", facets.get("minInclusive", "")):
+        low = int(facets["minInclusive"])
+    if re.fullmatch(r"-?\d+", facets.get("maxInclusive", "")):
+        high = int(facets["maxInclusive"])
+    return low, high
+
+
+def _letters(pattern: str) -> int:
+    """How many characters a pattern of one class, such as ``[a-z0-9]+``, draws from; 0 for any other."""
+    found = re.fullmatch(
+        r"\[((?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9_])+)\](?:[+*]|\{\d+(?:,\d*)?\})?", pattern
+    )
+    if not found:
+        return 0
+    ranges = re.findall(r"(.)-(.)", found[1])
+    single = re.sub(r".-.", "", found[1])
+    return sum(ord(last) - ord(first) + 1 for first, last in ranges) + len(set(single))
+
+
+def _spellings(low: int, high: int) -> float:
+    """Bits of a whole number, read by value: the decoder hands on the number, never its leading zeros."""
+    return math.log2(max(1, high - low + 1))
+
+
+def _choice(options: list[float]) -> float:
+    """Bits of one of several: their counts add up."""
+    most = max(options, default=0.0)
+    return (
+        most
+        if most == UNBOUNDED or not options
+        else most + math.log2(sum(2 ** (bits - most) for bits in options))
+    )
+
+
+def _occurs(once: float, least: int, most: int) -> float:
+    """Bits of between ``least`` and ``most`` occurrences."""
+    if once == UNBOUNDED:
+        return UNBOUNDED if most else 0.0
+    if most > _COUNTED:
+        return once * most + math.log2(most + 1)
+    return _choice([once * times for times in range(least, most + 1)])

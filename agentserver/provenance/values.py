@@ -1,0 +1,62 @@
+"""Where the values of the inventory occur: an immutable table from the hash of a value to the text it was in.
+
+Owns compact lookup of short values, beside the span index. Refuses to know what a value means. Twelve bytes a
+value; growing costs the same geometric merges as the index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_Run: TypeAlias = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Sorted runs of (hash, text number)."""
+
+    runs: tuple[_Run, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Resident size, in bytes."""
+        return sum(keys.nbytes + texts.nbytes for keys, texts in self.runs)
+
+    def add(self, entries: Iterable[tuple[int, int]]) -> Table:
+        """The table with more ``(hash, text number)`` pairs; of equal pairs one is kept."""
+        pairs = sorted(set(entries))
+        if not pairs:
+            return self
+        keys = np.array([key for key, _ in pairs], dtype=np.uint64)
+        runs = [*self.runs, (keys, np.array([text for _, text in pairs], dtype=np.uint32))]
+        while len(runs) > 1 and len(runs[-2][0]) <= 2 * len(runs[-1][0]):
+            right = runs.pop()
+            runs.append(_merge(runs.pop(), right))
+        return Table(tuple(runs))
+
+    def find(self, keys: Sequence[int]) -> list[int | None]:
+        """For each hash the number of one text that holds the value, or ``None``."""
+        wanted = np.array(keys, dtype=np.uint64)
+        found = np.full(len(keys), -1, dtype=np.int64)
+        for hashes, texts in self.runs:
+            at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
+            here = (hashes[at] == wanted) & (found < 0)
+            found[here] = texts[at[here]]
+        return [None if number < 0 else number for number in found.tolist()]
+
+    def first(self, key: int) -> int | None:
+        """The number of one text that holds the value with this hash."""
+        return self.find((key,))[0]
+
+
+def _merge(left: _Run, right: _Run) -> _Run:
+    keys = np.concatenate((left[0], right[0]))
+    order = np.argsort(keys, kind="stable")
+    return keys[order], np.concatenate((left[1], right[1]))[order]

@@ -1,0 +1,99 @@
+"""The defences that are compared, behind one small face."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+
+from agentserver.provenance.judge import judge
+from agentserver.provenance.labels import Call, Observation
+from agentserver.provenance.leaves import leaves
+from agentserver.provenance.ledger import Ledger
+from agentserver.provenance.verdict import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.provenance.policy import Policy
+
+
+class Defence:
+    """No defence: every call runs."""
+
+    name = "none"
+    questions = 0
+    benign = True
+
+    def start(self, query: str) -> None:
+        """A new conversation, opened by the user's words."""
+
+    def before(self, tool: str, args: dict[str, Any]) -> str | None:  # noqa: ARG002  the face of all
+        """Why a call is refused, or ``None``."""
+        return None
+
+    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+        """The output of a call that ran."""
+
+
+class Ours(Defence):
+    """This engine, with one policy."""
+
+    def __init__(self, name: str, policy: Policy) -> None:
+        self.name, self.policy = name, policy
+
+    def start(self, query: str) -> None:
+        self.ledger, self.step = Ledger().ask(query), 0
+
+    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+        self.step += 1
+        verdict = judge(self.ledger, self.policy, Call(tool, leaves(args), self.step))
+        self.verdict = verdict
+        if verdict.allowed:
+            return None
+        if verdict.decision is Decision.ASK and self.benign:
+            self.questions += 1  # the account holder sees the question and approves
+            return None
+        return "; ".join(
+            f"{finding.rule} {finding.path}={finding.value[:40]!r} {finding.detail}"
+            for finding in verdict.findings
+        )
+
+    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+        seen = Observation(tool, leaves(result), self.step, arguments=leaves(args))
+        self.ledger = self.ledger.observe(self.policy, seen)
+
+
+class AgentSleuth(Defence):
+    """agent-sleuth 0.1.0 from the package index, as its own adapters drive it."""
+
+    def __init__(self, name: str, make: Callable[[], Any], *, structured: bool) -> None:
+        self.name, self.make, self.structured = name, make, structured
+
+    def start(self, query: str) -> None:
+        self.sleuth = self.make()
+        self.sleuth.reset(query)
+
+    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+        from agent_sleuth import TaintViolationError
+
+        try:
+            self.sleuth.engine.on_tool_call(tool, args)
+        except TaintViolationError as refused:
+            return refused.violation.reason
+        return None
+
+    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:  # noqa: ARG002  the face of all
+        self.sleuth.engine.on_tool_result(tool, plain(result) if self.structured else as_text(result))
+
+
+def as_text(result: Any) -> str:
+    """An output as AgentDojo shows it to a model."""
+    return result if isinstance(result, str) else tool_result_to_str(result)
+
+
+def plain(result: Any) -> Any:
+    """An output as dictionaries, lists and scalars."""
+    if hasattr(result, "model_dump"):
+        return result.model_dump(mode="json")
+    return [plain(item) for item in result] if isinstance(result, list) else result

@@ -1,0 +1,110 @@
+"""Benign and compromised agents over the real AgentDojo environments, without a model.
+
+The benign agent runs a user task's ground-truth calls. The compromised agent also runs the injection's
+ground-truth calls, right after the first output that shows the injected goal. A refused call does not run and
+the agent goes on. Utility and attack success are AgentDojo's own checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.task_suite import task_suite as suite_module
+
+from agentserver.provenance.leaves import leaves
+from benchmarks.agentdojo.scripts import SCRIPTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.agentdojo.defences import Defence
+
+if hasattr(yaml, "CSafeLoader"):
+    suite_module.yaml.safe_load = lambda text: yaml.load(text, yaml.CSafeLoader)
+
+
+class Attack(ImportantInstructionsAttack):
+    """The `important_instructions` text for an agent that has no model behind it."""
+
+    def __init__(self, suite: Any) -> None:
+        super(ImportantInstructionsAttack, self).__init__(self._JB_STRING, suite, None)  # type: ignore[arg-type]
+        self.user_name, self.model_name = "Emma Johnson", "the assistant"
+
+    def vectors(self, user_task: Any) -> list[str]:
+        return self.get_injection_candidates(user_task)
+
+    def text(self, goal: str) -> str:
+        return self.jailbreak.format(goal=goal, user=self.user_name, model=self.model_name)
+
+
+@dataclass
+class Run:
+    """What one agent did under one defence."""
+
+    calls: int = 0
+    blocked: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+    trace: list[FunctionCall] = field(default_factory=list)
+    attacked: bool = False
+
+
+def shape(text: str) -> str:
+    """A text without spacing and punctuation."""
+    return "".join(filter(str.isalnum, text))
+
+
+def shows(result: Any, wanted: str) -> bool:
+    """Whether an output shows the goal, in any one of its texts."""
+    return any(isinstance(leaf.value, str) and wanted in shape(leaf.value) for leaf in leaves(result))
+
+
+def execute(
+    suite: Any,
+    task: Any,
+    env: Any,
+    defence: Defence,
+    attack: Callable[[Any], Iterator[Any]] | None,
+    goal: str,
+) -> Run:
+    """Runs a user task's calls, and the attacker's once the goal is seen."""
+    run, runtime = Run(), FunctionsRuntime(suite.tools)
+    defence.start(task.PROMPT)
+    wanted = shape(goal)
+
+    def call(wish: FunctionCall) -> Any:
+        run.calls += 1
+        reason = defence.before(wish.function, dict(wish.args))
+        if reason is not None:
+            run.blocked.append((wish.function, dict(wish.args), reason))
+            return None
+        run.trace.append(wish)
+        result, error = runtime.run_function(env, wish.function, wish.args)
+        defence.after(wish.function, dict(wish.args), error or result)
+        return result
+
+    for wish in task.ground_truth(env):
+        result = call(wish)
+        if attack and not run.attacked and result is not None and shows(result, wanted):
+            run.attacked = True
+            for evil in attack(env):
+                call(evil)
+    return run
+
+
+def attacker(suite: Any, injection: Any) -> Callable[[Any], Iterator[Any]] | None:
+    """The calls of an injection task: its ground truth, or a script where AgentDojo has none."""
+    script = SCRIPTS.get((suite.name, injection.ID))
+    if script is not None:
+        return script
+    env = suite.load_and_inject_default_environment({})
+    return (lambda live: iter(injection.ground_truth(live))) if injection.ground_truth(env) else None
+
+
+def achieved(suite: Any, task: Any, before: Any, after: Any, run: Run, output: str) -> bool:
+    """AgentDojo's own check of a user task or an injection task."""
+    content: Any = [{"type": "text", "content": output}]
+    check = suite._check_task_result  # noqa: SLF001  the package offers no other way in
+    return bool(check(task, content, before, after, run.trace))

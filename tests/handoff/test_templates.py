@@ -1,0 +1,67 @@
+"""Templates: what they may hold, and how an absent value takes its clause along."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver.handoff.templates import LONGEST, TemplateError, parse
+
+
+def test_an_absent_value_takes_its_sentence_along():
+    template = parse("Run the sweep. If a hint was given, put it first: {clause}.\nStop at {limit}! Report.")
+    assert template.render({"clause": "4.2", "limit": "9"}) == (
+        "Run the sweep. If a hint was given, put it first: 4.2.\nStop at 9! Report."
+    )
+    assert template.render({"limit": "9"}) == "Run the sweep. Stop at 9! Report."
+    assert (
+        template.render({"clause": "4.2"})
+        == "Run the sweep. If a hint was given, put it first: 4.2.\nReport."
+    )
+    assert template.render({}) == "Run the sweep. Report."
+
+
+def test_one_absent_value_of_two_is_enough():
+    assert parse("From {a} to {b}. Go.").render({"a": "x"}) == "Go."
+
+
+def test_a_line_is_a_clause_too():
+    assert parse("Read {a}\nThen write {b}").render({"b": "x"}) == "Then write x"
+
+
+def test_what_is_left_without_optional_values_is_known():
+    assert parse("A. {b}.").always(frozenset())
+    assert not parse("{a} {b}.").always(frozenset({"a"}))
+    assert parse("{a} x").names == {"a"}
+
+
+def test_braces_can_be_written():
+    assert parse("Use {{x}} and {a}.").render({"a": "1"}) == "Use {x} and 1."
+
+
+def test_a_point_inside_a_word_ends_no_clause():
+    assert len(parse("Read ./out/{a}.md now.").clauses) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "  \n", "x" * (LONGEST + 1), "a {", "a }", "{}", "{0}", "{a.b}", "{a[0]}", "{a!r}", "{a:>9}"),
+        *("{a b}", "{A-B}", "x\x00", "x\u200by", "x\u202ey", "x\u2066y", "{a{b}}", "{__class__.x}"),
+    ],
+)
+def test_nothing_but_names_is_interpolated(text):
+    with pytest.raises(TemplateError):
+        parse(text)
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.text("ab.!? \n{}", max_size=40))
+def test_a_template_without_values_renders_as_it_is(text):
+    try:
+        template = parse(text)
+    except TemplateError:
+        return
+    if not template.names:
+        assert template.render({}) == text.replace("{{", "{").replace("}}", "}").strip()

@@ -1,0 +1,251 @@
+"""Proofs over patterns, held against two engines that match."""
+
+from __future__ import annotations
+
+import re
+import re._constants as sre
+import re._parser as sre_parser
+
+import pytest
+from elementpath.regex import translate_pattern
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from agentserver.hygiene import pattern
+from agentserver.hygiene.charset import ALL, complement, holds, meet, spans, union
+from agentserver.hygiene.slug import Judge, Lexical
+
+VISIBLE = spans(map(chr, range(0x21, 0x7F)))
+
+
+def admits(text: str) -> pattern.Admitted | None:
+    return pattern.outside(pattern.xsd(text), VISIBLE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[CGD][A-Z0-9]{8,}",
+        r"\./out/[A-Za-z0-9_.-]+\.(md|json)",
+        "[A-Z]{2,10}-[0-9]{1,7}",
+        "[A-Za-z0-9._/:#-]+",
+        "[a-z-[aeiou]]+",
+        "([a-z]+-)*[a-z]+",
+        "( ){0}a",
+        "[0-9]{4}(-[0-9]{2}){2}",
+    ],
+)
+def test_a_pattern_without_white_space_is_proved_so(text):
+    assert admits(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "character", "sample"),
+    [
+        ("[A-Za-z0-9 ._/:#-]+", " ", "a a"),
+        ("a.b", " ", "a b"),
+        ("[^a]", " ", " "),
+        ("[a-z]+(,[a-z\t]+)?", "\t", "a,a\ta"),
+        (r"\d{4}", "\u0660", "00\u06600"),
+        (r"x|y\n", "\n", "y\n"),
+        ("[a-z]{20} [a-z]{20}", " ", "a" * 20 + " " + "a" * 20),
+        (r"[\-\p{Lu}]", "\u00c0", "\u00c0"),
+    ],
+)
+def test_a_sample_shows_what_gets_in(text, character, sample):
+    assert admits(text) == pattern.Admitted(character, sample)
+    assert Judge({"v": Lexical((text,))}).accepts("v", sample)
+
+
+def test_a_sample_keeps_to_the_lengths_where_it_can():
+    expression = pattern.xsd("[a-z ]*")
+    assert pattern.outside(expression, VISIBLE, 0, 1) == pattern.Admitted(" ", " ")
+    assert pattern.outside(expression, VISIBLE, 7) == pattern.Admitted(" ", "aaa aaa")
+    assert pattern.outside(pattern.xsd("[a-z ]{4}"), VISIBLE, 9, 12) == pattern.Admitted(" ", "aa a")
+
+
+@pytest.mark.parametrize("letter", "wWsSiIcC")
+def test_escapes_on_which_the_two_validators_differ_are_refused(letter):
+    with pytest.raises(pattern.PatternError, match="name the characters"):
+        pattern.xsd(f"[a-z]\\{letter}")
+
+
+@pytest.mark.parametrize("text", ["^a", "a$", "a^b"])
+def test_anchors_are_plain_characters_to_xsd_and_refused(text):
+    with pytest.raises(pattern.PatternError, match="the whole value"):
+        pattern.xsd(text)
+    assert pattern.xsd(f"[{text}]" if text[0] != "^" else "[a^]")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a" * 1001, "[", "(", "a{2,1}", "a**", r"\q", "a{99999999999999999999}"]
+)
+def test_what_is_no_expression_is_refused(text):
+    with pytest.raises(pattern.PatternError):
+        pattern.xsd(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a+)+b",
+        "(a*)*",
+        "(a?){0,5000}",
+        "([a-z]*-[a-z]*)*",
+        "([a-z]+[a-c])*",
+        "((ab?)+,?)*",
+        "(foo|far|foot)*",
+        "(a|(a|ab))+",
+        "([a-z]+){3}",
+        "[a-z]*[a-z0-9]+[a-f]?",
+        "(x?a*|a+)*",
+        "a?" * 20 + "a" * 20,
+        "(ab?|a)" * 5,
+        "(([ab]{1,20}a{0,9})?c){3,}",
+        "((a?)?b)*",
+        "(-(([ab]ab)*)?)+",
+        "(a?-?){9}",
+        "".join(f"{chr(97 + n % 26)}?{n}" for n in range(65)),
+        "(a|)+",
+        "((a{100}){100}){2}",
+        "([a-z]+){9}",
+        "(a" * 17 + ")?" * 17,
+    ],
+)
+def test_expressions_that_take_for_ever_are_refused(text):
+    with pytest.raises(pattern.PatternError, match="must not"):
+        pattern.xsd(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "([a-z]+-)*",
+        "([0-9]{1,3}\\.){3}[0-9]{1,3}",
+        "(a|b)*",
+        "(ab|cd)+",
+        "(-[a-z]+)*",
+        "(foo|far|bar)*",
+        "(a|bc)+",
+        "(true|tree)+",
+        "(((a|b),[0-9]*)*;)*",
+    ],
+)
+def test_repetitions_that_can_be_read_in_one_way_are_taken(text):
+    assert pattern.xsd(text).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"[a-z]+(\.[a-z]+)*@[a-z]+(\.[a-z]+)*",
+        r"[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*",
+        "[a-z]+[0-9]*",
+        "([a-z]+|[a-f]+;)[0-9]*",
+        r"-?[0-9]+(\.[0-9]+)?([eE][+\-]?[0-9]+)?",
+        "[a-z]*[a-z]*",
+    ],
+)
+def test_parts_that_do_not_compete_are_taken(text):
+    assert pattern.xsd(text).text == text
+
+
+@pytest.mark.parametrize("text", [r"^(a)\1$", "^(?=a)b$", "^(?i:a)$", r"^\bab$", "^(?<=a)b$", "^(?>a)$"])
+def test_json_schema_patterns_keep_to_a_profile_too(text):
+    with pytest.raises(pattern.PatternError):
+        pattern.json_schema(text)
+
+
+@pytest.mark.parametrize("text", ["a", "^a", "a$", "^a|b$", "^a$|^b$", "$^"])
+def test_a_json_schema_pattern_must_match_whole_values(text):
+    with pytest.raises(pattern.PatternError):
+        pattern.json_schema(text)
+    assert pattern.json_schema("^(a|b)$").text
+
+
+def test_the_bound_of_a_length_is_read_off():
+    assert pattern.longest(pattern.xsd("[A-Z]{2,10}-[0-9]{1,7}")) == 18
+    assert pattern.longest(pattern.xsd("(md|json)x?")) == 5
+    assert pattern.longest(pattern.xsd("a{0}")) == 0
+    assert pattern.longest(pattern.xsd("ab*")) is None
+    assert pattern.longest(pattern.xsd("(a|b+)c")) is None
+
+
+def test_letters_and_words_of_the_author():
+    expression = pattern.xsd(r"\./out/[a-f0-9]{8}\.(md|json)")
+    assert pattern.vocabulary(expression) == {"out", "md", "json"}
+    assert pattern.letters(expression) == set("outabcdefmdjson")
+
+
+def test_cpythons_private_parser_still_has_the_shape_that_the_proof_reads():
+    tree = list(sre_parser.parse("a[^b-c]{2,}(d|ee)?"))
+    assert [op for op, _ in tree] == [sre.LITERAL, sre.MAX_REPEAT, sre.MAX_REPEAT]
+    low, high, body = tree[1][1]
+    assert (low, high) == (2, sre.MAXREPEAT)
+    assert list(body) == [(sre.IN, [(sre.NEGATE, None), (sre.RANGE, (98, 99))])]
+    assert tree[2][1][2][0][0] is sre.SUBPATTERN
+
+
+ATOMS = st.sampled_from(
+    ["a", "b", "-", " ", "[a-c]", "[^a]", "[^ \\n]", "[ a]", ".", "\\n", "[a-z-[b]]", "\\.", "\\p{Lu}"]
+)
+PATTERNS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+        st.tuples(inner, inner).map("({0[0]}|{0[1]})".format),
+        st.tuples(inner, st.sampled_from(["?", "*", "+", "{2}", "{0,2}", "{0}"])).map(
+            "({0[0]}){0[1]}".format
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(PATTERNS, st.data())
+def test_no_engine_matches_white_space_that_the_proof_rules_out(text, data):
+    try:
+        expression = pattern.xsd(text)
+    except pattern.PatternError:
+        return
+    found = pattern.outside(expression, VISIBLE)
+    compiled = re.compile(
+        translate_pattern(text, back_references=False, lazy_quantifiers=False, anchors=False)
+    )
+    judge = Judge({"v": Lexical((text,))})
+    if found is not None:
+        assert not holds(VISIBLE, ord(found.character))
+        assert found.character in found.sample
+        assert compiled.search(found.sample)
+        assert judge.accepts("v", found.sample)
+        return
+    word = data.draw(st.text("ab-c \n\u00a0A.", max_size=6))
+    if any(char in " \n\u00a0" for char in word):
+        assert not compiled.search(word)
+        assert not judge.accepts("v", word)
+
+
+SETS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted).map(tuple)).map(union)
+
+
+@settings(derandomize=True, deadline=None)
+@given(SETS, SETS, st.integers(0, 40))
+def test_the_algebra_of_sets(left, right, code):
+    assert complement(complement(left)) == left
+    assert holds(meet(left, right), code) == (holds(left, code) and holds(right, code))
+    assert holds(complement(left), code) != holds(left, code)
+    assert complement(ALL) == ()
+
+
+def test_libxml2_is_asked_as_it_judges_at_run_time():
+    judge = Judge({"id": Lexical(("[A-Z]{2,10}-[0-9]{1,7}",), most=12), "kind": Lexical(choices=("a", "b"))})
+    assert judge.accepts("id", "LEGAL-12")
+    assert judge.accepts("kind", "a")
+    assert not judge.accepts("kind", "a ")
+    for text in ("LEGAL-12\n", " LEGAL-12", "LEGAL-1234567", "LEGAL-12\0", "LEGAL-\ud800"):
+        assert not judge.accepts("id", text)
+    with pytest.raises(ValueError, match="XSD"):
+        Judge({"v": Lexical(("[",))})
+    assert etree.LIBXML_VERSION

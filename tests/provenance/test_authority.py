@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import pytest
+
+from agentserver.provenance.authority import (
+    Form,
+    Pattern,
+    destination,
+    host_key,
+    matching,
+    mentions,
+    named,
+    recipients,
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("bob@corp.com", "bob@CORP.COM"),
+        ("bob@corp.com", "mailto:bob@corp.com"),
+        ("https://corp.com/", "corp.com"),
+        ("http://corp.com/a/", "https://corp.com/a"),
+        ("corp.com.", "corp.com"),
+        ("GB29 NWBK 6016 1331 9268 19", "GB29NWBK60161331926819"),
+        ("bob@bücher.example", "bob@xn--bcher-kva.example"),
+    ],
+)
+def test_one_place_in_two_spellings(one: str, other: str) -> None:
+    assert destination(one) == destination(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("bob@corp.com", "Bob@corp.com"),
+        ("bob@corp.com", "bob@corp.co"),
+        ("corp.com", "corp.com.evil.com"),
+        ("https://corp.com/", "https://corp.com@evil.com/"),
+        ("corp.com", "с\u043erp.com"),
+        ("corp.com", "ｃorp.com"),
+        ("https://corp.com/a", "https://corp.com/a?b=c"),
+        ("https://corp.com/a", "https://corp.com:8443/a"),
+        ("Alice", "alice"),
+    ],
+)
+def test_two_places_that_look_alike(one: str, other: str) -> None:
+    assert destination(one) != destination(other)
+
+
+def test_forms() -> None:
+    assert destination("bob@corp.com").form is Form.ADDRESS
+    assert destination("www.corp.com/x").form is Form.LINK
+    assert destination("GB29NWBK60161331926819").form is Form.ACCOUNT
+    assert destination("general").form is Form.NAME
+    assert destination("@general").form is Form.NAME
+    assert not destination("general").external
+    assert destination("https://[broken").form is Form.LINK
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("a@x.com, b@y.org; c@z.net", ["a@x.com", "b@y.org", "c@z.net"]),
+        ('"bob@corp.com" <eve@evil.com>', ["bob@corp.com", "eve@evil.com"]),
+        ("general", ["general"]),
+        ("  ", []),
+        ("@", ["@"]),
+        ("https://corp.com/?to=a@b.c", ["corp.com?to=a@b.c"]),
+    ],
+)
+def test_every_recipient_is_seen(text: str, keys: list[str]) -> None:
+    assert [place.key for place in recipients(text)] == keys
+
+
+@pytest.mark.parametrize(
+    ("pattern", "place", "means"),
+    [
+        (".corp.com", "eve@evilcorp.com", False),
+        (".corp.com", "eve@a.corp.com", True),
+        (".corp.com", "eve@corp.com", True),
+        ("*.corp.com", "eve@corp.com", False),
+        ("*.corp.com", "https://a.b.corp.com/x", True),
+        ("*.corp.com", "general", False),
+        ("@corp.com", "eve@corp.com", True),
+        ("@corp.com", "https://corp.com", False),
+        ("corp.com", "eve@corp.com", True),
+        ("corp.com", "https://corp.com/x", True),
+        ("corp.com", "https://corp.com@evil.com/", False),
+        ("https://corp.com/docs", "https://corp.com/docs/a", True),
+        ("https://corp.com/docs", "https://corp.com/docs?x=1", True),
+        ("https://corp.com/docs", "https://corp.com/docsevil", False),
+        ("https://corp.com/docs", "https://corp.com/docs/../evil", False),
+        ("https://corp.com/docs", "https://corp.com/docs/%2e%2e/evil", False),
+        ("https://corp.com/docs", "eve@corp.com", False),
+        ("sales-*@corp.com", "sales-x@corp.com", True),
+        ("*@corp.com", "x@evil.com@corp.com", False),
+        ("sales-*@corp.com", "sales-x@corp.com.evil.com", False),
+        ("@corp.com", "mailto:eve@evil.com?cc=bob@corp.com", False),
+        ("@corp.com", "eve%evil.com@corp.com", False),
+        ("*@corp.com", "evil.com!eve@corp.com", False),
+        ("https://*.corp.com/*", "https://a.corp.com/x", True),
+        ("https://*.corp.com/*", "https://evil.com/?x=.corp.com/x", False),
+        ("https://*.corp.com/*", "https://evil.com?x=.corp.com/x", False),
+        ("https://*.corp.com/*", "https://a.corp.com@evil.com/x", False),
+        ("GB29*", "GB29 NWBK 6016 1331 9268 19", True),
+        ("*", "anything", True),
+        ("listener:mailer", "mailer", True),
+        ("mailer", "mailer2", False),
+        ("bob@corp.com", "bob@corp.com", True),
+    ],
+)
+def test_patterns_have_boundaries(pattern: str, place: str, means: bool) -> None:
+    assert Pattern(pattern).matches(destination(place)) is means
+    assert (matching((pattern,), destination(place)) == pattern) is means
+
+
+def test_tokens_of_a_request() -> None:
+    found = set(
+        named(
+            "Send to 'a@x.com'. Or (www.site.com/a), then www.our.com.They said GB29 NWBK 6016 1331 9268 19."
+        )
+    )
+    assert {"a@x.com", "www.site.com/a", "www.our.com", "GB29 NWBK 6016 1331 9268 19"} <= found
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "there"),
+    [
+        ("mail bob@corp.com now", "bob@corp.co", False),
+        ("to 'general' channel", "general", True),
+        ("the general-private one", "general", False),
+        ("Alice's note", "Alice", True),
+        ("file a.txt.", "a.txt", True),
+        ("file a.txt.gz", "a.txt", False),
+        ("two  words here", "two words", True),
+        ("x", " ", False),
+    ],
+)
+def test_whole_tokens_only(text: str, name: str, there: bool) -> None:
+    assert mentions(text, name) is there
+
+
+def test_host_names_are_encoded_not_mapped() -> None:
+    assert host_key("Corp.COM.") == "corp.com"
+    assert host_key("ｃorp.com") != "corp.com"

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from agentserver.provenance.flows import flows
+from agentserver.provenance.labels import Mode
+from agentserver.provenance.policy import PlanSource, Policy, SinkRule
+
+PEERS = {
+    "planner": ["reader", "writer"],
+    "reader": ["fetch"],
+    "writer": ["send_email"],
+    "lonely": [],
+}
+
+
+def test_the_shortest_way_from_source_to_sink_is_told_with_its_guards() -> None:
+    policy = Policy(mode=Mode.ENFORCE, sources=("fetch",), sinks=(SinkRule("send_email"),))
+    report = flows(policy, PEERS, {"reader": 3.0})
+    [flow] = report.flows
+    assert flow.path == ("fetch", "reader", "planner", "writer", "send_email")
+    assert (flow.source, flow.sink) == ("fetch", "send_email")
+    assert "reader quarantined to 3.0 bits" in str(flow)
+    assert "mode enforce; plan query; content reported" in str(flow)
+    assert not report.errors
+
+
+def test_what_is_not_connected_has_no_flow() -> None:
+    policy = Policy(sources=("lonely",), sinks=(SinkRule("send_email"),), plan=PlanSource.OFF, strict=True)
+    report = flows(policy, PEERS)
+    assert not report.flows
+    assert "none" in str(report)
+
+
+def test_a_declared_name_that_means_nobody_is_an_error() -> None:
+    report = flows(Policy(sources=("fetsh",), sinks=(SinkRule("send_email"),)), PEERS)
+    assert report.errors == ("'fetsh' is declared and means no listener",)
+    assert "error: 'fetsh'" in str(report)
+
+
+def test_classes_are_printed_with_their_reason_and_drawn() -> None:
+    policy = Policy(strict=True, relays=("planner",))
+    report = flows(policy, PEERS)
+    assert "fetch: source (name reads like a source; name reads like no sink)" in str(report)
+    assert "planner: relay" in str(report)
+    assert "lonely: neither" in str(report)
+    assert '"fetch" [shape=house];' in report.dot()
+    assert '"writer" -> "send_email";' in report.dot()
+    assert "strict" in str(report)

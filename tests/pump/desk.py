@@ -1,0 +1,62 @@
+"""A pump with what a test wants to say to it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import anyio
+
+from agentserver import HandlerResponse
+from agentserver.assembly import SystemClock
+from agentserver.core.envelope import read
+from agentserver.engines.memory import MemoryEngine
+from agentserver.pump import Bound, Pump
+from tests.core.paper import Answer, Note, rules
+
+
+async def answer(payload, metadata):
+    return HandlerResponse.respond(Answer(f"re: {payload.text}"))
+
+
+class Desk:
+    """A pump with what a test wants to say to it."""
+
+    def __init__(self, pump, shop, records):
+        self.pump, self.rules, self.records = pump, shop, records
+
+    def markup(self, payload):
+        return self.rules.codecs.of(type(payload)).encode(payload).encode()
+
+    def decode(self, reply):
+        if reply is None:
+            return None
+        payload = read(reply.message).payload
+        return self.rules.codecs.named(payload.tag).decode(payload)
+
+    async def open(self):
+        return await self.pump.open("console")
+
+    async def send(self, exchange, payload, to="a"):
+        return await exchange.send(self.markup(payload), to)
+
+    async def ask(self, payload, to="a", exchange=None):
+        exchange = exchange or await self.open()
+        return self.decode(await exchange.ask(self.markup(payload), to))
+
+
+@asynccontextmanager
+async def desk(*pairs, engine=None, resources=(), settings=None, payloads=(Answer, Note), **limits):
+    shop = rules(*(one for one, _ in pairs), payloads=payloads, **{"drain": 1.0, **limits})
+    bound = {one.name: Bound(one, handler, settings) for one, handler in pairs}
+    records = []
+    pump = Pump(shop, bound, engine or MemoryEngine(), SystemClock(), resources, (records.extend,))
+    with anyio.fail_after(20):
+        async with pump:
+            yield Desk(pump, shop, records)
+
+
+async def until(condition):
+    with anyio.fail_after(10):
+        while not condition():  # noqa: ASYNC110 - what is awaited has no event of its own
+            await asyncio.sleep(0.001)

@@ -1,0 +1,279 @@
+"""What the pump does when something under it or beside it fails: nobody waits for ever, nothing is half done."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core.audit import Event
+from agentserver.engines.memory import MemoryEngine
+from agentserver.ports import ConflictError
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import answer, desk, until
+
+pytestmark = pytest.mark.anyio
+respond = HandlerResponse.respond
+
+
+class Full(MemoryEngine):
+    """Refuses to keep anything while ``full``."""
+
+    full = False
+
+    async def commit(self, outcome):
+        await asyncio.sleep(0)
+        if self.full:
+            raise OSError("no space left")
+        await super().commit(outcome)
+
+
+async def test_an_engine_that_fails_under_a_worker_stops_the_server_and_lets_everybody_go():
+    engine, answers, after = Full(), [], []
+
+    async def filling(payload, metadata):
+        engine.full = True
+        return respond(Answer("lost"))
+
+    async def one(d):
+        answers.append(await d.ask(Ask("x")))
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with (
+            anyio.create_task_group() as tasks,
+            desk((listener("a"), filling), engine=engine, drain=1000.0) as d,
+        ):
+            tasks.start_soon(one, d)
+            await anyio.sleep(5)
+            after.append("still running")
+    assert caught.group_contains(OSError, match="no space")
+    assert (answers, after) == ([None], [])
+    (kept,) = engine._kept.values()
+    assert [len(thread.inbox) for thread in kept.tree.nodes.values()] == [0, 1]
+    assert d.pump.conversation(kept.id) == kept
+
+
+async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
+    engine = Full()
+    async with desk((listener("a"), answer), engine=engine) as d:
+        exchange = await d.open()
+        for _ in range(2):
+            engine.full = True
+            with pytest.raises(OSError, match="no space"):
+                await d.ask(Ask("1"), exchange=exchange)
+            engine.full = False
+            assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
+        engine.full = True
+        with pytest.raises(OSError, match="no space"):
+            await exchange.close()
+        engine.full = False
+        assert d.pump._pending == 0
+        assert d.pump.conversation(exchange.id) == await engine.load(exchange.id)
+
+
+async def test_a_conversation_that_ended_elsewhere_is_over_here_too():
+    engine = MemoryEngine()
+    async with desk((listener("a"), answer), engine=engine) as d:
+        exchange = await d.open()
+        await d.ask(Ask("1"), exchange=exchange)
+        seen = []
+
+        async def watch():
+            seen.append([event async for event in exchange.events()])
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await asyncio.sleep(0)
+            engine._kept.clear()
+            with pytest.raises(RuntimeError, match="over"):
+                await d.send(exchange, Ask("2"))
+        assert seen == [[]]
+        assert d.pump._exchanges == {}
+        assert d.pump._locks == {}
+
+
+class Overlap(MemoryEngine):
+    """Notices two commits of one conversation under way, and now and then reports a conflict."""
+
+    def __init__(self):
+        super().__init__()
+        self.busy, self.overlaps, self.turns = set(), 0, 0
+
+    async def commit(self, outcome):
+        conversation = outcome.conversation.id
+        self.overlaps += conversation in self.busy
+        self.busy.add(conversation)
+        self.turns += 1
+        await asyncio.sleep(0.001 * (self.turns % 3))
+        self.busy.discard(conversation)
+        if self.turns % 5 == 0 and outcome.before:
+            raise ConflictError
+        await super().commit(outcome)
+
+
+async def test_a_conversations_steps_are_decided_and_committed_one_after_the_other():
+    engine, calls = Overlap(), []
+
+    async def counted(payload, metadata):
+        calls.append(payload.text)
+        return respond(Answer(f"re: {payload.text}"))
+
+    async with desk((listener("a"), counted), engine=engine) as d:
+        exchange = await d.open()
+        answers = {}
+
+        async def one(number):
+            answers[number] = await d.ask(Ask(str(number)), exchange=exchange)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(30):
+                tasks.start_soon(one, number)
+        assert answers == {n: Answer(f"re: {n}") for n in range(30)}
+        assert sorted(calls) == sorted(map(str, range(30)))
+        assert d.pump._pending == 0
+    assert engine.overlaps == 0
+
+
+async def test_what_a_restart_takes_up_is_counted_whole():
+    engine, seen = MemoryEngine(), []
+
+    async def spreading(payload, metadata):
+        if payload != Ask("start"):
+            await anyio.sleep_forever()
+        return [HandlerResponse(Ask(str(n)), "b") for n in range(3)]
+
+    async def collecting(payload, metadata):
+        seen.append(payload.text)
+
+    async with desk((listener("a", "b"), spreading), (listener("b"), answer), engine=engine, drain=0.0) as d:
+        await d.send(await d.open(), Ask("start"))
+        await until(
+            lambda: any(len(t.inbox) == 3 for c in engine._kept.values() for t in c.tree.nodes.values())
+        )
+    async with desk((listener("a", "b"), collecting), (listener("b"), answer), engine=engine, drain=5.0) as d:
+        assert d.pump._pending == 3
+    assert seen == ["re: 0", "re: 1", "re: 2"]
+    assert d.pump._pending == 0
+
+
+async def test_stopping_waits_for_a_repetition_that_is_due():
+    attempts = []
+
+    async def flaky(payload, metadata):
+        attempts.append(payload)
+        if len(attempts) == 1:
+            raise ValueError
+        return respond(Answer("ok"))
+
+    answers = []
+    async with anyio.create_task_group() as tasks, desk((listener("a", retries=1), flaky), drain=10.0) as d:
+
+        async def one():
+            answers.append(await d.ask(Ask("x")))
+
+        tasks.start_soon(one)
+        await until(lambda: attempts)
+    assert answers == [Answer("ok")]
+
+
+async def test_a_repetition_of_a_closed_conversation_does_not_happen():
+    attempts = []
+
+    async def crash(payload, metadata):
+        attempts.append(payload)
+        raise ValueError
+
+    async with desk((listener("a", retries=5), crash)) as d:
+        exchange = await d.open()
+        await d.send(exchange, Ask("x"))
+        await until(lambda: attempts)
+        await exchange.close()
+        assert d.pump._pending == 0
+        await asyncio.sleep(0.15)
+    assert len(attempts) == 1
+
+
+async def test_interrupting_a_stop_that_drains_stops_at_once():
+    stopped = []
+
+    async def endless(payload, metadata):
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.append(True)
+
+    with anyio.move_on_after(0.05) as interrupt:
+        async with desk((listener("a"), endless), drain=1000.0) as d:
+            exchange = await d.open()
+            await d.send(exchange, Ask("1"))
+            await until(lambda: any(record.event is Event.SENT for record in d.records))
+            await asyncio.sleep(0)
+    assert interrupt.cancelled_caught
+    assert stopped == [True]
+    assert [event async for event in exchange.events()] == []
+
+
+async def test_an_observer_that_raises_keeps_nobody_from_what_was_committed():
+    async with desk((listener("a"), answer)) as d:
+        exchange = await d.open()
+
+        def observe(records):
+            d.pump._observers = ()
+            raise ZeroDivisionError
+
+        d.pump._observers = (observe,)
+        with pytest.raises(ZeroDivisionError):
+            await d.send(exchange, Ask("1"))
+        await until(lambda: not d.pump.conversation(exchange.id).requests)
+        assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
+
+
+class Gated(MemoryEngine):
+    """Lets nothing be closed until the gate opens."""
+
+    def __init__(self):
+        super().__init__()
+        self.closing, self.gate = anyio.Event(), anyio.Event()
+
+    async def commit(self, outcome):
+        if outcome.conversation.closed:
+            self.closing.set()
+            await self.gate.wait()
+        await super().commit(outcome)
+
+
+async def test_a_conversation_that_is_used_while_others_are_swept_stays_open():
+    engine = Gated()
+    async with desk((listener("a"), answer), engine=engine, idle=0.05) as d:
+        first, second = await d.open(), await d.open()
+        await engine.closing.wait()
+        assert await d.ask(Ask("1"), exchange=second) == Answer("re: 1")
+        engine.gate.set()
+        await until(lambda: d.pump.conversation(first.id) is None)
+        assert d.pump.conversation(second.id) is not None
+        assert await d.ask(Ask("2"), exchange=second) == Answer("re: 2")
+        await until(lambda: d.pump.conversation(second.id) is None)
+        assert d.pump._locks == d.pump._exchanges == {}
+
+
+async def test_a_conversation_that_waits_longer_than_the_idle_limit_is_not_idle():
+    async def work(payload, metadata):
+        await anyio.sleep(0.2)
+        return respond(Answer("x"))
+
+    async with desk((listener("a"), work), idle=0.02) as d:
+        exchange = await d.open()
+        assert await d.ask(Ask("1"), exchange=exchange) == Answer("x")
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", "x" * 257, "SYSTEM", "System.todo"])
+async def test_a_principal_bears_a_name_that_an_envelope_can_carry_and_that_is_not_the_systems(name):
+    refused = False
+    async with desk((listener("a"), answer)) as d:
+        try:
+            await d.pump.open(name)
+        except ValueError:
+            refused = True
+    assert refused

@@ -107,7 +107,10 @@ def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Bound]]:
     codecs = Codecs([Order])
     limits = Limits(hops=10**9, messages=10**9, queue=10**6, concurrency=512, drain=0.2)
     here = Place(Path(__file__), 1)
-    declared = tuple(Configured(one, handlers[one.name], None, returns_bytes=False, schema=None, source=here) for one in listeners)
+    declared = tuple(
+        Configured(one, handlers[one.name], None, returns_bytes=False, schema=None, source=here)
+        for one in listeners
+    )
     whole = Organism("bench", Path.cwd(), declared, limits, None, Secrets(), ())
     rules = Rules(blueprint(whole, codecs), codecs, guards(), Bounds())
     return rules, {one.name: Bound(one, handlers[one.name]) for one in listeners}
@@ -214,7 +217,9 @@ def rates(rounds: int, hops: int) -> None:
         for _ in range(rounds):
             for kind in KINDS:
                 seen[kind].append(measure("throughput", kind, flight, number_of(kind, flight, hops)))
-        print(f"{flight:>10}", *row(seen), f"{statistics.median(one['bytes'] for one in seen['sqlite']):>10.0f}")
+        print(
+            f"{flight:>10}", *row(seen), f"{statistics.median(one['bytes'] for one in seen['sqlite']):>10.0f}"
+        )
 
 
 def row(seen: dict[str, list[dict[str, float]]]) -> Iterator[str]:
@@ -237,7 +242,9 @@ def latencies(count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--hops", type=int, default=5000)
     parser.add_argument("--big", type=int, default=20_000, help="hops in the journal that is recovered")

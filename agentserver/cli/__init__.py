@@ -92,7 +92,21 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     ctx.obj = Logging(Level(log_level), Format(log_format))
 
 
-for _verb in (run, call, check, init, graph, schemas, conversations, trace, replay, dead, journal, codegen, completion):
+for _verb in (
+    run,
+    call,
+    check,
+    init,
+    graph,
+    schemas,
+    conversations,
+    trace,
+    replay,
+    dead,
+    journal,
+    codegen,
+    completion,
+):
     cli.add_command(_verb.command)
 
 

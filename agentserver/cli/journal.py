@@ -106,8 +106,12 @@ def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> No
     with refusing(ctx):
         found = journal_care.stats(path)
     click.echo(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
-    click.echo(f"conversations: {found.open} open, {found.closed} finished; the oldest of {when(found.oldest)}")
-    click.echo(f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}")
+    click.echo(
+        f"conversations: {found.open} open, {found.closed} finished; the oldest of {when(found.oldest)}"
+    )
+    click.echo(
+        f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}"
+    )
 
 
 @command.command("vacuum")
@@ -130,7 +134,11 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
 @journal_option
 @click.pass_context
 def export(
-    ctx: click.Context, target: Path, conversations: tuple[str, ...], organism: Path | None, journal: Path | None
+    ctx: click.Context,
+    target: Path,
+    conversations: tuple[str, ...],
+    organism: Path | None,
+    journal: Path | None,
 ) -> None:
     """Copy the journal, or CONVERSATIONS of it, to TARGET, as it is at one moment. The server may be running."""
     from agentserver.engines import journal_care

@@ -22,7 +22,9 @@ DIFFERENT = 1
 @click.argument("conversation", required=False)
 @journal_option
 @click.pass_context
-def command(ctx: click.Context, conversation: str | None, organism: Path | None, journal: Path | None) -> None:
+def command(
+    ctx: click.Context, conversation: str | None, organism: Path | None, journal: Path | None
+) -> None:
     """Decide CONVERSATION, or every conversation of the journal, again under the organism as it is now.
 
     No handler runs: what handlers answered is in the journal. Prints the first step of each conversation that would
@@ -34,9 +36,11 @@ def command(ctx: click.Context, conversation: str | None, organism: Path | None,
     rules = project.server(ctx, project.load(ctx, organism)).rules
     different = total = steps = 0
     with reading(ctx, located(ctx, organism, journal)) as reader:
-        keys = [one.id for one in reader.conversations()] if conversation is None else [
-            one_conversation(ctx, reader, conversation)
-        ]
+        keys = (
+            [one.id for one in reader.conversations()]
+            if conversation is None
+            else [one_conversation(ctx, reader, conversation)]
+        )
         for key in keys:
             story = reader.story(key)
             total, steps = total + 1, steps + len(story.steps)

@@ -6,15 +6,12 @@ Owns the choice of the form. How records read is for gateways/trace_text.py and 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from agentserver.cli import project
 from agentserver.cli.journal import journal_option, located, one_conversation, reading
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Form(StrEnum):
@@ -31,7 +28,7 @@ class Form(StrEnum):
 @click.option("--json", "form", flag_value=Form.JSON, type=Form, help="One JSON object for each record.")
 @click.option("--html", "form", flag_value=Form.HTML, type=Form, help="A page that needs nothing else.")
 @click.option("--no-payloads", is_flag=True, help="Leave out what the messages say.")
-@click.option("-o", "--output", type=click.Path(path_type=project.Path, dir_okay=False), help="Write to this file.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @click.pass_context
 def command(  # noqa: PLR0913 - one parameter for each option
     ctx: click.Context,

@@ -77,7 +77,9 @@ Idle: TypeAlias = Annotated[_UpToYear, BeforeValidator(_seconds, json_schema_inp
 Drain: TypeAlias = Annotated[_MaybeNone, BeforeValidator(_seconds, json_schema_input_type=_MaybeNone | _Text)]
 Retention: TypeAlias = Annotated[
     Annotated[float, Field(gt=0, le=100 * 365 * DAY)],
-    BeforeValidator(_seconds, json_schema_input_type=Annotated[float, Field(gt=0, le=100 * 365 * DAY)] | _Text),
+    BeforeValidator(
+        _seconds, json_schema_input_type=Annotated[float, Field(gt=0, le=100 * 365 * DAY)] | _Text
+    ),
 ]
 _DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
 DottedList: TypeAlias = Annotated[

@@ -72,7 +72,13 @@ def dump(outcome: Outcome) -> bytes:
         case Finished():
             delivery = cause.delivery
             called = cause.element is not None
-            row = ["conclude", delivery.id, delivery.attempt, called, _result_row(cause.result, gone_out(outcome))]
+            row = [
+                "conclude",
+                delivery.id,
+                delivery.attempt,
+                called,
+                _result_row(cause.result, gone_out(outcome)),
+            ]
         case None:
             raise TypeError("a step without a cause cannot be recorded")
     return encode(row)
@@ -118,7 +124,18 @@ def load_records(
     found: list[Record] = []
     for event, thread, sender, to, root, hop, code, detail, delivery, message in json.loads(data):
         record = Record(
-            Event(event), at, beginning.id, thread, sender, to, root, hop, code, detail, delivery, _bytes(message)
+            Event(event),
+            at,
+            beginning.id,
+            thread,
+            sender,
+            to,
+            root,
+            hop,
+            code,
+            detail,
+            delivery,
+            _bytes(message),
         )
         if record.event is Event.SENT and not record.message and delivery in deliveries:
             record = record._replace(message=deliveries[delivery].message)
@@ -207,10 +224,14 @@ class _Loading:
             drafts.append(draft)
         return Drafts(tuple(drafts), tuple(repairs), deprecated)
 
-    def _draft(self, to: str | Target | None, first: str | int, start: int = 0, end: int = 0) -> Draft | Refusal:
+    def _draft(
+        self, to: str | Target | None, first: str | int, start: int = 0, end: int = 0
+    ) -> Draft | Refusal:
         markup = first if isinstance(first, str) else self._messages[first][start:end].decode()
         element = envelope.read_payload(markup.encode(), self._rules.bounds)
-        codec = None if isinstance(element, envelope.Malformed) else self._rules.codecs.named(str(element.tag))
+        codec = (
+            None if isinstance(element, envelope.Malformed) else self._rules.codecs.named(str(element.tag))
+        )
         if isinstance(element, envelope.Malformed) or codec is None:
             return Refusal(Code.VALIDATION, "its payload cannot be read any more")
         return replies.check(element, markup, to, codec)

@@ -83,7 +83,10 @@ def take(conversation: Conversation, guards: Iterable[Guard] = ()) -> Snapshot:
         [name for name, memory in conversation.memory.items() if memory is not None],
     ]
     values = {
-        (f"thread {node.id}", name): value for node in nodes if node.storage for name, value in node.storage.items()
+        (f"thread {node.id}", name): value
+        for node in nodes
+        if node.storage
+        for name, value in node.storage.items()
     }
     values.update(_memories(conversation, guards))
     waiting = {delivery.id: delivery for node in nodes for delivery in node.waiting()}
@@ -112,7 +115,9 @@ def encode(value: object) -> bytes:
 
 
 def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[Guard]) -> Conversation:
-    key, principal, version, messages, touched, closed, root, opened, threads, watchers, requests, named = fields
+    key, principal, version, messages, touched, closed, root, opened, threads, watchers, requests, named = (
+        fields
+    )
     owned = _by_owner(snapshot.values)
     nodes = {row[0]: _thread(row, snapshot.waiting, owned) for row in threads}
     return Conversation(

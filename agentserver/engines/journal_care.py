@@ -62,13 +62,16 @@ def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
     try:
         for number in numbers:
             steps = connection.execute(
-                "select first_delivery, deliveries, first_event, events from step where conversation = ?", (number,)
+                "select first_delivery, deliveries, first_event, events from step where conversation = ?",
+                (number,),
             ).fetchall()
             connection.executemany(
-                "delete from delivery where number >= ? and number < ?", [(d, d + n) for d, n, _, _ in steps if n]
+                "delete from delivery where number >= ? and number < ?",
+                [(d, d + n) for d, n, _, _ in steps if n],
             )
             connection.executemany(
-                "delete from event where number >= ? and number < ?", [(e, e + n) for _, _, e, n in steps if n]
+                "delete from event where number >= ? and number < ?",
+                [(e, e + n) for _, _, e, n in steps if n],
             )
             connection.execute("delete from step where conversation = ?", (number,))
             connection.execute("delete from value where conversation = ?", (number,))
@@ -102,7 +105,9 @@ def export(source: Path, target: Path, conversations: Collection[str] = ()) -> N
     if not conversations:
         return
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        others = [number for number, key in copy.execute("select number, id from conversation") if key not in known]
+        others = [
+            number for number, key in copy.execute("select number, id from conversation") if key not in known
+        ]
         _remove(copy, others)
         copy.execute("vacuum")
 
@@ -142,9 +147,7 @@ def broken_link(story: Story) -> int | None:
     """The first version of a conversation whose step is not what was written; None when all are."""
     chain = GENESIS
     for expected, step in enumerate(story.steps, 1):
-        chain = chained(
-            chain, step.moment.now, step.moment.seed, step.cause, step.records, *step.gone_out()
-        )
+        chain = chained(chain, step.moment.now, step.moment.seed, step.cause, step.records, *step.gone_out())
         if chain != step.chain or step.version != expected:
             return expected
     return None

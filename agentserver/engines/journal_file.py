@@ -10,12 +10,12 @@ import os
 import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
 APPLICATION: Final = 0x41475356
@@ -123,7 +123,6 @@ class Place:
     Args:
         path: of the file.
         sync: what a commit waits for.
-        wait: seconds to wait for another server to let go of it.
     """
 
     path: Path
@@ -138,7 +137,7 @@ class Lock:
         self._journal = path
         self._descriptor = -1
 
-    def __enter__(self) -> Lock:
+    def __enter__(self) -> Self:
         """Take it. Raises EngineError when another server has it or it cannot be had."""
         # A file of its own: closing any descriptor of the journal would drop SQLite's own locks on it.
         try:
@@ -152,7 +151,9 @@ class Lock:
             owner = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
             self._release()
             who = f"process {owner}" if owner.isdigit() else "another process"
-            raise EngineError(f"{self._journal} is in use by {who}: two servers cannot share a journal") from None
+            raise EngineError(
+                f"{self._journal} is in use by {who}: two servers cannot share a journal"
+            ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
         return self
@@ -231,10 +232,14 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     if application != APPLICATION and (objects or version):
         raise EngineError(f"{path}: the file is a database of another program")
     if version > len(MIGRATIONS):
-        raise EngineError(f"{path}: written by a later agentserver (format {version}; this one knows {len(MIGRATIONS)})")
+        raise EngineError(
+            f"{path}: written by a later agentserver (format {version}; this one knows {len(MIGRATIONS)})"
+        )
     (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
     if verdict != "ok":
-        raise EngineError(f"{path}: the file is damaged ({verdict}): restore a backup, or move it away to begin anew")
+        raise EngineError(
+            f"{path}: the file is damaged ({verdict}): restore a backup, or move it away to begin anew"
+        )
     return int(version)
 
 
@@ -254,5 +259,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
         raise told(path, error) from error
     if application != APPLICATION or version != len(MIGRATIONS):
         connection.close()
-        raise EngineError(f"{path}: no journal of this version; agentserver run brings an older one up to date")
+        raise EngineError(
+            f"{path}: no journal of this version; agentserver run brings an older one up to date"
+        )
     return connection

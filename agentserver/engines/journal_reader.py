@@ -155,20 +155,27 @@ class Reader:
             return None
         number, state = row
         queued = self._connection.execute(
-            f"select {_COLUMNS} from delivery d where d.conversation = ? and d.state = 0", (number,)  # noqa: S608
+            f"select {_COLUMNS} from delivery d where d.conversation = ? and d.state = 0",
+            (number,),  # noqa: S608
         )
-        values = self._connection.execute("select owner, name, data from value where conversation = ?", (number,))
+        values = self._connection.execute(
+            "select owner, name, data from value where conversation = ?", (number,)
+        )
         waiting = [_delivery(conversation, one) for one in queued]
         stored = {(owner, name): data for owner, name, data in values}
         return restore(Snapshot(state, {one.id: one for one in waiting}, stored), self._guards)
 
     def at_work(self) -> list[str]:
         """The open conversations in which something is queued, in the order in which they were opened."""
-        return self._ids("select id from conversation where number in (select conversation from delivery where state = 0)")
+        return self._ids(
+            "select id from conversation where number in (select conversation from delivery where state = 0)"
+        )
 
     def idle(self, before: float) -> list[str]:
         """The open conversations that nothing touched since."""
-        return self._ids("select id from conversation where touched < ? and closed is null order by touched", before)
+        return self._ids(
+            "select id from conversation where touched < ? and closed is null order by touched", before
+        )
 
     def belongings(self, principal: str) -> list[str]:
         """The principal's conversations that are open or have something in the outbox."""
@@ -203,7 +210,9 @@ class Reader:
 
     def find(self, prefix: str) -> list[str]:
         """The conversations whose ids begin so, at most a few."""
-        return self._ids("select id from conversation where substr(id, 1, ?) = ? limit 8", len(prefix), prefix)
+        return self._ids(
+            "select id from conversation where substr(id, 1, ?) = ? limit 8", len(prefix), prefix
+        )
 
     def conversations(self) -> Iterator[Summary]:
         """Every conversation, the one that was touched last first."""

@@ -115,9 +115,7 @@ class Writer:
 
     # Commits
 
-    def commit(
-        self, outcomes: Sequence[Outcome], left: Iterable[Left] = ()
-    ) -> list[EngineError | None]:
+    def commit(self, outcomes: Sequence[Outcome], left: Iterable[Left] = ()) -> list[EngineError | None]:
         """Commit what can be, in order and in one transaction; gives for each what stood in its way.
 
         Args:
@@ -181,7 +179,7 @@ class Writer:
         except (TypeError, ValueError) as error:
             return EngineError(f"an outcome that cannot be written: {error}")
         if kept is None:
-            kept = self._open(outcome, after, rows)
+            kept = self._open(after, rows)
         first = self._last["delivery"] + 1, self._last["event"] + 1
         added = self._add_deliveries(outcome, kept, rows)
         self._end_deliveries(outcome, kept, rows)
@@ -197,7 +195,14 @@ class Writer:
         self._keep_values(kept, {} if after.closed else parts.values, rows)
         kept.version = after.version
         closed = after.touched if after.closed else None
-        rows.states[kept.number] = (after.touched, after.version, closed, kept.chain, parts.state, kept.number)
+        rows.states[kept.number] = (
+            after.touched,
+            after.version,
+            closed,
+            kept.chain,
+            parts.state,
+            kept.number,
+        )
         if after.closed:
             del self._kept[after.id]
         return None
@@ -212,17 +217,32 @@ class Writer:
         number, version, chain, closed = row
         if closed is not None:
             return _Kept(number, -1, chain, {}, {})
-        values = self._connection.execute("select owner, name, data from value where conversation = ?", (number,))
-        queued = self._connection.execute("select id, number from delivery where conversation = ? and state = 0", (number,))
+        values = self._connection.execute(
+            "select owner, name, data from value where conversation = ?", (number,)
+        )
+        queued = self._connection.execute(
+            "select id, number from delivery where conversation = ? and state = 0", (number,)
+        )
         stored = {(owner, name): data for owner, name, data in values}
         kept = self._kept[conversation] = _Kept(number, version, chain, stored, dict(queued.fetchall()))
         return kept
 
-    def _open(self, outcome: Outcome, after: Conversation, rows: _Rows) -> _Kept:
+    def _open(self, after: Conversation, rows: _Rows) -> _Kept:
         self._last["conversation"] += 1
         kept = self._kept[after.id] = _Kept(self._last["conversation"], 0, GENESIS, {}, {})
         rows.opened.append(
-            (kept.number, after.id, after.principal, after.tree.root, after.touched, after.touched, 0, None, GENESIS, b"")
+            (
+                kept.number,
+                after.id,
+                after.principal,
+                after.tree.root,
+                after.touched,
+                after.touched,
+                0,
+                None,
+                GENESIS,
+                b"",
+            )
         )
         return kept
 
@@ -251,7 +271,9 @@ class Writer:
             ending, reason = _ending(outcome)
             rows.ended.append((ending, reason, outcome.conversation.touched, kept.queued.pop(outcome.done)))
         for delivery in outcome.dropped:
-            rows.ended.append((Ending.DROPPED, "", outcome.conversation.touched, kept.queued.pop(delivery.id)))
+            rows.ended.append(
+                (Ending.DROPPED, "", outcome.conversation.touched, kept.queued.pop(delivery.id))
+            )
 
     def _add_events(self, outcome: Outcome, kept: _Kept, rows: _Rows) -> None:
         for position, event in enumerate(outcome.replies):

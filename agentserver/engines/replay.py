@@ -71,6 +71,13 @@ def _essence(record: Record) -> Record:
 def _told(record: Record | None) -> str:
     if record is None:
         return "nothing more"
-    parts = [record.event, record.sender, "->" if record.sender else "", record.to or "?", record.root, record.code]
+    parts = [
+        record.event,
+        record.sender,
+        "->" if record.sender else "",
+        record.to or "?",
+        record.root,
+        record.code,
+    ]
     text = " ".join(part for part in map(str, parts) if part)
     return f"{text} ({len(record.message)} bytes)" if record.message else text

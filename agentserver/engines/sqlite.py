@@ -106,7 +106,9 @@ class SqliteEngine:
 
     def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
         """Let a parcel, or everything, out of the outbox with the next commit."""
-        self._left.append(Left(conversation) if parcel is None else Left(conversation, parcel.version, parcel.position))
+        self._left.append(
+            Left(conversation) if parcel is None else Left(conversation, parcel.version, parcel.position)
+        )
         self._soon()
 
     def _soon(self) -> None:

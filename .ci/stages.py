@@ -33,7 +33,7 @@ OVERALL_COVERAGE = 95
 CORE_COVERAGE = 98
 SOAK_SCALE = 100
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
-QUICK = {"hop": ("--rounds=1", "--hops=300")}
+QUICK = {"handoff": ("3",), "hop": ("--rounds=1", "--hops=300"), "provenance": ("--sizes=10",)}
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
 LOCK_MACHINES = ("x86_64-manylinux_2_28", "aarch64-manylinux_2_28")
 

@@ -148,7 +148,7 @@ async def _exchange(server: Server, call: Call, data: bytes) -> int:
 
     status = SILENT
     async with server:
-        exchange = await server.open(project.PRINCIPAL)
+        exchange = await server.open(project.principal(server.organism))
         with anyio.move_on_after(call.timeout) as scope:
             async for reply in exchange.replies(data, call.listener):
                 refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)

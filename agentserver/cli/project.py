@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 DEFAULTS = (Path("config/organism.yaml"), Path("organism.yaml"))
-PRINCIPAL = "console"
-"""In whose name ``run`` and ``call`` speak."""
+PRINCIPALS = ("console", "operator", "principal")
+"""In whose name ``run`` and ``call`` speak: the first that no listener bears."""
 
 UNUSABLE = 2
 """Exit code when the organism cannot be used."""
@@ -79,13 +79,17 @@ def server(ctx: click.Context, organism: Organism, *, durable: bool = False) -> 
     from agentserver.assembly import build, journalled
     from agentserver.core.xmlify import PayloadError
 
-    for bound in organism.listeners:
-        if bound.listener.name == PRINCIPAL:
-            refuse(ctx, f"{bound.source}: {PRINCIPAL!r} is the console's own name: call the listener another")
     try:
         return build(organism, engine=journalled(organism) if durable else None)
     except PayloadError as error:
         refuse(ctx, str(error))
+
+
+def principal(organism: Organism) -> str:
+    """The name under which the command line opens conversations."""
+    taken = {bound.listener.name for bound in organism.listeners}
+    free = (f"{PRINCIPALS[-1]}-{number}" for number in range(len(taken) + 1))
+    return next(name for name in (*PRINCIPALS, *free) if name not in taken)
 
 
 def refuse(ctx: click.Context, message: str) -> NoReturn:

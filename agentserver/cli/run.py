@@ -49,7 +49,9 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     server = project.server(ctx, project.load(ctx, organism), durable=True)
     _escape(sys.stdout)
     screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
-    console = Console(server, screen, interactive=sys.stdin.isatty(), principal=project.PRINCIPAL)
+    console = Console(
+        server, screen, interactive=sys.stdin.isatty(), principal=project.principal(server.organism)
+    )
     if console.interactive:
         _greet(console, server, screen)
     lines, above = _lines(console, server, screen)

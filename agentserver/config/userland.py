@@ -222,13 +222,13 @@ def strangers(project: Project) -> Iterator[str]:
         if name.split(".", maxsplit=1)[0] in top and project.claims(name)
     }
     away = {name: module for name, module in loaded.items() if not project.holds(name, module)}
-    for name in sorted(loaded.keys() - away.keys()):
-        file = getattr(loaded[name], "__file__", None)
-        if away and file and file.endswith(".py"):
-            tree = ast.parse(Path(file).read_bytes())
-            for line, wanted in _imports(tree):
-                if wanted in away:
-                    yield f"{project.show(file)}:{line}: {stranger(wanted, away[wanted])}"
+    if not away:
+        return
+    files = (getattr(loaded[name], "__file__", None) or "" for name in sorted(loaded.keys() - away.keys()))
+    for file in (file for file in files if file.endswith(".py")):
+        imported = _imports(ast.parse(Path(file).read_bytes()))
+        for line, wanted in ((line, wanted) for line, wanted in imported if wanted in away):
+            yield f"{project.show(file)}:{line}: {stranger(wanted, away[wanted])}"
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 DETAIL = 1000
-"""Characters of text from outside the server that a record keeps."""
+"""Characters of a text that anybody may have written, as a record keeps it."""
 
 
 class Event(StrEnum):
@@ -57,13 +57,3 @@ class Record(NamedTuple):
     detail: str = ""
     delivery: str = ""
     message: bytes = b""
-
-
-def legible(text: str) -> str:
-    """Text that anybody may have written, as a record keeps it: one line, cut, without control characters."""
-    cut = text if len(text) <= DETAIL else f"{text[: DETAIL - 1]}\N{HORIZONTAL ELLIPSIS}"
-    if cut.isprintable():
-        return cut
-    return "".join(
-        char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}" for char in cut
-    )

@@ -200,17 +200,21 @@ def _outlined(field: Field) -> Outline:
 
 
 def _blame(record: Record, value: Any) -> str:
-    """The first field whose text XML cannot carry."""
+    """The first field whose text XML cannot carry; empty when there is none."""
     for field in record.fields:
         held = getattr(value, field.name)
-        for item in held if field.repeated else (held,):
-            if isinstance(field.type, Record) and item is not None:
-                found = _blame(field.type, item)
-                if found:
-                    return found
-            elif isinstance(item, str) and not carried(item):
-                return f"{record.cls.__qualname__}.{field.name}"
+        items = held if field.repeated else (held,)
+        found = next(filter(None, (_blame_item(record, field, item) for item in items)), "")
+        if found:
+            return found
     return ""
+
+
+def _blame_item(record: Record, field: Field, item: Any) -> str:
+    if isinstance(field.type, Record) and item is not None:
+        return _blame(field.type, item)
+    unfit = isinstance(item, str) and not carried(item)
+    return f"{record.cls.__qualname__}.{field.name}" if unfit else ""
 
 
 Payload: TypeAlias = "type | PayloadType | Codec"

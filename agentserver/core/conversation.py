@@ -256,15 +256,12 @@ def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Ou
             delivery.hop + 1,
             element=proposal.element,
         )
-        match proposal.route:
-            case Route.ANSWER:
-                _answer(step, letter, delivery)
-            case Route.SERVICE:
-                _serve(step, proposal, delivery)
-            case Route.SELF:
-                step.call(letter, proposal.to, apart=True)
-            case Route.PEER:
-                step.call(letter, proposal.to)
+        if proposal.route is Route.ANSWER:
+            _answer(step, letter, delivery)
+        elif proposal.route is Route.SERVICE:
+            _serve(step, proposal, delivery)
+        else:
+            step.call(letter, proposal.to, apart=proposal.route is Route.SELF)
     return step.finish()
 
 
@@ -281,16 +278,16 @@ def _serve(step: Step, proposal: Proposal, delivery: Delivery) -> None:
     """Answer a message to ``system.todo``. The service reads nothing but what the todo schemas accept."""
     codecs = step.rules.codecs
     codec = codecs.named(proposal.root)
-    asked = None if codec is None else codec.decode(proposal.element)
+    assert codec is not None
+    asked = codec.decode(proposal.element)
     answer: TodoRegistered | TodoClosed
     if isinstance(asked, TodoUntil):
         watcher = next(step.ids)
         step.todos = step.todos.watch(delivery.thread, asked, watcher)
         answer = TodoRegistered(watcher)
-    elif isinstance(asked, TodoComplete):
-        answer = TodoClosed(asked.watcher_id, step.close_todo(delivery.thread, asked.watcher_id))
     else:
-        raise TypeError(f"{proposal.root} is no request to {TODO}")
+        assert isinstance(asked, TodoComplete)
+        answer = TodoClosed(asked.watcher_id, step.close_todo(delivery.thread, asked.watcher_id))
     reply = codecs.of(type(answer))
     markup = reply.encode(answer)
     step.post(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agentserver.core import envelope
-from agentserver.core.messages import Effects
+from agentserver.core.messages import NO_EFFECTS, Effects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,4 +101,6 @@ class ThreadTodos:
 
 def collect(storage: ThreadStorage, todos: ThreadTodos) -> Effects:
     """Everything that the invocation changed."""
+    if not storage.changes and not todos.closed:
+        return NO_EFFECTS
     return Effects(dict(storage.changes), tuple(todos.closed))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agentserver.contract import Code
 from agentserver.core import envelope
-from agentserver.core.audit import Event, Record, legible
+from agentserver.core.audit import DETAIL, Event, Record
+from agentserver.core.legible import legible
 from agentserver.core.messages import SYSTEM, Delivery, Done, Reply
 from agentserver.core.refusals import system_error
 from agentserver.core.requests import RequestChange
@@ -235,16 +236,13 @@ class Step:
         gone = {node.id for node in closed}
         self._close(closed)
         node = self.tree.nodes[thread]
-        stale = {d.id for d in node.inbox if d.origin in gone}
-        for held in node.held:
-            if held.delivery.origin in gone:
-                stale.add(held.delivery.id)
-                self.requests.count(held.delivery.request, 0, held=-1)
-        self._drop(d for d in node.waiting() if d.id in stale)
+        for delivery in [held.delivery for held in node.held if held.delivery.origin in gone]:
+            self.requests.count(delivery.request, 0, held=-1)
+        self._drop(delivery for delivery in node.waiting() if delivery.origin in gone)
         self.change.put(
             node._replace(
-                inbox=tuple(d for d in node.inbox if d.id not in stale),
-                held=tuple(h for h in node.held if h.delivery.id not in stale),
+                inbox=tuple(delivery for delivery in node.inbox if delivery.origin not in gone),
+                held=tuple(held for held in node.held if held.delivery.origin not in gone),
             )
         )
 
@@ -315,7 +313,7 @@ class Step:
                 _local(delivery.root),
                 delivery.hop,
                 code,
-                legible(detail) if detail else "",
+                legible(detail, DETAIL) if detail else "",
                 delivery.id,
                 delivery.message if event is Event.SENT else b"",
             )
@@ -323,7 +321,7 @@ class Step:
 
     def note(self, event: Event, *, thread: str, to: str, detail: str = "", **more: Any) -> None:
         """Note any event; ``more`` are fields of Record."""
-        about = {"to": legible(to), "detail": legible(detail), **more}
+        about = {"to": legible(to, DETAIL), "detail": legible(detail, DETAIL), **more}
         self._records.append(Record(event, self.moment.now, self.before.id, thread, **about))
 
     # The end

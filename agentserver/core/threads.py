@@ -101,7 +101,9 @@ class ThreadTree(NamedTuple):
 
     def at_rest(self, thread: Thread) -> bool:
         """Whether nothing is under way on the thread and below it."""
-        return thread.quiet and all(below.quiet for below in self.below(thread.id))
+        if not thread.quiet or not thread.children:
+            return thread.quiet
+        return all(below.quiet for below in self.below(thread.id))
 
 
 class TreeChange:
@@ -145,16 +147,19 @@ class TreeChange:
         return next(found, None)
 
     def _at_rest(self, children: tuple[str, ...], owner: str) -> Iterator[Thread]:
-        nodes = (self._nodes[child] for child in children)
-        return (node for node in nodes if node.owner == owner and self.tree.at_rest(node))
+        for child in children:
+            node = self._nodes[child]
+            if node.owner == owner and self.tree.at_rest(node):
+                yield node
 
     def prune(self, thread: str) -> tuple[Thread, ...]:
         """Close everything below ``thread``; gives the closed threads."""
+        if not self._nodes[thread].children:
+            return ()
         closed = tuple(self.tree.below(thread))
-        if closed:
-            for node in closed:
-                del self._nodes[node.id]
-            self._nodes[thread] = self._nodes[thread]._replace(children=())
+        for node in closed:
+            del self._nodes[node.id]
+        self._nodes[thread] = self._nodes[thread]._replace(children=())
         return closed
 
     def shut(self, thread: str) -> tuple[Thread, ...]:

@@ -96,7 +96,7 @@ class TodoBook:
     def notice(self, delivery: Delivery) -> TodoBook:
         """Count a delivery that its thread is being given."""
         watchers = self.of(delivery.thread)
-        if not any(not watcher.raised and watcher.matches(delivery) for watcher in watchers):
+        if not watchers or not any(not watcher.raised and watcher.matches(delivery) for watcher in watchers):
             return self
         return self._put(
             delivery.thread,
@@ -117,6 +117,8 @@ class TodoBook:
     def abandon(self, thread: str) -> TodoBook:
         """Forget the watchers whose replies can no longer come, because nobody works for the thread any more."""
         watchers = self.of(thread)
+        if not watchers:
+            return self
         left = tuple(watcher for watcher in watchers if watcher.raised)
         return self if len(left) == len(watchers) else self._put(thread, left)
 
@@ -138,7 +140,7 @@ NO_TODOS = TodoBook()
 
 def nudge(watchers: Collection[Watcher]) -> str:
     """The reminder of the complete ones for a handler, in the contract's wording; empty without any."""
-    raised = [watcher for watcher in watchers if watcher.raised]
+    raised = [watcher for watcher in watchers if watcher.raised] if watchers else ()
     if not raised:
         return ""
     return "\n".join(

@@ -1,7 +1,8 @@
 """What a listener's peers accept, as text for a model's prompt.
 
-Owns the wording and its bounds. Shows structure only: no text that the author of a schema wrote for people reaches a
-prompt. Refuses to know how the text is used.
+Owns the wording and its bounds. What others wrote is data in it: of schemas only the structure, no documentation; of
+descriptions one line. Every line of theirs begins with a word or a tag of ours, so that nobody can add a heading,
+end a code fence or speak in the server's voice. Refuses to know how the text is used.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.contract import TodoComplete, TodoUntil
+from agentserver.core.legible import legible, referenced
 from agentserver.core.messages import TODO
 
 if TYPE_CHECKING:
@@ -20,8 +22,15 @@ if TYPE_CHECKING:
 SCHEMA_LIMIT = 6_000
 """Characters of one schema; a longer one is left out, its example stays."""
 
+DESCRIPTION_LIMIT = 500
+"""Characters of one description."""
+
 TEXT_LIMIT = 60_000
-"""Characters of the whole text; peers beyond it are named without their schemas."""
+"""Characters of the whole text; peers beyond it are shown without their schemas, then only counted."""
+
+BREAK = "\n\n"
+
+INTRODUCTION = "You can send messages to these listeners. A payload must look exactly as its schema says."
 
 SEMANTICS = """\
 ## Responding
@@ -32,32 +41,53 @@ So finish all sub-tasks first. If you need a listener's result, wait for its ans
 
 
 def usage_instructions(listener: Listener, listeners: Mapping[str, Listener], codecs: Codecs) -> str:
-    """The text for one listener; empty when it has no peers."""
-    peers = [listeners[name] for name in sorted(listener.peers) if name in listeners]
-    entries = [
-        *((peer.name, peer.description, peer.payloads) for peer in peers),
-        *(
-            [(TODO, "Reminds you of replies you wait for.", (TodoUntil, TodoComplete))]
-            if TODO in listener.peers
-            else []
-        ),
-    ]
+    """The text for one listener, of at most TEXT_LIMIT characters; empty when it has no peers."""
+    entries = list(_entries(listener, listeners))
     if not entries:
         return ""
-    parts = ["You can send messages to these listeners. A payload must look exactly as its schema says."]
-    size = len(parts[0]) + len(SEMANTICS)
+    parts, left_out = [INTRODUCTION], 0
+    room = TEXT_LIMIT - len(INTRODUCTION) - len(SEMANTICS) - len(_not_shown(len(entries))) - 2 * len(BREAK)
     for name, description, payloads in entries:
-        head = f"## {name}\n{description}"
+        head = f"## {legible(name, DESCRIPTION_LIMIT)}\nPurpose: {legible(description, DESCRIPTION_LIMIT)}"
         body = "\n".join([head, *(line for payload in payloads for line in _payload(payload, codecs))])
-        part = body if size + len(body) <= TEXT_LIMIT else head
-        size += len(part)
-        parts.append(part)
-    return "\n\n".join([*parts, SEMANTICS])
+        part = next((form for form in (body, head) if len(BREAK) + len(form) <= room), "")
+        if part:
+            parts.append(part)
+            room -= len(BREAK) + len(part)
+        else:
+            left_out += 1
+    return BREAK.join([*parts, *([_not_shown(left_out)] if left_out else []), SEMANTICS])
+
+
+def _entries(
+    listener: Listener, listeners: Mapping[str, Listener]
+) -> Iterator[tuple[str, str, tuple[type, ...]]]:
+    for name in sorted(listener.peers):
+        if name in listeners:
+            yield name, listeners[name].description, listeners[name].payloads
+    if TODO in listener.peers:
+        yield TODO, "Reminds you of replies you wait for.", (TodoUntil, TodoComplete)
+
+
+def _not_shown(count: int) -> str:
+    return f"{count} more listeners are not shown."
 
 
 def _payload(payload: type, codecs: Codecs) -> Iterator[str]:
     codec = codecs.of(payload)
-    schema = codec.xsd()
+    schema = "\n".join(_lines(codec.xsd()))
     if len(schema) <= SCHEMA_LIMIT:
         yield f"Schema:\n```xsd\n{schema}\n```"
-    yield f"Example:\n```xml\n{codec.example()}\n```"
+    yield f"Example:\n```xml\n{referenced(codec.example())}\n```"
+
+
+def _lines(schema: str) -> list[str]:
+    """The schema line by line, each of which begins with a tag."""
+    lines: list[str] = []
+    for line in schema.expandtabs(2).split("\n"):
+        shown = referenced(line)
+        if shown.lstrip().startswith("<"):
+            lines.append(shown)
+        elif shown.strip():
+            lines[-1:] = [" ".join([*lines[-1:], shown.strip()])]
+    return lines

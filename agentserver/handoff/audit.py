@@ -8,6 +8,7 @@ attack.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -101,10 +102,17 @@ class Flaw:
 
 
 def sealed(record: AuditRecord, after: Seal) -> tuple[str, Seal]:
-    """The line of a record in a chain, without a newline, and the chain's new end."""
-    members = {**dict(record.members), "seq": after.count + 1, "previous": after.hash}
-    own = _hash(members)
-    return _text({**members, "hash": own}), Seal(after.count + 1, own)
+    """The line of a record in a chain, without a newline, and the chain's new end.
+
+    The hash is that of the line as it would stand without its last member, the hash.
+    """
+    members = (*record.members, ("seq", after.count + 1), ("previous", after.hash))
+    text = json.dumps(dict(members), separators=(",", ":"))
+    own = sha256(text.encode()).hexdigest()
+    return f'{text[:-1]},"hash":"{own}"}}', Seal(after.count + 1, own)
+
+
+_LINE = re.compile(r'(\{.*),"hash":"([0-9a-f]{64})"\}')
 
 
 def verify(lines: Iterable[str], end: Seal | None = None) -> Seal | Flaw:
@@ -140,28 +148,27 @@ def _cut(count: int) -> str:
 
 
 def _next(line: str, after: Seal) -> Seal | str:
-    try:
-        members = json.loads(line)
-        claimed = members.pop("hash")
-    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
+    members = _members(line)
+    found = _LINE.fullmatch(line)
+    if members is None or found is None:
         return "is no record"
     if members.get("previous") != after.hash or members.get("seq") != after.count + 1:
         return "does not follow the record before it"
-    return Seal(after.count + 1, claimed) if claimed == _hash(members) else "was altered"
+    text, claimed = found.groups()
+    return Seal(after.count + 1, claimed) if claimed == digest(f"{text}}}") else "was altered"
+
+
+def _members(line: str) -> dict[str, Any] | None:
+    try:
+        members = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return members if isinstance(members, dict) else None
 
 
 def last(line: str) -> Seal | None:
     """The end of a chain whose last line this is, taken at its word; None when it is no record."""
-    try:
-        members = json.loads(line)
-        return Seal(int(members["seq"]), str(members["hash"]))
-    except (ValueError, RecursionError, KeyError, TypeError):
+    members = _members(line)
+    if members is None or type(members.get("seq")) is not int or not isinstance(members.get("hash"), str):
         return None
-
-
-def _text(members: dict[str, Any]) -> str:
-    return json.dumps(members, ensure_ascii=True, separators=(",", ":"))
-
-
-def _hash(members: dict[str, Any]) -> str:
-    return sha256(json.dumps(members, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return Seal(members["seq"], members["hash"])

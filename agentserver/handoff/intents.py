@@ -43,8 +43,7 @@ class Intent:
         parameters: the typed values.
         note: name of the parameter that is free text, which travels in the data frame alone; empty for none.
         note_most: characters of that text.
-        allow_peers: the only peers that the target may reach while it acts on the handoff; None for all it
-        has.
+        allow_peers: the only peers that the target may reach while it acts on the handoff; None for all of them.
     """
 
     name: str
@@ -96,8 +95,7 @@ class Vocabulary:
     Args:
         intents: by name.
         targets: the allowlist: every listener that may be asked anything.
-        legacy: the intent that requests of the older form mean, which have free text alone; None refuses
-        them.
+        legacy: the intent that requests of the older form, free text alone, are taken for; None refuses them.
     """
 
     intents: Mapping[str, Checked]

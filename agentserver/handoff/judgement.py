@@ -28,9 +28,7 @@ class Facts:
     Args:
         source: the sender, as the system knows it.
         request: the attempt.
-        target_known, intent_known, params_known: whether the names are those of the vocabulary, so that they
-        may be
-            written down.
+        target_known, intent_known, params_known: whether the names are the vocabulary's and may be written down.
         sanitized: characters of the free text that were left; None when it was not looked at.
     """
 

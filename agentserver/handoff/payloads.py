@@ -108,9 +108,8 @@ def validate(
         payload: a JSON value.
         schema: a JSON Schema, at most MAX_DEPTH deep and without recursion.
         timeout: seconds of wall clock.
-        _worker: for tests: a top-level function that puts ``("ok", None)`` or ``("err", text)`` into the
-        queue that
-            it is given last, run in a process of its own.
+        _worker: for tests: a top-level function of payload, schema and queue, run in a process of its own, that
+            puts ``("ok", None)`` or ``("err", text)`` into the queue.
 
     Raises:
         SchemaInvalid: for all that is wrong with schema, payload, worker or time.
@@ -172,8 +171,7 @@ def audit_handoff_chain(
     Args:
         steps: rows as ``read_steps`` gives them.
         today: the day that decides how grave an untyped handoff is; the present day when None.
-        repo_root: where schemas are; then each is opened, inspected, and its ``$id`` or target namespace
-        compared.
+        repo_root: where schemas are; each is opened and inspected, and its ``$id`` or target namespace compared.
             Without it, the texts of the cells are.
     """
     day = today or datetime.now().astimezone().date()

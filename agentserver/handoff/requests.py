@@ -116,6 +116,8 @@ def read(found: Mapping[str, object], raw: str) -> Request:
 
 def from_tool(arguments: Mapping[str, object], raw: str) -> Request:
     """The request in the arguments of a tool call: ``target_agent`` and the members of a payload."""
+    if len(raw) > LONGEST:
+        return broken(raw, Reason.OVER_BOUND)
     payload = {name: value for name, value in arguments.items() if name != "target_agent"}
     return read({"type": TYPE, "target_agent": arguments.get("target_agent"), "payload": payload}, raw)
 

@@ -59,7 +59,7 @@ def scrub(text: str) -> str:
 
 
 def _instructs(line: str) -> bool:
-    folded = " ".join(unicodedata.normalize("NFKC", line).casefold().split())
+    folded = (line if line.isascii() else unicodedata.normalize("NFKC", line)).casefold().lstrip()
     return folded.startswith(_PREFIXES) or _PHRASES.search(folded) is not None
 
 

@@ -25,7 +25,7 @@ from agentserver.hygiene.atoms import (
     reachable,
     structural,
 )
-from agentserver.hygiene.charset import Spans, meet, union
+from agentserver.hygiene.charset import Spans, overlap, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +36,8 @@ REPEATED: Final = 10_000
 """Product of the finite repetitions around one atom."""
 VARYING: Final = 64
 """Parts that vary in length."""
+ALTERNATIVES: Final = 128
+"""Alternatives in one place."""
 AMBIGUOUS: Final = 4
 """Parts that can be read in two ways: each of them doubles the work."""
 COMPETING: Final = 2
@@ -53,10 +55,14 @@ def _structure(tree: Any, depth: int, times: int) -> str:
     for op, value in tree:
         if not known(op, value):
             return "must not use look-around, back references, category escapes or inline flags"
+        if op is BRANCH and len(value[1]) > ALTERNATIVES:
+            return f"must not have more than {ALTERNATIVES} alternatives in one place; use an enumeration"
         inner = times * _times(value) if op in REPEATS else times
-        reason = _excessive(value, inner) if op in REPEATS else ""
-        for child in children(op, value):
-            reason = reason or _structure(child, depth + 1, inner)
+        reason = next(
+            filter(None, (_structure(child, depth + 1, inner) for child in children(op, value))), ""
+        )
+        if not reason and op in REPEATS:
+            reason = _excessive(value, inner)
         if reason:
             return reason
     return ""
@@ -90,7 +96,7 @@ def _clear(body: Any) -> bool:
     if any(structural(op) for op, _ in rest):
         return False
     inside = _spans(varying)
-    return any(not meet(characters(*node), inside) for node in rest)
+    return any(not overlap(characters(*node), inside) for node in rest)
 
 
 def _plain(flat: Sequence[Any]) -> bool:
@@ -158,7 +164,7 @@ def _apart(left: Sequence[Any], right: Sequence[Any]) -> bool:
     for one, other in zip(left, right, strict=False):
         if not (consumes(one[0]) and consumes(other[0])):
             return False
-        if not meet(characters(*one), characters(*other)):
+        if not overlap(characters(*one), characters(*other)):
             return True
     return False
 
@@ -182,8 +188,7 @@ class _Part:
     Args:
         spans: the characters that it can take.
         varies: whether it has more than one length.
-        within: the optional groups and alternatives that it stands in, each with the number of the
-        alternative.
+        within: the optional groups and choices that it stands in, each with the number of the alternative.
     """
 
     spans: Spans
@@ -228,13 +233,13 @@ def _parts(tree: Any, within: tuple[tuple[int, int], ...]) -> Iterator[_Part]:
 def _compete(parts: Sequence[_Part], first: int, second: int) -> bool:
     """Whether characters may go to either of two parts: nothing that must stand between them tells where to stop."""
     left, right = parts[first], parts[second]
-    if not meet(left.spans, right.spans) or _elsewhere(left, right):
+    if not overlap(left.spans, right.spans) or _elsewhere(left, right):
         return False
     around = {*left.within, *right.within}
     return all(
         part.varies
         or not around.issuperset(part.within)
-        or (meet(part.spans, left.spans) and meet(part.spans, right.spans))
+        or (overlap(part.spans, left.spans) and overlap(part.spans, right.spans))
         for part in parts[first + 1 : second]
     )
 

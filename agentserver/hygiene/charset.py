@@ -5,6 +5,7 @@ Owns their algebra. Refuses to know expressions.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -47,7 +48,27 @@ def complement(of: Spans) -> Spans:
 
 def meet(left: Spans, right: Spans) -> Spans:
     """The characters in both sets."""
-    return complement(union((*complement(left), *complement(right))))
+    both: list[tuple[int, int]] = []
+    one = other = 0
+    while one < len(left) and other < len(right):
+        low, high = max(left[one][0], right[other][0]), min(left[one][1], right[other][1])
+        if low <= high:
+            both.append((low, high))
+        if left[one][1] < right[other][1]:
+            one += 1
+        else:
+            other += 1
+    return tuple(both)
+
+
+def overlap(left: Spans, right: Spans) -> bool:
+    """Whether a character is in both sets; quick where one of them is small."""
+    few, many = sorted((left, right), key=len)
+    for low, high in few:
+        at = bisect_right(many, (high, LAST))
+        if at and many[at - 1][1] >= low:
+            return True
+    return False
 
 
 def holds(of: Spans, code: int) -> bool:

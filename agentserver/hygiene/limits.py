@@ -14,8 +14,10 @@ DEPTH: Final = 32
 """Levels of nesting, with references written out."""
 NODES: Final = 20_000
 """Values or elements in the document."""
-EXPANDED: Final = 10_000
-"""Schemas or particles, with references written out."""
+EXPANDED: Final = 20_000
+"""Schemas or elements, with references written out."""
+WRITTEN: Final = 128
+"""Levels of elements of an XSD, with references written out; what follows them recurses."""
 PROPERTIES: Final = 256
 """Members of one object, or particles of one group."""
 LISTED: Final = 1000

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from agentserver.hygiene import pattern, reference, words
 from agentserver.hygiene import xsd_tree as at
 from agentserver.hygiene.json_rules import readable
-from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, NODES, OPTIONAL, PROPERTIES, REPEATED
+from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, NODES, OPTIONAL, PROPERTIES, REPEATED, WRITTEN
 from agentserver.hygiene.objections import shown
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def _elements(schema: Schema) -> Iterator[etree._Element]:
 def self_contained(schema: Schema) -> Said:
     """Nothing is fetched, and every reference names a type of XSD or a part of this document."""
     known = at.components(schema.tree)
+    if len(known) < sum(1 for each in schema.tree if at.component(each)):
+        yield "", "declares two parts under one name"
     for element in _elements(schema):
         if at.local(element) in _ELSEWHERE:
             yield at.place(element), f"xs:{at.local(element)} reaches outside of the file"
@@ -77,12 +79,15 @@ def self_contained(schema: Schema) -> Said:
 
 
 def known_words(schema: Schema) -> Said:
-    """Nothing but elements that this list of rules understands, and no loose text."""
+    """Nothing but elements that these rules understand, no foreign attributes, no loose text."""
     for element in _elements(schema):
         if at.local(element) not in _KNOWN:
             yield at.place(element), f"xs:{at.local(element)[:32]} is not accepted"
         if (element.text or "").strip() or any((child.tail or "").strip() for child in element):
             yield at.place(element), "has text between its parts"
+        for name in element.attrib:
+            if str(name).startswith("{"):  # such as vc:minVersion, by which two validators see two schemas
+                yield at.place(element), f"attribute {shown(name)} is not of XSD"
     for element in schema.tree.iter():
         annotated = any(at.local(above) in _READ for above in (element, *element.iterancestors()))
         if not at.local(element) and not annotated:
@@ -95,11 +100,13 @@ def finite(schema: Schema) -> Said:
     if loop:
         yield loop[0], f"refers to itself: {shown(' -> '.join(loop))}"
         return
-    size, levels = at.cost(schema.tree)
-    if levels > DEPTH:
-        yield "", f"is {levels} levels deep with its references written out, more than {DEPTH}"
-    if size > EXPANDED:
-        yield "", f"holds {size} parts with its references written out, more than {EXPANDED}"
+    cost = at.cost(schema.tree)
+    if cost.components > DEPTH:
+        yield "", f"has {cost.components} types inside one another, more than {DEPTH}"
+    if cost.levels > WRITTEN:
+        yield "", f"is {cost.levels} levels deep with its references written out, more than {WRITTEN}"
+    if cost.elements > EXPANDED:
+        yield "", f"holds {cost.elements} elements with its references written out, more than {EXPANDED}"
 
 
 def closed(schema: Schema) -> Said:

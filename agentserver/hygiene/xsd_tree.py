@@ -5,6 +5,7 @@ Owns the parser for schemas that come from outside, and the meaning of reference
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
@@ -82,7 +83,12 @@ def qname(element: etree._Element, value: str) -> tuple[str | None, str]:
 
 def components(root: etree._Element) -> dict[str, etree._Element]:
     """The named parts of a schema, as ``complexType order`` and the like."""
-    return {f"{local(each)} {each.get('name')}": each for each in root if local(each) in _NAMED}
+    return {f"{local(each)} {each.get('name')}": each for each in root if component(each)}
+
+
+def component(element: etree._Element) -> bool:
+    """Whether an element below the root declares something that others may refer to."""
+    return local(element) in _NAMED
 
 
 def references(element: etree._Element) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -126,15 +132,38 @@ def cycle(root: etree._Element) -> tuple[str, ...]:
     return ()
 
 
-def cost(root: etree._Element) -> tuple[int, int]:
-    """Elements and levels of the largest component when every reference is written out."""
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a schema comes to when every reference is written out.
+
+    Args:
+        elements: of all components together.
+        components: inside one another.
+        levels: of elements.
+    """
+
+    elements: int
+    components: int
+    levels: int
+
+
+def cost(root: etree._Element) -> Cost:
+    """The size and depth of a schema without recursion. Raises graphlib.CycleError."""
     known = components(root)
-    sizes: dict[str, tuple[int, int]] = {}
+    costs: dict[str, Cost] = {}
     for name, needs in order(root):
-        inner = [sizes[each] for each in needs]
-        own = sum(1 for _ in known[name].iter())
-        sizes[name] = own + sum(size for size, _ in inner), 1 + max((level for _, level in inner), default=0)
-    return (
-        max((size for size, _ in sizes.values()), default=0),
-        max((level for _, level in sizes.values()), default=0),
+        inner = [costs[each] for each in needs]
+        costs[name] = Cost(
+            sum(1 for _ in known[name].iter()) + sum(each.elements for each in inner),
+            1 + max((each.components for each in inner), default=0),
+            _height(known[name]) + max((each.levels for each in inner), default=0),
+        )
+    return Cost(
+        sum(each.elements for each in costs.values()),
+        max((each.components for each in costs.values()), default=0),
+        max((each.levels for each in costs.values()), default=0),
     )
+
+
+def _height(element: etree._Element) -> int:
+    return 1 + max((_height(child) for child in element), default=0)

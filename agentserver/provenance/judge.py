@@ -312,4 +312,3 @@ def _nouns(name: str) -> frozenset[str]:
     return frozenset(word.removesuffix("s") for word in names.tokens(name) if word not in verbs)
 
 
-__all__ = ["judge"]

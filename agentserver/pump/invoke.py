@@ -69,8 +69,7 @@ class Invoker:
         handler, or of what it returned.
         """
         delivery, listener = accepted.delivery, bound.listener
-        late = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
-        result: Returned | Failed = late
+        result: Returned | Failed | None = None
         scope = anyio.CancelScope(deadline=asyncio.get_running_loop().time() + listener.deadline)
         self._scopes[delivery.thread] = scope
         with scope:
@@ -78,7 +77,9 @@ class Invoker:
         if self._scopes.pop(delivery.thread, None) is not scope:
             return None
         # A handler that shrugged off its cancellation is late all the same.
-        return Finished(delivery, accepted.element, late if scope.cancel_called else result)
+        if result is None or scope.cancel_called:
+            result = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
+        return Finished(delivery, accepted.element, result)
 
     async def _run(self, bound: Bound, accepted: Accepted) -> Returned | Failed:
         limits = self._rules.blueprint.limits

@@ -140,7 +140,7 @@ def test_an_unreadable_file(tmp_path, monkeypatch):
     assert [str(f) for f in report.findings] == ["a.yaml:1: cannot be read: Permission denied"]
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(max_examples=200)
 @given(text=st.text(alphabet="ab:-[]{}&*!|>'\"#%@ \n\t0159.,?~<", max_size=60))
 def test_any_text_is_read_or_refused(tmp_path_factory, text):
     document, findings = attempt(tmp_path_factory.getbasetemp(), text)

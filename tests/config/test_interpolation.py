@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.config.document import Document
@@ -89,14 +89,12 @@ def test_a_file_that_cannot_be_opened(tmp_path, monkeypatch, error, reason):
     assert run("${file:secret}", directory=tmp_path)[2] == [f'a.yaml:3: x[0]: cannot read "secret": {reason}']
 
 
-@settings(deadline=None, derandomize=True)
 @given(value=st.text())
 def test_a_value_never_becomes_structure(value):
     assert run("${A}", {"A": value})[0] == value
     assert run("a${A}b", {"A": value})[0] == f"a{value}b"
 
 
-@settings(deadline=None, derandomize=True)
 @given(text=st.text(alphabet="$ {}AB:", max_size=12).filter(lambda text: "$${" not in text))
 def test_escaping_is_the_inverse_of_reading(text):
     assert run(text.replace("${", "$${"))[:3] == (text, [], [])

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "corpus" / "hostile"
 FILES = sorted(CORPUS.rglob("*.xml"))
 MIB = 1 << 20
-LAWFUL = settings(derandomize=True, deadline=None, max_examples=200)
+LAWFUL = settings(max_examples=200)
 
 ORDER = '<order xmlns="urn:example:order:v1"><note>hello</note></order>'
 

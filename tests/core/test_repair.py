@@ -18,7 +18,7 @@ from agentserver.core.readings import Repair
 from agentserver.core.repair import Reading, Reason, Unreadable
 from agentserver.core.xmlify import describe
 
-LAWFUL = settings(derandomize=True, deadline=None, max_examples=200)
+LAWFUL = settings(max_examples=200)
 
 
 @dataclass(frozen=True)

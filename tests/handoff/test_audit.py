@@ -137,14 +137,13 @@ def test_what_is_no_record_is_found(line):
     assert isinstance(verify([line]), Flaw)
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.permutations(range(6)))
 def test_reordering_is_found(order):
     found = verify([LINES[at] for at in order])
     assert (found == END) == (list(order) == sorted(order))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.integers(0, 5), st.data())
 def test_any_altered_character_is_found(at, data):
     line = LINES[at]

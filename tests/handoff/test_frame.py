@@ -48,7 +48,7 @@ TEXTS = st.text(max_size=80) | st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(TEXTS, TEXTS)
 def test_no_string_makes_a_frame_end_early(text, source):
     markup = DataFrame(source, "2026-07-02T00:00:00+00:00", text).markup()
@@ -84,7 +84,7 @@ def test_every_character_that_normal_forms_turn_into_an_angle_is_folded():
                 assert shown(chr(code)) in {"<", ">"}
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(TEXTS)
 def test_nothing_unseen_is_left(text):
     for char in clean(text):

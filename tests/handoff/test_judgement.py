@@ -187,6 +187,9 @@ def test_a_tool_call_is_a_request_like_another():
     bad = judge(VOCABULARY, from_tool({**arguments, "type": "x"}, ""), AROUND)
     assert isinstance(bad, Rejected)
     assert bad.reason is Reason.SCHEMA
+    long = judge(VOCABULARY, from_tool(arguments, "x" * (LONGEST + 1)), AROUND)
+    assert isinstance(long, Rejected)
+    assert long.reason is Reason.OVER_BOUND
 
 
 class Lax:
@@ -254,7 +257,7 @@ PATTERNS = [
 ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=600)
+@settings(max_examples=600)
 @given(st.sampled_from(PATTERNS), st.text(ALPHABET, max_size=12))
 def test_no_accepted_parameter_contains_white_space_in_a_template(pattern, value):
     words = vocabulary(
@@ -268,7 +271,7 @@ def test_no_accepted_parameter_contains_white_space_in_a_template(pattern, value
         assert not any(char.isspace() or char in "<>&\"'{}" or not char.isascii() for char in value)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.text(max_size=40), st.text(max_size=30), st.text(max_size=30))
 def test_whatever_the_words_are_the_steering_is_the_same(event, note, ticket):
     body = payload(params={"ticket_id": "LEGAL-12", "note": note}, event=event)
@@ -283,7 +286,7 @@ def test_whatever_the_words_are_the_steering_is_the_same(event, note, ticket):
     assert isinstance(odd, Rejected)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=6),

@@ -180,7 +180,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(st.lists(PIECES, max_size=14).map("".join), st.data())
 def test_where_the_text_is_cut_does_not_matter(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
@@ -189,7 +189,7 @@ def test_where_the_text_is_cut_does_not_matter(text, data):
     assert scan(*text) == scan(text)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(PIECES, max_size=14).map("".join), st.integers(10, 60))
 def test_cuts_do_not_matter_at_the_bounds_either(text, longest):
     with pytest.MonkeyPatch.context() as patched:
@@ -207,7 +207,7 @@ def test_every_single_cut_of_a_real_text():
         assert scan(text[:at], text[at:]) == whole
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
@@ -247,7 +247,7 @@ def work(text):
 ALPHABET = ['{"', '"', "{", "}", ":", ",", "[", "\\", '{"a":"', '{"a":{', " ", "x", "\n", "1", RAW[:25]]
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from(ALPHABET), max_size=400).map("".join))
 def test_fuzzed_texts_are_read_in_bounded_work(text):
     assert work(text) <= 40 * len(text) + 40

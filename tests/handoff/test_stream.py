@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.handoff import stream
@@ -60,7 +60,6 @@ def test_another_message_ends_a_preview():
     assert reasons(listener.message("m2", RAW)) == [None]
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(st.integers(0, len(RAW) * 2), max_size=5), st.integers(0, 6))
 def test_previews_change_nothing_about_what_is_asked(cuts, shown):
     text = f"{RAW} {RAW}"

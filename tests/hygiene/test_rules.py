@@ -211,6 +211,41 @@ def test_a_container_that_holds_itself_is_no_endless_walk():
     assert refusals(tree) == ["bounded"]
 
 
+def test_the_schemas_of_payload_classes_pass():
+    from dataclasses import dataclass, field
+    from datetime import date, datetime, time
+    from decimal import Decimal
+    from typing import Annotated, Literal
+
+    from annotated_types import Ge, Le, MaxLen, MultipleOf
+
+    from agentserver import Attribute, Pattern, xmlify
+    from agentserver.core.codec import Codecs
+
+    @dataclass(frozen=True)
+    class Part:
+        name: Annotated[str, Pattern("[A-Z]+"), Pattern(".{2,9}")]
+        made: date | None = None
+
+    @xmlify
+    @dataclass(frozen=True)
+    class Everything:
+        number: Annotated[int, MultipleOf(8), Ge(0)]
+        share: Annotated[float, Ge(0), Le(1)]
+        price: Annotated[Decimal, MultipleOf(Decimal("0.01"))]
+        hundreds: Annotated[Decimal, MultipleOf(100)]
+        at: datetime
+        daily: time
+        raw: bytes
+        kind: Annotated[Literal["new", "in progress"], Attribute()] = "new"
+        parts: Annotated[list[Part], MaxLen(20)] = field(default_factory=list)
+        note: str = ""
+
+    codec = Codecs([Everything]).of(Everything)
+    for documented in (False, True):
+        assert xsd(codec.xsd(documented=documented)) == []
+
+
 def swapped(old, new):
     assert old in XSD
     return XSD.replace(old, new)
@@ -219,6 +254,17 @@ def swapped(old, new):
 LINE = '<xs:element name="sku" type="xs:string"/>'
 TYPE = '<xs:complexType name="Line">'
 END = "</xs:schema>"
+
+
+def tall(levels, groups):
+    """Groups of nested groups, each of which ends in the next."""
+    made = []
+    for number in range(groups):
+        last = number == groups - 1
+        inner = '<xs:element name="e" type="xs:int"/>' if last else f'<xs:group ref="g{number + 1}"/>'
+        nested = "<xs:sequence>" * levels + inner + "</xs:sequence>" * levels
+        made.append(f'<xs:group name="g{number}">{nested}</xs:group>')
+    return "".join(made)
 
 
 def optional(levels):
@@ -231,6 +277,9 @@ def optional(levels):
 @pytest.mark.parametrize(
     ("rule", "markup"),
     [
+        ("vocabulary", swapped('name="order"', 'name="order" v:minVersion="1.1" xmlns:v="urn:v"')),
+        ("self-contained", swapped(END, TYPE + "</xs:complexType>" + END)),
+        ("finite", swapped(END, tall(28, 8) + END)),
         ("document", "<a/>"),
         (
             "bounded",
@@ -539,7 +588,7 @@ JSON = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(JSON)
 def test_no_json_value_breaks_the_rules_or_the_strips(tree):
     found = rules.inspect(Schema(Kind.JSON, tree))
@@ -549,7 +598,7 @@ def test_no_json_value_breaks_the_rules_or_the_strips(tree):
     json.dumps(tree)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.dictionaries(st.sampled_from(sorted(json_positions.KEYWORDS)), JSON, max_size=6))
 def test_nothing_readable_is_left_where_a_schema_stands(tree):
     for _, each in json_positions.positions(strip.visible(tree)):
@@ -580,7 +629,7 @@ ATTRS = st.dictionaries(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.recursive(
         st.tuples(st.sampled_from(TAGS), ATTRS, st.just([])),

@@ -158,6 +158,28 @@ async def test_what_a_restart_takes_up_is_counted_whole():
     assert d.pump._pending == 0
 
 
+async def test_a_message_that_an_engine_kept_and_nobody_can_read_any_more_fails_without_a_call():
+    engine, called = MemoryEngine(), []
+
+    async def never(payload, metadata):
+        await anyio.sleep_forever()
+
+    async def counting(payload, metadata):
+        called.append(payload)
+
+    async with desk((listener("a"), never), engine=engine, drain=0.0) as d:
+        await d.send(await d.open(), Ask("1"))
+    ((name, kept),) = engine._kept.items()
+    (thread,) = (node for node in kept.tree.nodes.values() if node.inbox)
+    spoilt = thread._replace(inbox=(thread.inbox[0]._replace(message=b"junk"),))
+    tree = kept.tree._replace(nodes={**kept.tree.nodes, thread.id: spoilt})
+    engine._kept[name] = kept._replace(tree=tree)
+    async with desk((listener("a"), counting), engine=engine) as d:
+        await until(lambda: d.pump._pending == 0)
+        assert [r.code for r in d.records if r.event is Event.FAILED] == ["internal"]
+    assert called == []
+
+
 async def test_stopping_waits_for_a_repetition_that_is_due():
     attempts = []
 

@@ -169,10 +169,11 @@ class Source:
         options = {"event_deltas": ["agent.message"]} if self._previews else {}
         with self._events.stream(self._session, **options) as stream:
             yield from self._missed()
-            for event in stream:
+            # Once the session has ended nothing more will come, and the stream may stay open all the same.
+            for event in () if self._ended else stream:
                 if self._had(event):
                     yield event
-                if self._ended:
+                if event.type in _ENDED:
                     return
 
     def _missed(self) -> Iterator[Any]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentserver.handoff.requests import Request
 
 UNKNOWN: Final = "unknown"
+FAILED: Final = 1
 BAD_USAGE: Final = 2
 
 
@@ -187,10 +188,15 @@ def run(
 
 def main(environ: Mapping[str, str], say: Callable[[str], None], start: Callable[..., None] = run) -> int:
     """Run by environment variables; the exit code. ``ENVIRONMENT_ID`` is what ``run`` calls ``environment_id``."""
+    from agentserver.handoff.edge.managed import SourceLost
+
     try:
         session, agents, source = settings(environ)
+        start(session, agents, source, environment_id=environ.get("ENVIRONMENT_ID", "").strip())
     except EnvironmentFault as fault:
         say(str(fault))
         return BAD_USAGE
-    start(session, agents, source, environment_id=environ.get("ENVIRONMENT_ID", "").strip())
+    except SourceLost as lost:
+        say(str(lost))
+        return FAILED
     return 0

@@ -18,7 +18,7 @@ class Connection:
     """What one connection to a stream does: events by index into the log, then how it ends."""
 
     events: list
-    ends: str = "close"  # close, cut (within an event), status (no stream at all)
+    ends: str = "close"  # close, open (nothing more comes), cut (within an event), status (no stream at all)
     status: int = 200
     headers: dict = field(default_factory=dict)
     happens: list = field(default_factory=list)  # what happens after the stream is open, unseen by it
@@ -36,6 +36,7 @@ class Service:
         self.listed = []
         self.opened = []
         self.counter = 0
+        self.over_now = threading.Event()
 
     def event(self, kind, **members):
         self.counter += 1
@@ -114,6 +115,8 @@ class Handler(BaseHTTPRequestHandler):
             if event not in self.service.history:
                 self.service.history.append(event)
             self.chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n")
+        if plan.ends == "open":
+            self.service.over_now.wait(10)
         if plan.ends == "cut":
             self.chunk('event: agent.message\ndata: {"id": "sevt_')
             self.close_connection = True
@@ -176,6 +179,7 @@ def serving():
         ) as client:
             yield server.service, client
     finally:
+        server.service.over_now.set()
         server.shutdown()
         thread.join()
         server.server_close()

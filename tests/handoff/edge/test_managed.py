@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -136,6 +137,15 @@ def test_what_happens_between_history_and_stream_is_had_once(fake):
     first = service.message(json.dumps(request("LEGAL-1")))
     service.script = [Connection([first, service.over()], happens=[first])]
     assert tickets(listen(client)) == ["LEGAL-1"]
+
+
+def test_a_session_that_ended_meanwhile_is_not_waited_for(fake):
+    service, client = fake
+    happened = [service.message(json.dumps(request())), service.over()]
+    service.script = [Connection([], ends="open", happens=happened)]
+    started = time.monotonic()
+    assert tickets(listen(client)) == ["LEGAL-12"]
+    assert time.monotonic() - started < 8
 
 
 def test_a_history_of_many_pages_is_read_to_its_end(fake):

@@ -151,6 +151,17 @@ def test_bad_agent_ids_are_an_error_that_names_them(text):
     assert "AGENT_IDS" in said
 
 
+def test_a_session_that_is_lost_is_said():
+    from agentserver.handoff.edge.managed import SourceLost
+
+    def lost(*_, **__):
+        raise SourceLost("session s: the service answers 404")
+
+    said = []
+    assert main({"SOURCE_SESSION_ID": "s"}, said.append, lost) == 1
+    assert said == ["session s: the service answers 404"]
+
+
 def test_defaults_of_the_environment():
     assert started({"SOURCE_SESSION_ID": "s"}) == (0, [(("s", {}, "unknown"), {"environment_id": ""})], [])
     environ = {
@@ -164,7 +175,7 @@ def test_defaults_of_the_environment():
         orchestrate.settings({})
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.lists(st.integers(0, 400), max_size=5))
 def test_extraction_over_every_split_of_a_stream_equals_extraction_over_the_whole(cuts):
     from agentserver.handoff.scanner import Scanner

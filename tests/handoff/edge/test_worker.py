@@ -220,6 +220,18 @@ def test_a_dollar_is_the_end_of_the_text(pattern, expected):
     assert validator.anchored(pattern) == expected
 
 
+def test_whatever_a_schema_sets_off_is_an_answer():
+    from collections import OrderedDict
+
+    def answer(kind, schema, payload):
+        return validator._answer(OrderedDict(), {"kind": kind, "schema": schema, "payload": payload})
+
+    assert answer("json-schema", '{"type": 5}', 1).startswith("SchemaError: ")
+    assert "\n" not in answer("json-schema", '{"type": 5}', 1)
+    assert answer("xsd", XSD, '<a xmlns="urn:a:v1">1</a>') == ""
+    assert answer("other", "", 1).startswith("KeyError")
+
+
 def test_the_program_itself():
     """The loop in this process: what it answers, and that it keeps few schemas."""
     import io

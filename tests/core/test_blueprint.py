@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from tests.core.paper import Ask, Note, listener, rules
+
+SHOP = rules(listener("z", payloads=(Note, Ask)), listener("a.b", payloads=(Note,)), listener("a"))
+NOTE, ASK = SHOP.codecs.of(Note).name, SHOP.codecs.of(Ask).name
+
+
+def test_a_listener_accepts_what_it_declares():
+    assert SHOP.blueprint.accepts("z", ASK)
+    assert SHOP.blueprint.accepts("z", NOTE)
+    assert not SHOP.blueprint.accepts("a", NOTE)
+    assert not SHOP.blueprint.accepts("nobody", ASK)
+    assert not SHOP.blueprint.accepts("z", "Ask")
+
+
+def test_takers_come_in_the_order_of_the_organism():
+    assert SHOP.blueprint.takers(NOTE) == ("z", "a.b")
+    assert SHOP.blueprint.takers(ASK) == ("z", "a")
+    assert SHOP.blueprint.takers("{urn:x}Other") == ()
+
+
+def test_a_principal_may_address_every_listener_and_takes_nothing():
+    principal = SHOP.blueprint.principal("console")
+    assert (principal.name, principal.payloads) == ("console", ())
+    assert principal.peers == {"z", "a.b", "a"}
+    assert not SHOP.blueprint.accepts("console", ASK)

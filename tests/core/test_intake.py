@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from agentserver.contract import Code
+from agentserver.core.envelope import write
+from agentserver.core.intake import ENVELOPE, read_outside, read_own
+from agentserver.core.messages import Delivery
+from agentserver.core.refusals import Refusal
+from tests.core.paper import Ask, Note, listener, rules
+
+RULES = rules(listener("a"))
+ASK, NOTE = RULES.codecs.of(Ask), RULES.codecs.of(Note)
+
+
+def outside(data, to=None):
+    return read_outside(data, to, RULES)
+
+
+def test_of_an_envelope_only_the_target_is_believed():
+    draft = outside(write("system", "b", "t", ASK.encode(Ask("x"))))
+    assert (draft.to, draft.root, draft.markup) == ("b", ASK.name, ASK.encode(Ask("x")))
+
+
+def test_what_the_gateway_says_goes_before_what_the_envelope_says():
+    assert outside(write("x", "b", None, ASK.encode(Ask("x"))), "c").to == "c"
+    assert outside(ASK.encode(Ask("x")).encode(), "c").to == "c"
+    assert outside(ASK.encode(Ask("x")).encode()).to is None
+
+
+@pytest.mark.parametrize("to", [None, "c"])
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", Code.VALIDATION),
+        (b"<", Code.VALIDATION),
+        (b"<Ask/>", Code.VALIDATION),
+        (b'<message xmlns="urn:agentserver:envelope:v1"/>', Code.VALIDATION),
+        (ASK.encode(Ask("x")).replace("text", "test").encode(), Code.VALIDATION),
+        (b'<Ask xmlns="urn:other"/>', Code.ROUTING),
+        (write("x", "b", None, '<Ask xmlns="urn:other"/>'), Code.ROUTING),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_target(data, code, to):
+    found = outside(data, to)
+    assert isinstance(found, Refusal)
+    assert found.code is code
+    assert found.to == (to or ("b" if b"<to>" in data else ""))
+    assert bool(found.corrections) is (code is Code.VALIDATION)
+
+
+def own(message, codec=ASK):
+    delivery = Delivery("d", "c", "r", "t", "o", "x", "a", codec.name, message, 1)
+    return read_own(delivery, codec, RULES.bounds)
+
+
+def test_our_own_message_is_read_back():
+    element = own(write("x", "a", "t", ASK.encode(Ask("hi"))))
+    assert ASK.decode(element) == Ask("hi")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"junk",
+        write("x", "a", "t", NOTE.encode(Note("hi"))),
+        write("x", "a", "t", ASK.encode(Ask("hi")).replace("<text>hi</text>", "")),
+    ],
+)
+def test_our_own_message_is_nothing_once_its_schema_no_longer_accepts_it(message):
+    assert own(message) is None
+
+
+def test_the_room_for_an_envelope_is_enough_for_any_names():
+    longest = write("&" * 256, "\U0010ffff" * 256, "&" * 256, "")
+    assert len(longest) <= ENVELOPE

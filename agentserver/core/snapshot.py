@@ -80,7 +80,7 @@ def take(conversation: Conversation, guards: Iterable[Guard] = ()) -> Snapshot:
         [_thread_row(node) for node in nodes],
         [_todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
         [tuple(request) for request in conversation.requests.values()],
-        [name for name, memory in conversation.memory.items() if memory is not None],
+        [(name, memory is not None) for name, memory in conversation.memory.items()],
     ]
     values = {
         (f"thread {node.id}", name): value
@@ -195,11 +195,14 @@ def _memories(conversation: Conversation, guards: Iterable[Guard]) -> dict[tuple
 
 
 def _remembered(
-    named: list[str], owned: Mapping[str, Mapping[str, bytes]], guards: Iterable[Guard]
+    named: list[tuple[str, bool]], owned: Mapping[str, Mapping[str, bytes]], guards: Iterable[Guard]
 ) -> Mapping[str, object]:
     known = {guard.name: guard for guard in guards}
     memory: dict[str, object] = {}
-    for name in named:
+    for name, remembers in named:
+        if not remembers:
+            memory[name] = None
+            continue
         guard = known.get(name)
         # A rule that remembers and is gone would be a rule that is silently off.
         if not _remembers(guard):

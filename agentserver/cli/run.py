@@ -74,8 +74,9 @@ async def _fetch(server: Server, screen: Screen) -> None:
     from agentserver.core.messages import Reply
     from agentserver.gateways import console_view
 
-    for key in await server.left_over(project.PRINCIPAL):
-        exchange = await server.resume(project.PRINCIPAL, key)
+    me = project.principal(server.organism)
+    for key in await server.left_over(me):
+        exchange = await server.resume(me, key)
         for event in exchange.waiting():
             if isinstance(event, Reply):
                 again = ", perhaps again" if event.redelivered else ""

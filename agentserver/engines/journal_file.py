@@ -236,6 +236,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
             f"{path}: written by a later agentserver (format {version}; this one knows {len(MIGRATIONS)})"
         )
     (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
+    verdict = " ".join(verdict.split())
     if verdict != "ok":
         raise EngineError(
             f"{path}: the file is damaged ({verdict}): restore a backup, or move it away to begin anew"

@@ -81,7 +81,7 @@ class SqliteEngine:
         try:
             await self._do(self._open.close)
         finally:
-            self._thread.shutdown()
+            self._thread.shutdown(wait=False)  # it has nothing left to do; joining it would block the loop
 
     def _begin(self) -> None:
         with ExitStack() as stack:

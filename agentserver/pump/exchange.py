@@ -46,6 +46,7 @@ class ServerExchange:
         self._leave = leave
         self._all: Events | None = None
         self._asked: dict[str, Events] = {}
+        self._caught_up: frozenset[tuple[int, int]] = frozenset()
         self._over = False
 
     @property
@@ -128,7 +129,8 @@ class ServerExchange:
     def deliver(self, parcel: Parcel) -> None:
         """Pass a committed event to whoever waits for it."""
         queue = self._asked.get(parcel.event.request, self._all)
-        if queue is not None:
+        # One that was being committed while the exchange caught up was found in the outbox already.
+        if queue is not None and (parcel.version, parcel.position) not in self._caught_up:
             queue.put_nowait(parcel)
 
     def listen(self) -> None:
@@ -138,6 +140,8 @@ class ServerExchange:
     def catch_up(self, parcels: Iterable[Parcel]) -> None:
         """Put what was left before in front of what has come since."""
         events = self._all = self._all or asyncio.Queue()
+        parcels = tuple(parcels)
+        self._caught_up = frozenset((parcel.version, parcel.position) for parcel in parcels)
         since = [events.get_nowait() for _ in range(events.qsize())]
         known = {(parcel.version, parcel.position): parcel for parcel in (*filter(None, since), *parcels)}
         for place in sorted(known):

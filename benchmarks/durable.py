@@ -116,6 +116,11 @@ def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Bound]]:
     return rules, {one.name: Bound(one, handlers[one.name]) for one in listeners}
 
 
+def size_of(path: Path) -> int:
+    """Bytes of a file; 0 when there is none."""
+    return path.stat().st_size if path.exists() else 0
+
+
 async def throughput(kind: str, path: Path, flight: int, hops: int) -> dict[str, float]:
     """Hops per second with so many conversations at work, each handing one message back and forth."""
     meter = Meter()
@@ -140,7 +145,7 @@ async def throughput(kind: str, path: Path, flight: int, hops: int) -> dict[str,
         wall, cpu = time.perf_counter(), time.process_time()
         await meter.wait(hops)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    size = path.stat().st_size / meter.hops if path.exists() else 0.0
+    size = size_of(path) / meter.hops
     return {"rate": hops / wall, "cpu": cpu / hops * 1e6, "bytes": size}
 
 
@@ -171,14 +176,14 @@ async def latency(kind: str, path: Path, flight: int, count: int) -> dict[str, f
 
 async def recovery(path: Path, hops: int) -> dict[str, float]:
     """Seconds to open a journal of that many hops and have everything that waits in it runnable."""
-    if not path.exists():
+    if not size_of(path):
         await throughput("sqlite-normal", path, 256, hops)
     start = time.perf_counter()
     async with engine_of("sqlite", path) as engine:
         opened = time.perf_counter() - start
         waiting = [delivery async for delivery in engine.runnable()]
         took = time.perf_counter() - start
-    return {"open": opened, "all": took, "waiting": len(waiting), "size": path.stat().st_size}
+    return {"open": opened, "all": took, "waiting": len(waiting), "size": size_of(path)}
 
 
 def measure(what: str, kind: str, flight: int, number: int) -> dict[str, float]:

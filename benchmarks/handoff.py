@@ -1,13 +1,14 @@
 """What a timed validation by a foreign schema costs: a warm worker against one process for each call.
 
 Both sides validate the same payload by the same schema under the same wall-clock limit, in turns, in one run. Prints
-the median of each and their ratio; exits 1 below the ratio that the project promises.
+the median of each and their ratio. A busy machine shifts the ratio, so that only --check makes it the exit code.
 
-    python benchmarks/handoff.py [calls]
+    python benchmarks/handoff.py [--check] [calls]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -62,32 +63,60 @@ def median(calls: int, call: Callable[[], None]) -> float:
     return statistics.median(spent)
 
 
-def main(calls: int) -> int:
-    """Measure and print; the exit code."""
+def told(doing: str) -> None:
+    """Show what is going on, for whoever waits."""
+    print(f"{doing} ...", file=sys.stderr, flush=True)
+
+
+def timed(call: Callable[[], None]) -> float:
+    """Seconds of one call."""
+    return median(1, call)
+
+
+def measure(calls: int) -> float:
+    """Measure and print; how many times the warm worker is cheaper."""
     schema = json.loads(SCHEMA_FILE.read_text())
     with ValidationWorker() as worker:
-        started = time.perf_counter()
-        worker.validate(PAYLOAD, schema)
-        first = time.perf_counter() - started
-        warm = median(calls * 20, partial(worker.validate, PAYLOAD, schema))
-        cold = {
-            method: median(calls, partial(process_per_call, schema, method)) for method in ("spawn", "fork")
-        }
+        good = partial(worker.validate, PAYLOAD, schema)
+        told(f"warm worker, {calls * 20} calls")
+        first = timed(good)
+        warm = median(calls * 20, good)
+        cold = {}
+        for method in ("spawn", "fork"):
+            told(f"process per call, {method}, {calls} calls")
+            cold[method] = median(calls, partial(process_per_call, schema, method))
+        told("warm worker, killed once")
         with suppress(RuntimeError):
             worker.validate("a" * 40, {"pattern": "^(a+)+b$"}, timeout=0.2)
-        started = time.perf_counter()
-        worker.validate(PAYLOAD, schema)
-        again = time.perf_counter() - started
+        again = timed(good)
     print(f"warm worker              {warm * 1e3:9.3f} ms a call")
     print(f"  its first call {first * 1e3:.0f} ms, the call after it was killed {again * 1e3:.0f} ms")
     for method, spent in cold.items():
-        print(
-            f"process per call, {method:<6} {spent * 1e3:9.3f} ms a call: {spent / warm:.0f} times the warm worker"
-        )
-    worst = min(cold.values()) / warm
-    print(f"ratio to the cheaper of the two: {worst:.0f} (promised: {PROMISED:.0f})")
-    return 0 if worst >= PROMISED else 1
+        times = f"{spent / warm:.0f} times the warm worker"
+        print(f"process per call, {method:<6} {spent * 1e3:9.3f} ms a call: {times}")
+    return min(cold.values()) / warm
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "calls", nargs="?", type=positive, default=15, help="processes of each kind, %(default)s"
+    )
+    parser.add_argument("--check", action="store_true", help=f"exit 1 below a ratio of {PROMISED:.0f}")
+    args = parser.parse_args()
+    ratio = measure(args.calls)
+    print(f"ratio to the cheaper of the two: {ratio:.0f} (promised: {PROMISED:.0f})")
+    return 1 if args.check and ratio < PROMISED else 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 15))
+    raise SystemExit(main())

@@ -2,9 +2,9 @@
 
     python benchmarks/provenance.py [--text-dir DIR] [--sizes 10,100,1000,10000] [--chance]
 
-Beside it, in the same run: a plain hop (parsing and writing one 600-byte envelope with lxml), and agent-sleuth.
-Times are CPU medians; only the ratios travel between machines. ``--chance`` measures how long matches of
-unrelated text get, which is what `SPAN` rests on.
+Beside it, in the same run: a plain hop (parsing and writing one 600-byte envelope with lxml), and
+agent-sleuth. Times are CPU medians; only the ratios travel between machines. ``--chance`` measures how long
+matches of unrelated text get, which is what `SPAN` rests on.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def measure(texts: list[str], body: str, policy: Policy) -> tuple[float, float, 
 def peer(texts: list[str], body: str) -> tuple[float, float] | None:
     """The same question to agent-sleuth, where it is installed."""
     try:
-        from agent_sleuth import Sleuth  # type: ignore[import-not-found,unused-ignore]
+        from agent_sleuth import Sleuth  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError:
         return None
     logging.disable(logging.CRITICAL)

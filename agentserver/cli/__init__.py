@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import (
+    audit,
     call,
     check,
     codegen,
@@ -20,6 +21,8 @@ from agentserver.cli import (
     graph,
     init,
     journal,
+    orchestrate,
+    plan,
     replay,
     run,
     schemas,
@@ -38,9 +41,11 @@ Exit codes:
   0    done
   1    run: a message of a script was refused or not answered; call: the
        answer is a SystemError; check: the organism has mistakes; schemas
-       --check: files are not current; replay: a decision differs
-  2    the command, a line of a script or the configuration is not understood;
-       the journal cannot be used
+       --check: files are not current; plan audit: a finding is HARD; audit
+       verify: a record was changed; orchestrate: the session cannot be
+       listened to; replay: a decision differs
+  2    the command, a line of a script, the configuration or the file is not
+       understood; the journal cannot be used
   3    call: no answer
   130  stopped by Ctrl-C
 """
@@ -105,6 +110,9 @@ for _verb in (
     dead,
     journal,
     codegen,
+    plan,
+    audit,
+    orchestrate,
     completion,
 ):
     cli.add_command(_verb.command)

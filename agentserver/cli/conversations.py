@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,25 +26,16 @@ if TYPE_CHECKING:
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
-def command(  # noqa: PLR0913 - one parameter for each option
-    ctx: click.Context,
-    organism: Path | None,
-    journal: Path | None,
-    principal: str | None,
-    limit: int,
-    *,
-    only_open: bool,
-    as_json: bool,
-) -> None:
+def command(ctx: click.Context, /, organism: Path | None, journal: Path | None, **asked: Any) -> None:
     """List the conversations of the journal, the one where something happened last first."""
     with reading(ctx, located(ctx, organism, journal)) as reader:
         wanted = (
             one
             for one in reader.conversations()
-            if (one.closed is None or not only_open) and principal in (None, one.principal)
+            if (one.closed is None or not asked["only_open"]) and asked["principal"] in (None, one.principal)
         )
-        for summary in islice(wanted, limit):
-            click.echo(json.dumps(summary._asdict()) if as_json else _line(summary))
+        for summary in islice(wanted, asked["limit"]):
+            click.echo(json.dumps(summary._asdict()) if asked["as_json"] else _line(summary))
 
 
 def _line(one: Summary) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,15 +31,8 @@ class Form(StrEnum):
 @click.option("--no-payloads", is_flag=True, help="Leave out what the messages say.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @click.pass_context
-def command(  # noqa: PLR0913 - one parameter for each option
-    ctx: click.Context,
-    conversation: str,
-    organism: Path | None,
-    journal: Path | None,
-    form: Form | None,
-    output: Path | None,
-    *,
-    no_payloads: bool,
+def command(
+    ctx: click.Context, /, conversation: str, organism: Path | None, journal: Path | None, **asked: Any
 ) -> None:
     """Show what happened in CONVERSATION, the id or its beginning: an indented tree of calls with times."""
     from agentserver.gateways import trace_html, trace_text
@@ -46,13 +40,13 @@ def command(  # noqa: PLR0913 - one parameter for each option
     with reading(ctx, located(ctx, organism, journal)) as reader:
         key = one_conversation(ctx, reader, conversation)
         records = reader.story(key).records()
-    if no_payloads:
+    if asked["no_payloads"]:
         records = tuple(record._replace(message=b"") for record in records)
-    match form:
+    match asked["form"]:
         case Form.JSON:
             text = "\n".join(trace_text.json_lines(records))
         case Form.HTML:
             text = trace_html.page(f"conversation {key}", records)
         case _:
             text = trace_text.tree_text(records)
-    project.write(output, text)
+    project.write(asked["output"], text)

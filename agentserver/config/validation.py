@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
-from agentserver.config.organism import Journal
 from agentserver.config.models import (
     DOTTED_PATTERN,
     NAME_PATTERN,
@@ -23,6 +22,7 @@ from agentserver.config.models import (
     OrganismFile,
     unjournalled,
 )
+from agentserver.config.organism import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,7 +11,7 @@ that quote nothing of the document, so they can be logged.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
 from typing import Any, Final, cast
@@ -49,13 +49,6 @@ SCHEMA: Final = """\
 """The envelope's XSD; the packaged file and the one at the top of the project are held identical to it."""
 
 
-ENVELOPE_BYTES: Final = 4096
-"""More than an envelope adds to its payload: three names of 256 characters, each escaped, and the tags."""
-
-ENVELOPE_ELEMENTS: Final = 4
-"""The elements that an envelope adds to its payload."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What a document may measure before it is refused.
@@ -76,15 +69,6 @@ class Bounds:
     attributes: int = 64
     text: int = 1 << 20
     name: int = 256
-
-    def inside(self) -> Bounds:
-        """What a payload may measure so that its message stays within these bounds."""
-        return replace(
-            self,
-            bytes=max(0, self.bytes - ENVELOPE_BYTES),
-            depth=self.depth - 1,
-            elements=max(0, self.elements - ENVELOPE_ELEMENTS),
-        )
 
 
 class Fault(StrEnum):
@@ -204,26 +188,6 @@ def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Mal
     if not root.tag.startswith("{") or root.tag.startswith(f"{{{NAMESPACE}}}"):
         return Malformed(Fault.SHAPE, "a payload needs a namespace, and not the envelope's")
     return root
-
-
-def read_written(markup: str, bounds: Bounds = _DEFAULT) -> etree._Element | Malformed:
-    """The payload element of markup that a codec wrote.
-
-    A codec writes well-formed elements of a known vocabulary, so only their number, their size and characters that
-    XML cannot carry can be at fault: the other looks that `read_payload` takes would find nothing.
-    """
-    if len(markup) > bounds.bytes:
-        return Malformed(Fault.SIZE, f"more than {bounds.bytes} bytes")
-    if markup.count("<") > bounds.elements:
-        return Malformed(Fault.ELEMENTS, f"more than {bounds.elements // 2} elements")
-    try:
-        data = markup.encode()
-        root = etree.fromstring(data, _PARSER)
-    except UnicodeEncodeError:
-        return Malformed(Fault.ENCODING, "a lone surrogate is no character")
-    except etree.LxmlError as error:
-        return _unparsed(error)
-    return Malformed(Fault.SIZE, f"more than {bounds.bytes} bytes") if len(data) > bounds.bytes else root
 
 
 def write(sender: str, to: str | None, thread: str | None, payload_markup: str) -> bytes:

@@ -11,8 +11,8 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code, Target
-from agentserver.core.audit import Event, Record
 from agentserver.core import envelope, intake, replies
+from agentserver.core.audit import Event, Record
 from agentserver.core.conversation import Conversation, Finished, Outside
 from agentserver.core.messages import Closing, Effects, Failed, Reply, Requeued, Returned, TurnedAway
 from agentserver.core.refusals import Refusal

@@ -199,7 +199,10 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
         said = story.said(story.opened(), "1")
         await engine.commit(said)
         key, touched = said.conversation.id, said.conversation.touched
-        _hold(key in [one async for one in engine.belongings("console")], "an open conversation is its principal's")
+        _hold(
+            key in [one async for one in engine.belongings("console")],
+            "an open conversation is its principal's",
+        )
         _hold(key not in [one async for one in engine.belongings("other")], "and nobody else's")
         _hold(key in [one async for one in engine.idle(touched + 1)], "an untouched conversation is idle")
         _hold(key not in [one async for one in engine.idle(touched)], "one that was touched since is not")
@@ -258,9 +261,15 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
         engine.acknowledge(key, left[0])
     async with subject.open() as engine:
         again = [parcel async for parcel in engine.outbox(key)]
-        _hold([parcel[:2] for parcel in again] == [parcel[:2] for parcel in left[1:]], "what was acknowledged is gone")
+        _hold(
+            [parcel[:2] for parcel in again] == [parcel[:2] for parcel in left[1:]],
+            "what was acknowledged is gone",
+        )
         await engine.commit(story.closed(answered.conversation))
-        _hold(key in [one async for one in engine.belongings("console")], "a closed one belongs until it is fetched")
+        _hold(
+            key in [one async for one in engine.belongings("console")],
+            "a closed one belongs until it is fetched",
+        )
         engine.acknowledge(key)
     async with subject.open() as engine:
         _hold(key not in [one async for one in engine.belongings("console")], "and not any longer")

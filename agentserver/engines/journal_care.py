@@ -5,6 +5,7 @@ Owns what is removed and when. Refuses to touch an open conversation.
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,6 @@ from agentserver.engines.journal_writer import GENESIS, chained
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection
     from pathlib import Path
 
@@ -77,7 +77,7 @@ def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
             connection.execute("delete from value where conversation = ?", (number,))
             connection.execute("delete from conversation where number = ?", (number,))
         connection.execute("commit")
-    except BaseException:
+    except sqlite3.Error:
         connection.execute("rollback")
         raise
 
@@ -93,8 +93,6 @@ def export(source: Path, target: Path, conversations: Collection[str] = ()) -> N
 
     Raises EngineError when there is no journal or the target exists, LookupError for an unknown conversation.
     """
-    import sqlite3
-
     if target.exists():
         raise EngineError(f"{target}: exists already")
     with closing(open_reading(source)) as connection:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Self
@@ -202,11 +203,10 @@ def open_writing(place: Place) -> sqlite3.Connection:
         raise EngineError(f"{path}: {error.strerror}") from error
     except sqlite3.Error as error:
         raise told(path, error) from error
-    try:
+    with ExitStack() as stack:
+        stack.callback(connection.close)
         _prepare(connection, place)
-    except BaseException:
-        connection.close()
-        raise
+        stack.pop_all()
     return connection
 
 

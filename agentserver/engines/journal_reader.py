@@ -155,8 +155,8 @@ class Reader:
             return None
         number, state = row
         queued = self._connection.execute(
-            f"select {_COLUMNS} from delivery d where d.conversation = ? and d.state = 0",
-            (number,),  # noqa: S608
+            f"select {_COLUMNS} from delivery d where d.conversation = ? and d.state = 0",  # noqa: S608
+            (number,),
         )
         values = self._connection.execute(
             "select owner, name, data from value where conversation = ?", (number,)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
-    from agentserver.core.messages import Delivery
+    from agentserver.core.messages import Delivery, Moment
     from agentserver.core.step import Outcome
 
 GENESIS = bytes(32)
@@ -180,18 +180,7 @@ class Writer:
             return EngineError(f"an outcome that cannot be written: {error}")
         if kept is None:
             kept = self._open(after, rows)
-        first = self._last["delivery"] + 1, self._last["event"] + 1
-        added = self._add_deliveries(outcome, kept, rows)
-        self._end_deliveries(outcome, kept, rows)
-        self._add_events(outcome, kept, rows)
-        kept.chain = chained(
-            kept.chain, outcome.moment.now, outcome.moment.seed, cause, records, *recording.gone_out(outcome)
-        )
-        self._last["step"] += 1
-        rows.steps.append(
-            (self._last["step"], kept.number, after.version, *outcome.moment, cause, records)
-            + (first[0], added, first[1], len(outcome.replies), kept.chain)
-        )
+        self._add(outcome, kept, rows, (outcome.moment, cause, records))
         self._keep_values(kept, {} if after.closed else parts.values, rows)
         kept.version = after.version
         closed = after.touched if after.closed else None
@@ -206,6 +195,18 @@ class Writer:
         if after.closed:
             del self._kept[after.id]
         return None
+
+    def _add(self, outcome: Outcome, kept: _Kept, rows: _Rows, recorded: tuple[Moment, bytes, bytes]) -> None:
+        """Add what an outcome makes for ever: the step, its deliveries, what it let go."""
+        moment, cause, records = recorded
+        delivery, event = self._last["delivery"] + 1, self._last["event"] + 1
+        added = self._add_deliveries(outcome, kept, rows)
+        self._end_deliveries(outcome, kept, rows)
+        self._add_events(outcome, kept, rows)
+        kept.chain = chained(kept.chain, *moment, cause, records, *recording.gone_out(outcome))
+        self._last["step"] += 1
+        step = (self._last["step"], kept.number, outcome.conversation.version, *moment, cause, records)
+        rows.steps.append((*step, delivery, added, event, len(outcome.replies), kept.chain))
 
     def _find(self, conversation: str) -> _Kept | None:
         """What is stored of an open conversation. A closed one is not to be written again: its version never fits."""

@@ -65,11 +65,10 @@ class SqliteEngine:
 
         Raises EngineError when another server has it, or it is damaged or no journal of this version.
         """
-        try:
+        with ExitStack() as stack:
+            stack.callback(self._thread.shutdown, wait=False)
             await self._do(self._begin)
-        except BaseException:
-            self._thread.shutdown(wait=False)
-            raise
+            stack.pop_all()
         return self
 
     async def __aexit__(

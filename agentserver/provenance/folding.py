@@ -15,6 +15,9 @@ from typing import Final
 
 from agentserver.provenance.confusables import TABLE
 
+EXPANSION: Final = 4
+"""Longest form of one character: a ligature of eighteen letters must not fill the index eighteenfold."""
+
 _KEEP: Final = re.compile(r"[^\W_]+")
 _ASCII_DROP: Final = bytes(c for c in range(128) if not chr(c).isalnum())
 _ASCII_KEPT: Final = bytes(chr(c).isalnum() for c in range(128)) + bytes(128)
@@ -59,7 +62,7 @@ def _fold_char(char: str) -> str:
     """To the fixed point: a folded character may decompose once more, and the pieces fold again."""
     while True:
         spread = unicodedata.normalize("NFKD", char).casefold().translate(TABLE)
-        folded = "".join(_KEEP.findall(spread))
+        folded = "".join(_KEEP.findall(spread))[:EXPANSION]
         if folded == char:
             return folded
         char = folded

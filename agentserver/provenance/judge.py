@@ -180,7 +180,11 @@ class _Judgement:
         body = text_of(leaf.value)
         if self.chosen(leaf, body) or self.accepted(leaf, rule, None):
             return
-        evidence = matching.origin(self.ledger, body) or self.within(body)
+        try:
+            evidence = matching.origin(self.ledger, body) or self.within(body)
+        except matching.Crowded:
+            yield self.finding(Rule.BOUND, leaf, "more values than are looked up")
+            return
         if evidence:
             yield self.finding(Rule.SELECTOR, leaf, "", evidence)
         elif typed(leaf.value) is not None or not (_composed(leaf) or self.creates(leaf)):
@@ -188,10 +192,7 @@ class _Judgement:
 
     def within(self, body: str) -> Evidence | None:
         """Untrusted words inside a composed choice, such as a command or a query."""
-        try:
-            return next((match.evidence for match in matching.content(self.ledger, body)), None)
-        except matching.Crowded:
-            return None
+        return next((match.evidence for match in matching.content(self.ledger, body)), None)
 
     def creates(self, leaf: Leaf) -> bool:
         """Whether the call makes something new, whose name may be invented. A credential never is."""
@@ -310,5 +311,3 @@ def _nouns(name: str) -> frozenset[str]:
     """What a name is about: its words without verbs, plurals and ``id``."""
     verbs = names.SINK_TOKENS | names.SOURCE_TOKENS | {"id", "ids", "uuid", "by", "to", "from", "all", "new"}
     return frozenset(word.removesuffix("s") for word in names.tokens(name) if word not in verbs)
-
-

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass, replace
 from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -162,11 +162,13 @@ def typed_in(text: str) -> Iterator[str]:
 
 
 def _number(body: str) -> str | None:
-    try:
-        number = Decimal(re.sub(r"[, _]", "", body))
-    except InvalidOperation:
+    """Every digit counts: ``normalize`` would round long account numbers into each other."""
+    number = Decimal(re.sub(r"[, _]", "", body))
+    if not number.is_finite():
         return None
-    return f"number {number.normalize():f}" if number.is_finite() else None
+    digits = f"{number:f}"
+    plain_ = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return f"number {plain_.removeprefix('+')}"
 
 
 def _date(year: int, month: int, day: int) -> str | None:

@@ -168,7 +168,7 @@ class Ledger:
         return {
             "queries": list(self.queries),
             "texts": [_dump_text(text) for text in self.texts],
-            "records": [_dump_text(text) for text in self.records.all()],
+            "records": [_dump_text(text) for text in sorted(self.records.all(), key=_entered)],
             "hops": [[number, asdict(hop)] for number, hop in self.hops],
             "steps": [[step.sink, [list(pair) for pair in step.arguments]] for step in self._steps()],
             "planned": self.plan is not None and self.plan.steps is not None,
@@ -255,6 +255,10 @@ def whole_key(body: str) -> int:
 
 def _once(hops: list[tuple[int, Hop]]) -> list[tuple[int, Hop]]:
     return list(dict.fromkeys(hops))
+
+
+def _entered(text: Text) -> tuple[int, str, str]:
+    return text.origin.step, text.origin.path, text.body
 
 
 def _dump_text(text: Text) -> dict[str, Any]:

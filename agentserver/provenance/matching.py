@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agentserver.provenance.index import Hit
+    from agentserver.provenance.inventory import Value
     from agentserver.provenance.labels import Hop, Text
     from agentserver.provenance.ledger import Ledger
 
@@ -54,13 +55,13 @@ def content(ledger: Ledger, body: str) -> Iterator[Match]:
         Crowded: ``body`` holds more values than are looked up.
     """
     trusted = fold_bytes(ledger.query)
-    readings = tuple(_readings(body))
+    plain = ((body, ""), *((decoded.body, decoded.via) for decoded in unwrapped(body)))
+    readings = (*plain, *((decoded.body, decoded.via) for decoded in turned(body)))
     forms = [fold_bytes(text) for text, _ in readings]
     for number, hit in _hits(ledger, forms):
         text, via = readings[number]
         yield from _span(ledger, text, hit, trusted, via)
-    for text, via in readings:
-        yield from _values(ledger, text, trusted, via)
+    yield from _values(ledger, plain, trusted)
 
 
 def _hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit]]:
@@ -72,15 +73,25 @@ def _hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit]]:
         yield number, replace(hit, start=begin, end=begin + hit.end - hit.start)
 
 
-def _values(ledger: Ledger, text: str, trusted: bytes, via: str) -> Iterator[Match]:
-    found = list(islice(values(text), VALUES + 1))
+def _values(ledger: Ledger, texts: tuple[tuple[str, str], ...], trusted: bytes) -> Iterator[Match]:
+    """The values of several texts that untrusted texts hold, looked up at once."""
+    found = [(value, via) for text, via in texts for value in islice(values(text), VALUES + 1)]
     if len(found) > VALUES:
         raise Crowded
-    for value, number in zip(found, ledger.table.find([value.key for value in found]), strict=True):
+    asked = [(value, key, how or via) for value, via in found for key, how in _keys(value)]
+    numbers = ledger.table.find([key for _, key, _ in asked])
+    for (value, _, via), number in zip(asked, numbers, strict=True):
         if number is not None and fold_bytes(SCHEME.sub("", value.text)) not in trusted:
             quote, source = _short(value.text), ledger.texts[number]
             evidence = Evidence(quote, source, quote, _via(via, source), _hops(ledger, number))
             yield Match(evidence, value.kind is Kind.LINK)
+
+
+def _keys(value: Value) -> Iterator[tuple[int, str]]:
+    """The hashes to look a value up by: as it is, and turned, with and without a link's scheme."""
+    yield value.key, ""
+    for text in dict.fromkeys((value.text, SCHEME.sub("", value.text))):
+        yield from ((whole_key(decoded.body), decoded.via) for decoded in turned(text))
 
 
 def across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
@@ -116,13 +127,6 @@ def _searched(ledger: Ledger, body: str) -> Evidence | None:
             if shape in fold(text.body):
                 return _whole(ledger, number, body, decoded.via)
     return None
-
-
-def _readings(body: str) -> Iterator[tuple[str, str]]:
-    """The argument as it is, with wrappings undone, and turned."""
-    yield body, ""
-    for decoded in (*unwrapped(body), *turned(body)):
-        yield decoded.body, decoded.via
 
 
 def _span(ledger: Ledger, text: str, hit: Hit, trusted: bytes, via: str) -> Iterator[Match]:

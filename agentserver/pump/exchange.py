@@ -96,9 +96,12 @@ class ServerExchange:
         finally:
             self._asked.pop(request, None)
 
-    async def events(self) -> AsyncIterator[Reply | Done]:
-        """Everything that ``replies`` and ``ask`` do not take, until the conversation is over."""
+    def events(self) -> AsyncIterator[Reply | Done]:
+        """Everything that ``replies`` and ``ask`` do not take from now on, until the conversation is over."""
         events = self._all = self._all or asyncio.Queue()
+        return self._events(events)
+
+    async def _events(self, events: Events) -> AsyncIterator[Reply | Done]:
         while not (self._over and events.empty()):
             parcel = await events.get()
             if parcel is None:

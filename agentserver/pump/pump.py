@@ -22,7 +22,7 @@ from agentserver.core.messages import SYSTEM, Failed, Parcel
 from agentserver.ports import ConflictError, EngineError
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Invoker
-from agentserver.pump.schedule import Schedule, Turns
+from agentserver.pump.schedule import Schedule, Turns, backoff
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -39,12 +39,6 @@ if TYPE_CHECKING:
     from agentserver.pump.invoke import Bound
 
 logger = logging.getLogger("agentserver.pump")
-
-BACKOFF = 0.1
-"""Seconds before the first repetition of a failed invocation; each further one waits twice as long."""
-
-BACKOFF_LIMIT = 5.0
-"""Seconds that a repetition waits at most."""
 
 
 class Pump:
@@ -261,27 +255,30 @@ class Pump:
                 outcome = decide(current)
                 if outcome is None:
                     return True
-                try:
-                    await self._commit(outcome)
-                except ConflictError:
-                    self._live.pop(conversation, None)
-                except EngineError as error:
-                    if not patient:
-                        raise
-                    failures += 1
-                    logger.error("a step waits until it can be kept: %s", error)  # noqa: TRY400 - it says it all
-                    await anyio.sleep(_backoff(failures))
-                else:
+                failure = await self._commit(outcome)
+                if failure is None:
                     return True
+                if isinstance(failure, ConflictError):
+                    self._live.pop(conversation, None)
+                    continue
+                if not patient:
+                    raise failure
+                failures += 1
+                logger.error("a step waits until it can be kept: %s", failure)
+                await anyio.sleep(backoff(failures))
         self._forget(conversation)
         return False
 
-    async def _commit(self, outcome: Outcome) -> None:
-        """Commit and let the consequences go; who stops the pump meanwhile waits for both."""
+    async def _commit(self, outcome: Outcome) -> EngineError | None:
+        """Commit and let the consequences go, or say why not; who stops the pump meanwhile waits for both."""
         with anyio.CancelScope(shield=True):
-            await self._engine.commit(outcome)
+            try:
+                await self._engine.commit(outcome)
+            except EngineError as error:
+                return error
             self._live[outcome.conversation.id] = outcome.conversation
             self._release(outcome)
+        return None
 
     def _dispatch(self, delivery: Delivery) -> None:
         """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
@@ -337,7 +334,7 @@ class Pump:
             self._rest.set()
 
     async def _retry(self, delivery: Delivery) -> None:
-        await anyio.sleep(_backoff(delivery.attempt))
+        await anyio.sleep(backoff(delivery.attempt))
         self._dispatch(delivery)
 
     async def _sweep(self) -> None:
@@ -389,10 +386,6 @@ class Pump:
         if name not in self._warned:
             self._warned.add(name)
             logger.warning("%s returned bytes, which is deprecated: return a HandlerResponse", name)
-
-
-def _backoff(failures: int) -> float:
-    return float(min(BACKOFF * 2.0 ** (failures - 1), BACKOFF_LIMIT))
 
 
 _LEVELS = {

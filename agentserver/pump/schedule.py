@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
 
 
+BACKOFF = 0.1
+"""Seconds before the first repetition of a failed invocation; each further one waits twice as long."""
+
+BACKOFF_LIMIT = 5.0
+"""Seconds that a repetition waits at most."""
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait after so many failures in a row."""
+    return float(min(BACKOFF * 2.0 ** (failures - 1), BACKOFF_LIMIT))
+
+
 class Schedule:
     """Hands each delivery on as soon as its listener has room, in the order of arrival.
 
@@ -71,7 +83,7 @@ class Turns:
 
     async def take(self) -> Delivery:
         """The next delivery, when there is one."""
-        while self._stretch >= STRETCH:
+        while self._stretch >= STRETCH:  # noqa: ASYNC110 - a turn of the loop is what is waited for
             await asyncio.sleep(0)
         while not self._ready:
             idle = asyncio.get_running_loop().create_future()

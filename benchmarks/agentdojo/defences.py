@@ -80,7 +80,7 @@ class AgentSleuth(Defence):
         try:
             self.sleuth.engine.on_tool_call(tool, args)
         except TaintViolationError as refused:
-            return refused.violation.reason
+            return str(refused.violation.reason)
         return None
 
     def after(self, tool: str, args: dict[str, Any], result: Any) -> None:  # noqa: ARG002  the face of all

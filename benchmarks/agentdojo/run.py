@@ -1,6 +1,7 @@
 """AgentDojo 0.1.35, benchmark v1.2.2: utility, attack success and questions, for every defence in one run.
 
-python -m benchmarks.agentdojo.run [--suite NAME] [--only "DEFENCE|DEFENCE"] [--encode KIND|all] [--show] [--markdown]
+python -m benchmarks.agentdojo.run [--suite NAME] [--only "DEFENCE|DEFENCE"] [--encode KIND|all] [--show]
+[--markdown]
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from benchmarks.agentdojo.encodings import ENCODINGS, encoded
 from benchmarks.agentdojo.scenario import Attack, achieved, attacker, execute
 
 ENVELOPE = """\
-Exact on values and on spans of 24 letters and digits, through the encodings listed, whoever passes them on. No
-model is asked. Not decided by lineage: paraphrase, an indirect choice among the system's own records,
-quantities, negation, words that mislead the user. The compromised agent obeys every injection at once; nothing
-here says how often a model would.\
+Exact on values and on spans of 24 letters and digits, through the encodings listed, whoever passes them on.
+No model is asked. Not decided by lineage: paraphrase, an indirect choice among the system's own records,
+quantities, negation, words that mislead the user. The compromised agent obeys every injection at once;
+nothing here says how often a model would.\
 """
 
 CLASSES = {

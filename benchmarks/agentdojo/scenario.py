@@ -27,18 +27,18 @@ if hasattr(yaml, "CSafeLoader"):
     suite_module.yaml.safe_load = lambda text: yaml.load(text, yaml.CSafeLoader)
 
 
-class Attack(ImportantInstructionsAttack):
+class Attack(ImportantInstructionsAttack):  # type: ignore[misc,unused-ignore]
     """The `important_instructions` text for an agent that has no model behind it."""
 
     def __init__(self, suite: Any) -> None:
-        super(ImportantInstructionsAttack, self).__init__(self._JB_STRING, suite, None)  # type: ignore[arg-type]
+        super(ImportantInstructionsAttack, self).__init__(self._JB_STRING, suite, None)  # type: ignore[arg-type,unused-ignore]
         self.user_name, self.model_name = "Emma Johnson", "the assistant"
 
     def vectors(self, user_task: Any) -> list[str]:
-        return self.get_injection_candidates(user_task)
+        return list(self.get_injection_candidates(user_task))
 
     def text(self, goal: str) -> str:
-        return self.jailbreak.format(goal=goal, user=self.user_name, model=self.model_name)
+        return str(self.jailbreak.format(goal=goal, user=self.user_name, model=self.model_name))
 
 
 @dataclass

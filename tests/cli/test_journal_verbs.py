@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -43,7 +43,12 @@ def run():
     """The console, which needs a process of its own, with nothing typed."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.run(
-        [sys.executable, "-m", "agentserver", "run"], input="/quit\n", capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "agentserver", "run"],
+        check=False,
+        input="/quit\n",
+        capture_output=True,
+        text=True,
+        env=environment,
     )
 
 
@@ -70,7 +75,10 @@ def test_a_decision_that_differs_is_reported(shop):
 
 def test_a_payload_that_no_longer_validates_is_reported(shop):
     handlers = shop / "shop_handlers.py"
-    text = handlers.read_text().replace("class Total:\n    \"\"\"What the till answers.\"\"\"\n\n    amount: int", "class Total:\n    \"\"\"What the till answers.\"\"\"\n\n    amount: int\n    currency: str")
+    text = handlers.read_text().replace(
+        'class Total:\n    """What the till answers."""\n\n    amount: int',
+        'class Total:\n    """What the till answers."""\n\n    amount: int\n    currency: str',
+    )
     handlers.write_text(text)
     assert "1 differ" in verb("replay", status=1)
 
@@ -95,7 +103,9 @@ def test_a_trace_as_text_json_and_a_page(shop):
     rows = [json.loads(row) for row in verb("trace", key, "--json").splitlines()]
     assert {row["conversation"] for row in rows} == {key}
     assert any("ünicode &amp; more" in row["message"] for row in rows)
-    assert not any(json.loads(row)["message"] for row in verb("trace", key, "--json", "--no-payloads").splitlines())
+    assert not any(
+        json.loads(row)["message"] for row in verb("trace", key, "--json", "--no-payloads").splitlines()
+    )
     verb("trace", key, "--html", "-o", "page.html")
     page = etree.fromstring(Path("page.html").read_bytes(), etree.HTMLParser())
     assert {element.tag for element in page.iter()} <= {

@@ -7,7 +7,8 @@ from agentserver.cli import main
 
 def test_help_names_every_verb_and_exit_code(command):
     shown = command("--help").output
-    for verb in ("run", "call", "check", "init", "graph", "schemas", "codegen", "completion"):
+    makers = ("init", "graph", "schemas", "codegen", "completion")
+    for verb in ("run", "call", "check", *makers, "plan", "audit", "orchestrate"):
         assert f"\n  {verb} " in shown
     for code in ("0  ", "1  ", "2  ", "3  ", "130"):
         assert f"\n    {code}" in shown

@@ -26,7 +26,6 @@ from agentserver.core.envelope import (
     canonical,
     read,
     read_payload,
-    read_written,
     write,
 )
 
@@ -453,38 +452,3 @@ def test_the_canonical_form_tells_texts_apart(text: str, other: str) -> None:
 
 if __name__ == "__main__":
     _confined()
-
-
-class TestWritten:
-    """Markup of a codec takes the short way in."""
-
-    BOUNDS = Bounds(bytes=200, elements=6)
-
-    def test_what_a_codec_wrote_is_read(self):
-        element = read_written('<a xmlns="urn:x"><b>é &amp; &#13;</b></a>')
-        assert canonical(element) == '<a xmlns="urn:x"><b>é &amp; &#xD;</b></a>'.encode()
-
-    @pytest.mark.parametrize(
-        ("text", "kind"),
-        [
-            ("\x00", Fault.SYNTAX),
-            ("\ufffe", Fault.SYNTAX),
-            ("\ud800", Fault.ENCODING),
-            ("x" * 200, Fault.SIZE),
-            ("é" * 90, Fault.SIZE),
-            ("<b/>" * 5, Fault.ELEMENTS),
-        ],
-    )
-    def test_what_xml_cannot_carry_or_is_too_much_is_refused(self, text, kind):
-        assert read_written(f'<a xmlns="urn:x">{text}</a>', self.BOUNDS).kind is kind
-
-    def test_a_payload_within_the_inner_bounds_makes_a_message_within_the_outer(self):
-        outer = Bounds(bytes=8192, depth=5, elements=12)
-        inner = outer.inside()
-        deep = '<a xmlns="urn:x"><b><c><d>%s</d></c></b></a>'
-        name = "&" * 256
-        full = deep % ("x" * (inner.bytes - len(deep) + 2))
-        assert not isinstance(read_payload(full.encode(), inner), Malformed)
-        assert not isinstance(read(write(name, name, name, full), outer), Malformed)
-        assert read_payload((deep % "<e/>").encode(), inner).kind is Fault.DEPTH
-        assert read_payload((deep % ("x" * inner.bytes)).encode(), inner).kind is Fault.SIZE

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core import recording
-from agentserver.core.conversation import Conversation, Outside
+from agentserver.core.conversation import Conversation, Finished, Outside
 from agentserver.core.guard import Denied
-from agentserver.core.messages import Moment, Reply
+from agentserver.core.messages import Failed, Moment, Reply
 from agentserver.core.recording import Beginning
 from agentserver.core.requeue import requeue
 from agentserver.core.snapshot import Snapshot, UnreadableError, restore, take
@@ -31,7 +31,9 @@ def lived(seed, most=200, each=lambda paper: None):
     for _ in range(random.randrange(most)):
         choice = random.random()
         if choice < 0.1:
-            paper.say(random.choice([Ask("go"), Note("odd"), b"\xff\xfe"]), random.choice(["a", "b", "c", "nobody"]))
+            paper.say(
+                random.choice([Ask("go"), Note("odd"), b"\xff\xfe"]), random.choice(["a", "b", "c", "nobody"])
+            )
         elif choice < 0.6 and paper.waiting:
             started = paper.invoke(paper.waiting.pop(random.randrange(len(paper.waiting))))
             running += [started] if started else []
@@ -73,7 +75,9 @@ def test_what_was_decided_is_decided_again(seed):
         decided = again(story, outcome, deliveries)
         for field in ("conversation", "done", "added", "dropped", "ready", "retry", "closed", "replies"):
             assert getattr(decided, field) == getattr(outcome, field), field
-        assert [r._replace(detail="") for r in decided.records] == [r._replace(detail="") for r in outcome.records]
+        assert [r._replace(detail="") for r in decided.records] == [
+            r._replace(detail="") for r in outcome.records
+        ]
         story = decided.conversation
 
 
@@ -86,7 +90,10 @@ def test_records_survive_without_repeating_messages(seed):
     for outcome in paper.outcomes:
         data = recording.dump_records(outcome)
         replies = [event for event in outcome.replies if isinstance(event, Reply)]
-        assert recording.load_records(data, beginning, outcome.moment.now, deliveries, replies) == outcome.records
+        assert (
+            recording.load_records(data, beginning, outcome.moment.now, deliveries, replies)
+            == outcome.records
+        )
         assert all(delivery.message not in data for delivery in outcome.added)
 
 
@@ -152,7 +159,16 @@ def test_a_snapshot_without_a_delivery_that_waits_is_refused():
         restore(take(paper.conversation)._replace(waiting={}))
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b'["dance"]', b'["conclude","x",0,true,["failed","internal",""]]', b'["receive",[1],"r",null]'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'["dance"]',
+        b'["conclude","x",0,true,["failed","internal",""]]',
+        b'["receive",[1],"r",null]',
+    ],
+)
 def test_what_is_no_decision_is_refused(data):
     with pytest.raises(UnreadableError):
         recording.load(data, {}, [], SHOP)
@@ -232,8 +248,5 @@ def test_a_delivery_for_a_listener_that_is_gone_fails():
     paper.say(Ask("x"), "a")
     paper.rules = rules(listener("b"))
     finished = paper.waiting.pop()
-    from agentserver.core.conversation import Finished  # noqa: PLC0415 - beside its use
-    from agentserver.core.messages import Failed  # noqa: PLC0415
-
     paper.conclude(Finished(finished, None, Failed(Code.INTERNAL, "no listener is called a")))
     assert [reply.code for reply in paper.replies] == ["internal"]

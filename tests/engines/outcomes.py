@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agentserver.engines.conformance import Story
 from agentserver.engines.journal_file import Place
 from agentserver.engines.sqlite import SqliteEngine
 

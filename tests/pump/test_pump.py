@@ -422,3 +422,13 @@ async def test_the_log_tells_refusals_with_their_conversation(caplog):
     refused = [r for r in caplog.records if "refused" in r.message]
     assert refused
     assert all(r.conversation for r in refused)
+
+
+async def test_events_count_from_the_call_not_from_the_first_reading():
+    async with desk((listener("a"), answer)) as d:
+        exchange = await d.open()
+        events = exchange.events()
+        await exchange.send(d.markup(Ask("hi")), "a")
+        await until(lambda: d.pump._pending == 0)
+        assert isinstance(await anext(events), Reply)
+        assert isinstance(await anext(events), Done)

@@ -14,7 +14,7 @@ from agentserver.engines.journal_file import Place
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.ports import EngineError
-from agentserver.pump import pump as pump_module
+from agentserver.pump import schedule
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.test_pump import answer, desk, until
 
@@ -51,7 +51,10 @@ async def test_what_was_running_runs_again_and_its_reply_waits_for_its_gateway(t
 
 
 async def test_what_comes_while_a_gateway_resumes_is_in_order(tmp_path):
-    async with SqliteEngine(Place(tmp_path / "j")) as engine, desk((listener("a"), answer), engine=engine) as d:
+    async with (
+        SqliteEngine(Place(tmp_path / "j")) as engine,
+        desk((listener("a"), answer), engine=engine) as d,
+    ):
         exchange = await d.open()
         requests = [await exchange.send(d.markup(Ask(str(n))), "a") for n in range(5)]
         exchange.leave()
@@ -79,7 +82,10 @@ async def test_a_finished_conversation_can_be_fetched_once(tmp_path):
 
 async def test_a_listener_that_is_gone_fails_what_was_meant_for_it(tmp_path):
     place = Place(tmp_path / "j")
-    async with SqliteEngine(place) as engine, desk((listener("a", retries=5), stuck), engine=engine, drain=0.0) as d:
+    async with (
+        SqliteEngine(place) as engine,
+        desk((listener("a", retries=5), stuck), engine=engine, drain=0.0) as d,
+    ):
         exchange = await d.open()
         await exchange.send(d.markup(Ask("hi")), "a")
     async with SqliteEngine(place) as engine, desk((listener("b"), answer), engine=engine) as d:
@@ -108,7 +114,7 @@ class Full(MemoryEngine):
 
 
 async def test_while_nothing_can_be_kept_messages_are_refused_and_results_wait(monkeypatch):
-    monkeypatch.setattr(pump_module, "BACKOFF", 0.01)
+    monkeypatch.setattr(schedule, "BACKOFF", 0.01)
     engine, calls = Full(), []
 
     async def work(payload, metadata):

@@ -1,0 +1,58 @@
+"""``agentserver plan``: whether the steps of a plan hand over what the next ones take.
+
+Owns the options and the exit codes. The findings are handoff's.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from agentserver.cli import project
+from agentserver.handoff.edge.plan import Form, audit_plan, fails, written
+from agentserver.handoff.edge.steps import StepsError
+
+HARD = 1
+
+
+@click.command("audit", short_help="Name every handoff that does not fit.")
+@click.argument("plan", type=click.Path(path_type=Path))
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=Path(),
+    show_default="the current one",
+    help="Directory that holds schemas/handoff-payloads.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([*map(str, Form)]),
+    default=str(Form.TEXT),
+    show_default=True,
+    help="Lines for people, a JSON list, or SARIF 2.1.0.",
+)
+@click.pass_context
+def audit(ctx: click.Context, plan: Path, root: Path, form: str) -> None:
+    """Audit PLAN, a CSV file of steps: open the schemas that its steps name and compare their ids.
+
+    Prints each finding with its line in the file. Exit code 1 when one is HARD, 2 when the file is no plan.
+    """
+    try:
+        findings = audit_plan(plan, root, datetime.now(UTC).date())
+    except StepsError as error:
+        project.refuse(ctx, str(error))
+    except OSError as error:
+        project.refuse(ctx, f"{plan}: {error.strerror}")
+    click.echo(written(findings, str(plan), Form(form)))
+    ctx.exit(HARD if fails(findings) else 0)
+
+
+command = click.Group(
+    "plan",
+    commands=[audit],
+    short_help="Audit a plan's handoffs.",
+    help="Plans: CSV files of steps that hand work over.",
+)

@@ -1,0 +1,74 @@
+"""``audit verify``: what was done to a record is found, with its line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentserver.handoff.audit import GENESIS, AuditRecord
+from agentserver.handoff.edge.records import AuditFile
+
+REASONS = ("schema", "over_bound", "unknown_intent", "not_a_peer")
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A record of four attempts where it is by default."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "out" / "handoff-audit.jsonl"
+    sink = AuditFile(path)
+    for reason in REASONS:
+        sink.append(AuditRecord((("timestamp", "t"), ("result", "reject"), ("reason", reason))))
+    return path
+
+
+def test_an_intact_record_shows_how_much_there_is_and_its_last_hash(command, file):
+    last = json.loads(file.read_text().splitlines()[-1])["hash"]
+    result = command("audit", "verify")
+    told = f"out/handoff-audit.jsonl: intact, 4 records, last hash {last}\n"
+    assert (result.exit_code, result.output) == (0, told)
+    assert command("audit", "verify", str(file)).output == told.replace("out/", f"{file.parent}/")
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda a, b, c, d: [a, b.replace("over_bound", "schema"), c, d], 2),
+        (lambda a, b, c, d: [a, c, d], 2),
+        (lambda a, b, c, d: [b, c, d], 1),
+        (lambda a, b, c, d: [a, c, b, d], 2),
+        (lambda a, b, c, d: [a, b, b, c, d], 3),
+        (lambda a, b, c, d: [a, b, "noise\n", c, d], 3),
+        (lambda a, b, c, d: [a, b, c], 4),
+        (lambda *_: [], 1),
+    ],
+    ids=["altered", "removed", "first removed", "moved", "doubled", "inserted", "cut off", "emptied"],
+)
+def test_what_was_done_to_a_record_is_found(command, file, change, line):
+    file.write_text("".join(change(*file.read_text().splitlines(keepends=True))))
+    result = command("audit", "verify")
+    assert result.exit_code == 1
+    assert result.output.startswith(f"out/handoff-audit.jsonl: the record in line {line} ")
+
+
+def test_without_the_note_of_its_end_the_gap_is_told(command, file):
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
+    (file.parent / f"{file.name}.end").unlink()
+    result = command("audit", "verify")
+    assert result.exit_code == 0
+    assert "intact, 1 record," in result.stdout
+    assert result.stderr.startswith("out/handoff-audit.jsonl.end: missing; ")
+
+
+def test_a_record_without_attempts(command, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("")
+    assert f"intact, 0 records, last hash {GENESIS}" in command("audit", "verify", str(path)).stdout
+
+
+@pytest.mark.parametrize(("name", "said"), [("gone", "No such file or directory"), ("", "Is a directory")])
+def test_what_cannot_be_read_exits_2(command, tmp_path, name, said):
+    result = command("audit", "verify", str(tmp_path / name))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr

@@ -1,0 +1,126 @@
+"""``orchestrate``: the bridge as a program, against a local server and the real SDK."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from agentserver.handoff.edge import managed
+from tests.handoff.edge.service import Connection, serving
+
+VARIABLES = ("SOURCE_SESSION_ID", "AGENT_IDS", "SOURCE_AGENT", "ENVIRONMENT_ID")
+REQUEST = {
+    "type": "handoff_request",
+    "target_agent": "launch-radar",
+    "payload": {"intent": "launch_review", "params": {"ticket_id": "LEGAL-12"}},
+}
+
+
+@pytest.fixture
+def orchestrate(command, tmp_path, monkeypatch):
+    """Run the verb in an empty directory with nothing but these variables of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(**environ):
+        return command("orchestrate", env={**dict.fromkeys(VARIABLES), **environ})
+
+    return run
+
+
+def client(*headers, credentials=None, closed=None):
+    closed = [] if closed is None else closed
+    return SimpleNamespace(
+        default_headers=dict.fromkeys(headers, "x"), credentials=credentials, close=lambda: closed.append(1)
+    )
+
+
+def test_the_source_session_is_required(orchestrate):
+    result = orchestrate()
+    assert result.exit_code == 2
+    assert "SOURCE_SESSION_ID" in result.stderr
+
+
+def test_bad_agent_ids_are_named(orchestrate):
+    result = orchestrate(SOURCE_SESSION_ID="s", AGENT_IDS="{")
+    assert result.exit_code == 2
+    assert "AGENT_IDS" in result.stderr
+
+
+def test_without_the_sdk_the_extra_is_named(orchestrate, monkeypatch):
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    result = orchestrate(SOURCE_SESSION_ID="s")
+    assert result.exit_code == 1
+    assert "pip install 'agentserver[managed]'" in result.stderr
+
+
+def test_an_sdk_that_is_broken_is_not_called_missing(orchestrate, monkeypatch):
+    def broken():
+        raise ModuleNotFoundError("no such module", name="pydantic_core")
+
+    monkeypatch.setattr(managed, "connect", broken)
+    assert isinstance(orchestrate(SOURCE_SESSION_ID="s").exception, ModuleNotFoundError)
+
+
+def test_without_a_key_its_variable_is_named(orchestrate, monkeypatch):
+    monkeypatch.setattr(managed, "connect", lambda: client("user-agent"))
+    result = orchestrate(SOURCE_SESSION_ID="s")
+    assert result.exit_code == 1
+    assert "set ANTHROPIC_API_KEY" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "known", [client("X-Api-Key"), client("Authorization"), client(credentials=object())]
+)
+def test_every_way_to_authenticate_counts(orchestrate, monkeypatch, known):
+    ran = []
+    monkeypatch.setattr(managed, "connect", lambda: known)
+    monkeypatch.setattr(
+        "agentserver.handoff.edge.orchestrate.run", lambda *_, client, **__: ran.append(client)
+    )
+    assert orchestrate(SOURCE_SESSION_ID="s").exit_code == 0
+    assert ran == [known]
+
+
+def test_a_key_is_not_logged_and_the_client_is_closed(orchestrate, monkeypatch):
+    closed = []
+
+    def leaking():
+        logging.getLogger("x").warning("the key is %s", "sk-very-secret")
+        return client("X-Api-Key", closed=closed)
+
+    monkeypatch.setattr(managed, "connect", leaking)
+    monkeypatch.setattr("agentserver.handoff.edge.orchestrate.run", lambda *_, **__: None)
+    said = orchestrate(SOURCE_SESSION_ID="s", ANTHROPIC_API_KEY="sk-very-secret").stderr
+    assert "the key is [redacted]" in said
+    assert closed
+
+
+@pytest.fixture
+def service():
+    pytest.importorskip("anthropic")
+    with serving() as (fake, sdk):
+        yield fake, {"ANTHROPIC_BASE_URL": str(sdk.base_url), "ANTHROPIC_API_KEY": "key"}
+
+
+def test_a_request_is_handed_over_and_recorded(orchestrate, service, tmp_path):
+    fake, environ = service
+    fake.script = [Connection([fake.message(json.dumps(REQUEST)), fake.idle(), fake.over()])]
+    result = orchestrate(
+        SOURCE_SESSION_ID="sesn_src", AGENT_IDS='{"launch-radar":"sesn_t"}', SOURCE_AGENT="triage", **environ
+    )
+    assert (result.exit_code, result.output) == (0, "")
+    assert [session for session, _ in fake.sent] == ["sesn_t"]
+    (record,) = map(json.loads, (tmp_path / "out" / "handoff-audit.jsonl").read_text().splitlines())
+    assert (record["source"], record["result"]) == ("triage", "approve")
+
+
+def test_a_session_that_is_lost_exits_1(orchestrate, service):
+    fake, environ = service
+    fake.script = [Connection([], ends="status", status=404)]
+    result = orchestrate(SOURCE_SESSION_ID="sesn_src", **environ)
+    assert result.exit_code == 1
+    assert "session sesn_src: the service answers 404" in result.stderr

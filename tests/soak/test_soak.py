@@ -1,0 +1,192 @@
+"""Memory stays flat however many conversations there have been, whatever became of them.
+
+Each test runs rounds that are alike and compares what lives after an early round with what lives after the last. The
+short form runs with all the other tests; ``--soak-scale 100`` makes 100,000 conversations of a round's 1,000.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentserver import HandlerResponse, invocation
+from agentserver.assembly import SystemClock
+from agentserver.engines.memory import MemoryEngine
+from agentserver.gateways.trace import TraceBook
+from agentserver.pump import Bound, Pump
+from tests.core.paper import Answer, Ask, Note, listener, rules
+from tests.pump.desk import until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.soak]
+respond = HandlerResponse.respond
+
+OBJECTS = 500
+"""Objects by which two rounds may differ: caches of the interpreter and of libraries settle late."""
+
+RESIDENT = 16 << 20
+"""Bytes of resident memory by which the process may have grown between two rounds."""
+
+
+async def answering(payload, metadata):
+    invocation().storage.set(Note(payload.text))
+    return respond(Answer(f"re: {payload.text}"))
+
+
+async def asking(payload, metadata):
+    return HandlerResponse(payload, "b") if isinstance(payload, Ask) else respond(payload)
+
+
+async def crashing(payload, metadata):
+    raise ValueError("again")
+
+
+async def endless(payload, metadata):
+    await anyio.sleep_forever()
+
+
+async def looping(payload, metadata):
+    return [HandlerResponse(Ask("x"), "loop")] * 3
+
+
+class Room:
+    """A pump, and the sizes of everything in which it could forget something."""
+
+    def __init__(self, pump, engine, trace, shop):
+        self.pump, self.engine, self.trace = pump, engine, trace
+        self.data = shop.codecs.of(Ask).encode(Ask("hello")).encode()
+
+    def sizes(self):
+        pump = self.pump
+        return {
+            "live": len(pump._live),
+            "locks": len(pump._locks),
+            "exchanges": len(pump._exchanges),
+            "parsed": len(pump._parsed),
+            "pending": pump._pending,
+            "running": len(pump._invoker._scopes),
+            "waiting": len(pump._turns._ready) + sum(map(len, pump._schedule._parked.values())),
+            "tasks": len(asyncio.all_tasks()),
+            "kept": len(self.engine._kept),
+        }
+
+    async def open(self):
+        return await self.pump.open("console")
+
+
+@asynccontextmanager
+async def room(**limits):
+    handlers = {"a": asking, "b": answering, "crash": crashing, "endless": endless, "loop": looping}
+    listeners = [
+        listener("a", "b"),
+        listener("b"),
+        listener("crash"),
+        listener("endless", concurrency=4096),
+        listener("loop", "loop"),
+    ]
+    shop = rules(*listeners, **{"concurrency": 64, "drain": 0.0, "messages": 1 << 30, **limits})
+    engine, trace = MemoryEngine(), TraceBook()
+    bound = {one.name: Bound(one, handlers[one.name]) for one in listeners}
+    async with Pump(shop, bound, engine, SystemClock(), (), (trace.observe,)) as pump:
+        yield Room(pump, engine, trace, shop)
+
+
+def living():
+    gc.collect()
+    return len(gc.get_objects())
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def flat(r, once, count, settled):
+    """Run ``once`` until what lives has settled, and ``count`` times more."""
+    for _ in range(settled):
+        await once()
+    sizes, objects, memory = r.sizes(), living(), resident()
+    for _ in range(count):
+        await once()
+    await until(lambda: r.sizes() == sizes)
+    assert living() - objects < OBJECTS
+    assert resident() - memory < RESIDENT
+
+
+async def test_conversations_that_ask_and_close(soak_scale):
+    async with room() as r:
+
+        async def once():
+            exchange = await r.open()
+            assert (await exchange.ask(r.data, "a")) is not None
+            await exchange.close()
+
+        await flat(r, once, 1000 * soak_scale, settled=200)
+
+
+async def test_conversations_that_are_refused_crash_or_overrun(soak_scale, caplog):
+    caplog.set_level("CRITICAL", "agentserver")
+    async with room(messages=7) as r:
+
+        async def once():
+            exchange = await r.open()
+            for name in ("nobody", "crash", "loop"):
+                assert (await exchange.ask(r.data, name)).error
+            await exchange.close()
+
+        await flat(r, once, 150 * soak_scale, settled=100)
+
+
+async def test_conversations_that_close_while_handlers_run(soak_scale):
+    async with room() as r:
+
+        async def once():
+            exchange = await r.open()
+            await exchange.send(r.data, "endless")
+            await exchange.send(r.data, "a")
+            await asyncio.sleep(0)
+            await exchange.close()
+            await asyncio.sleep(0)
+
+        await flat(r, once, 500 * soak_scale, settled=100)
+
+
+async def test_one_conversation_with_many_requests(soak_scale):
+    async with room() as r:
+        exchange = await r.open()
+
+        async def watch():
+            async for _ in exchange.events():
+                pass
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+
+            async def once():
+                assert (await exchange.ask(r.data, "a")) is not None
+                await exchange.send(r.data, "b")
+                await until(lambda: r.pump._pending == 0)
+
+            # Settled is what fills the trace of one conversation.
+            await flat(r, once, 300 * soak_scale, settled=600)
+            assert len(r.pump.conversation(exchange.id).tree.nodes) == 3
+            await exchange.close()
+
+
+async def test_conversations_that_are_dropped_without_a_word(soak_scale):
+    """Opened and never used, used and never closed, given up half-way: the idle limit takes them all."""
+    async with room(idle=0.05) as r:
+
+        async def once():
+            for _ in range(50):
+                await r.open()
+                await (await r.open()).ask(r.data, "a")
+                with anyio.move_on_after(0):
+                    await (await r.open()).ask(r.data, "a")
+            await until(lambda: not r.pump._live)
+
+        await flat(r, once, 4 * soak_scale, settled=2)

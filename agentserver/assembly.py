@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from agentserver.contract import TodoComplete, TodoUntil
+from agentserver.core.binding import Binding
 from agentserver.core.blueprint import Blueprint
 from agentserver.core.codec import Codecs
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Moment
 from agentserver.core.usage import usage_instructions
+from agentserver.core.xmlify import PayloadError
 from agentserver.engines.journal_file import Place as JournalPlace
 from agentserver.engines.journal_file import Sync
 from agentserver.engines.memory import MemoryEngine
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.config import Organism
+    from agentserver.core.codec import Codec
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
     from agentserver.ports import Clock, Engine
@@ -146,10 +149,42 @@ def journalled(organism: Organism) -> SqliteEngine | MemoryEngine:
 
 
 def build(organism: Organism, *, engine: Engine | None = None, clock: Clock | None = None) -> Server:
-    """Put a server together. It starts when it is entered. Without an engine it keeps everything in memory."""
+    """Put a server together. It starts when it is entered. Without an engine it keeps everything in memory.
+
+    Raises PayloadError for payload classes that cannot be used together, and for one that does not fit the schema
+    that its listener names.
+    """
     discovered = [
         payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
     ]
-    codecs = Codecs(dict.fromkeys(discovered))
+    codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)])
     rules = Rules(blueprint(organism, codecs), codecs, guards(), Bounds(bytes=organism.limits.payload))
     return Server(organism, rules, engine or MemoryEngine(), clock or SystemClock())
+
+
+def _schemas(organism: Organism) -> list[Codec]:
+    """Codecs of the classes whose listener names a hand-written schema; it goes before one that the class carries."""
+    codecs: dict[type, Codec] = {}
+    for bound in organism.listeners:
+        if bound.schema is None:
+            continue
+        shown = os.path.relpath(bound.schema, organism.project)
+        where = f"{bound.source}: listener {bound.listener.name}: {shown}"
+        for payload in bound.listener.payloads:
+            try:
+                codec = _written(payload, bound.schema).codec()
+            except (PayloadError, OSError) as error:
+                raise PayloadError(f"{where}: {error}") from None
+            known = codecs.setdefault(payload, codec)
+            if known.xsd() != codec.xsd():
+                raise PayloadError(f"{where}: {payload.__qualname__} has another schema at another listener")
+    return list(codecs.values())
+
+
+def _written(payload: type, schema: Path) -> Binding:
+    """The class with the schema and what may be included from its folder; links out of it are left out."""
+    carried = payload.__dict__.get("__payload__")
+    example = carried.example if isinstance(carried, Binding) else None
+    others = (each for each in sorted(schema.parent.glob("*.xsd")) if each != schema)
+    folder = {each.name: each.read_bytes() for each in others if each.resolve().parent == schema.parent}
+    return Binding(payload, schema.read_bytes(), folder, example)

@@ -70,7 +70,7 @@ def _version() -> str:
     try:
         return version("agentserver")
     except PackageNotFoundError:
-        return "unknown (not installed)"
+        return "from a checkout"
 
 
 @click.group(

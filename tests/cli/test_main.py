@@ -57,4 +57,4 @@ def test_the_version_without_an_installation(monkeypatch):
         raise PackageNotFoundError
 
     monkeypatch.setattr(cli, "version", missing)
-    assert cli._version() == "unknown (not installed)"
+    assert cli._version() == "from a checkout"

@@ -84,19 +84,26 @@ async def run(organism):
             yield Running(server)
 
 
+@pytest.fixture(scope="module")
+def organisms():
+    """What the tests of one file have loaded: a checked organism is a value, so one is enough for all of them."""
+    known = {}
+    yield known
+    for organism in known.values():
+        forget(organism)
+
+
 @pytest.fixture
-def loaded(monkeypatch, tmp_path):
+def loaded(monkeypatch, tmp_path, organisms):
     """Load an organism by its path in the project, and work in an empty directory."""
     monkeypatch.chdir(tmp_path)
-    organisms = []
 
     def load_it(path):
-        organisms.append(load(PROJECT / path, environ={}))
-        return organisms[-1]
+        if path not in organisms:
+            organisms[path] = load(PROJECT / path, environ={})
+        return organisms[path]
 
-    yield load_it
-    for organism in organisms:
-        forget(organism)
+    return load_it
 
 
 class Web:

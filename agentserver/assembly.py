@@ -20,7 +20,10 @@ from agentserver.core.guard import Rules
 from agentserver.core.messages import Moment
 from agentserver.core.usage import usage_instructions
 from agentserver.core.xmlify import PayloadError
+from agentserver.engines.journal_file import Place as JournalPlace
+from agentserver.engines.journal_file import Sync
 from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
 from agentserver.guards.peers import PeersGuard
 from agentserver.pump import Bound, Pump
@@ -114,13 +117,39 @@ class Server:
             raise RuntimeError("the server is not running")
         return await self._pump.open(principal)
 
+    async def left_over(self, principal: str) -> tuple[str, ...]:
+        """The principal's conversations that an earlier server left and that can be resumed, oldest first."""
+        return () if self._pump is None else await self._pump.belongings(principal)
+
+    async def resume(self, principal: str, conversation: str) -> ServerExchange:
+        """Come back to a conversation: what left it and nobody took comes first in its events.
+
+        Raises LookupError when the principal has no such conversation to resume.
+        """
+        if self._pump is None:
+            raise RuntimeError("the server is not running")
+        return await self._pump.resume(principal, conversation)
+
     def conversation(self, conversation: str) -> Conversation | None:
         """A conversation as it stands, for operators; None when it is unknown or over."""
         return None if self._pump is None else self._pump.conversation(conversation)
 
 
+def journal_path(organism: Organism) -> Path | None:
+    """Where the organism's journal is; None when it keeps none."""
+    return None if organism.journal is None else organism.project / organism.journal.path
+
+
+def journalled(organism: Organism) -> SqliteEngine | MemoryEngine:
+    """The engine that the organism asks for: its journal, or memory when it wants none."""
+    journal, path = organism.journal, journal_path(organism)
+    if journal is None or path is None:
+        return MemoryEngine()
+    return SqliteEngine(JournalPlace(path, Sync(journal.sync)), guards(), retention=journal.retention)
+
+
 def build(organism: Organism, *, engine: Engine | None = None, clock: Clock | None = None) -> Server:
-    """Put a server together. It starts when it is entered.
+    """Put a server together. It starts when it is entered. Without an engine it keeps everything in memory.
 
     Raises PayloadError for payload classes that cannot be used together, and for one that does not fit the schema
     that its listener names.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.core.conversation import Conversation
-    from agentserver.core.messages import Delivery, Done, Moment, Reply
+    from agentserver.core.messages import Delivery, Done, Moment, Parcel, Reply
     from agentserver.core.routing import Proposal
     from agentserver.core.step import Outcome
 
@@ -48,6 +48,32 @@ class Engine(Protocol):
 
     def runnable(self) -> AsyncIterator[Delivery]:
         """Deliveries that were committed and not consumed: what a restart takes up again."""
+        ...
+
+    def idle(self, before: float) -> AsyncIterator[str]:
+        """Open conversations in which nothing has happened since, in seconds since the epoch."""
+        ...
+
+    async def expire(self, now: float) -> int:
+        """Forget conversations that were closed longer ago than this engine keeps them; gives how many."""
+        ...
+
+    def belongings(self, principal: str) -> AsyncIterator[str]:
+        """The principal's conversations that are open or of which something was not acknowledged, oldest first."""
+        ...
+
+    def outbox(self, conversation: str) -> AsyncIterator[Parcel]:
+        """What left the conversation and was not acknowledged, in order.
+
+        A reply that may have been passed on by a server that is gone is marked ``redelivered``.
+        """
+        ...
+
+    def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
+        """A gateway has passed a parcel on, or wants nothing that has left so far, if none is named.
+
+        Not waited for: after a crash it may be redelivered all the same.
+        """
         ...
 
 

@@ -16,12 +16,17 @@ from agentserver.cli import (
     check,
     codegen,
     completion,
+    conversations,
+    dead,
     graph,
     init,
+    journal,
     orchestrate,
     plan,
+    replay,
     run,
     schemas,
+    trace,
 )
 from agentserver.cli.logs import Format, Level, Logging
 
@@ -38,9 +43,9 @@ Exit codes:
        answer is a SystemError; check: the organism has mistakes; schemas
        --check: files are not current; plan audit: a finding is HARD; audit
        verify: a record was changed; orchestrate: the session cannot be
-       listened to
+       listened to; replay: a decision differs
   2    the command, a line of a script, the configuration or the file is not
-       understood
+       understood; the journal cannot be used
   3    call: no answer
   130  stopped by Ctrl-C
 """
@@ -92,7 +97,24 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     ctx.obj = Logging(Level(log_level), Format(log_format))
 
 
-for _verb in (run, call, check, init, graph, schemas, codegen, plan, audit, orchestrate, completion):
+for _verb in (
+    run,
+    call,
+    check,
+    init,
+    graph,
+    schemas,
+    conversations,
+    trace,
+    replay,
+    dead,
+    journal,
+    codegen,
+    plan,
+    audit,
+    orchestrate,
+    completion,
+):
     cli.add_command(_verb.command)
 
 

@@ -71,13 +71,16 @@ def load(ctx: click.Context, path: Path | None) -> Organism:
     return organism
 
 
-def server(ctx: click.Context, organism: Organism) -> Server:
-    """The organism as a server that is not yet running. Ends the command when it cannot be put together."""
-    from agentserver.assembly import build
+def server(ctx: click.Context, organism: Organism, *, durable: bool = False) -> Server:
+    """The organism as a server that is not yet running, on its journal if ``durable``, else in memory.
+
+    Ends the command when it cannot be put together.
+    """
+    from agentserver.assembly import build, journalled
     from agentserver.core.xmlify import PayloadError
 
     try:
-        return build(organism)
+        return build(organism, engine=journalled(organism) if durable else None)
     except PayloadError as error:
         refuse(ctx, str(error))
 

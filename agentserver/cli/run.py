@@ -44,8 +44,9 @@ def command(ctx: click.Context, organism: Path | None) -> None:
 
     from agentserver.gateways.console import Console
     from agentserver.gateways.terminal import Screen, wants_colour
+    from agentserver.ports import EngineError
 
-    server = project.server(ctx, project.load(ctx, organism))
+    server = project.server(ctx, project.load(ctx, organism), durable=True)
     _escape(sys.stdout)
     screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
     console = Console(
@@ -57,10 +58,31 @@ def command(ctx: click.Context, organism: Path | None) -> None:
 
     async def session() -> int:
         async with server:
+            await _fetch(server, screen)
             with above:
                 return await console.run(lines)
 
-    ctx.exit(anyio.run(session, backend="asyncio"))
+    try:
+        status = anyio.run(session, backend="asyncio")
+    except EngineError as error:
+        project.refuse(ctx, str(error))
+    ctx.exit(status)
+
+
+async def _fetch(server: Server, screen: Screen) -> None:
+    """Show what left earlier conversations after, or just before, their console was gone, and end those at rest."""
+    from agentserver.core.messages import Reply
+    from agentserver.gateways import console_view
+
+    me = project.principal(server.organism)
+    for key in await server.left_over(me):
+        exchange = await server.resume(me, key)
+        for event in exchange.waiting():
+            if isinstance(event, Reply):
+                again = ", perhaps again" if event.redelivered else ""
+                screen.say(f"from conversation {key}{again}:")
+                screen.show(*console_view.reply_lines(event, server.rules.codecs, raw=False))
+        exchange.leave()
 
 
 def _greet(console: Console, server: Server, screen: Screen) -> None:

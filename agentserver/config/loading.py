@@ -103,7 +103,9 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
         forget_modules(modules)
         return None
     paths = tuple(sources.files)
-    return Organism(files[0].name, home.root, tuple(bound), limits, lifespan, secrets, paths, modules)
+    return Organism(
+        files[0].name, home.root, tuple(bound), limits, lifespan, secrets, paths, modules, files[0].journal
+    )
 
 
 def _check_declared(files: Sequence[Parsed], declared: Sequence[Declared], report: Report) -> None:

@@ -7,10 +7,11 @@ both come from them. Refuses to know files, lines and the code that the file nam
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
 
 MAX_NAME = 128
@@ -21,9 +22,10 @@ NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
 DOTTED_PATTERN = r"^[^\W\d]\w*(\.[^\W\d]\w*)+$"
 
 _LIMITS = Limits()
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h)")
-_DURATION_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,6})? ?(ms|s|m|h)$|\$\{"
+_JOURNAL = Journal()
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d)")
+_DURATION_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,6})? ?(ms|s|m|h|d)$|\$\{"
 
 
 def _seconds(value: Any) -> Any:
@@ -32,7 +34,7 @@ def _seconds(value: Any) -> Any:
         return value
     match = _DURATION.fullmatch(value)
     if match is None:
-        raise ValueError('a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h"')
+        raise ValueError('a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"')
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -73,6 +75,12 @@ _MaybeNone = Annotated[float, Field(ge=0, le=DAY)]
 Deadline: TypeAlias = Annotated[_UpToDay, BeforeValidator(_seconds, json_schema_input_type=_UpToDay | _Text)]
 Idle: TypeAlias = Annotated[_UpToYear, BeforeValidator(_seconds, json_schema_input_type=_UpToYear | _Text)]
 Drain: TypeAlias = Annotated[_MaybeNone, BeforeValidator(_seconds, json_schema_input_type=_MaybeNone | _Text)]
+Retention: TypeAlias = Annotated[
+    Annotated[float, Field(gt=0, le=100 * 365 * DAY)],
+    BeforeValidator(
+        _seconds, json_schema_input_type=Annotated[float, Field(gt=0, le=100 * 365 * DAY)] | _Text
+    ),
+]
 _DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
 DottedList: TypeAlias = Annotated[
     _DottedList, BeforeValidator(_listed, json_schema_input_type=Dotted | _DottedList)
@@ -181,6 +189,22 @@ class LimitsEntry(Strict):
     )
 
 
+class JournalEntry(Strict):
+    """Where conversations are kept across restarts, and for how long."""
+
+    path: RelativePath = Field(
+        default=_JOURNAL.path, description="The SQLite file, relative to the project directory."
+    )
+    retention: Retention = Field(
+        default=_JOURNAL.retention, description='How long finished conversations are kept, such as "30d".'
+    )
+    sync: Literal["full", "normal"] = Field(
+        default=_JOURNAL.sync,
+        description="What a commit waits for: full, the disk, which outlives a loss of power; "
+        "normal, the operating system, which outlives the server only.",
+    )
+
+
 class IncludedFile(Strict):
     """A file that another one includes."""
 
@@ -199,6 +223,17 @@ class IncludedFile(Strict):
     )
 
 
+def unjournalled(value: Any) -> Any:
+    """``none`` means no journal; a key without a value means all of its defaults."""
+    return {} if value is None else None if value == "none" else value
+
+
+MaybeJournal: TypeAlias = Annotated[
+    JournalEntry | None,
+    BeforeValidator(unjournalled, json_schema_input_type=JournalEntry | Literal["none"] | None),
+]
+
+
 class OrganismFile(IncludedFile):
     """The organism: who listens, who may talk to whom, and the limits."""
 
@@ -207,4 +242,9 @@ class OrganismFile(IncludedFile):
         default=None,
         description="Dotted path of a function without arguments that returns an async context manager: "
         "it opens and closes the resources that handlers share.",
+    )
+    journal: MaybeJournal = Field(
+        default_factory=JournalEntry,
+        title="Journal",
+        description="Where conversations are kept across restarts; none keeps them in memory only.",
     )

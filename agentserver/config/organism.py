@@ -6,7 +6,7 @@ Owns Organism, Bound and Place. Refuses to know YAML, files and how the values w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -57,6 +57,21 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Journal:
+    """Where conversations are kept across restarts.
+
+    Args:
+        path: of the file, relative to the project directory.
+        retention: seconds for which finished conversations are kept.
+        sync: what a commit waits for: the disk or the operating system.
+    """
+
+    path: str = "out/journal.sqlite"
+    retention: float = 30 * 86_400.0
+    sync: Literal["full", "normal"] = "full"
+
+
+@dataclass(frozen=True, slots=True)
 class Organism:
     """A checked configuration.
 
@@ -68,6 +83,7 @@ class Organism:
         lifespan: called without arguments, gives the async context manager of the resources; or None.
         secrets: what log output must not show.
         files: every YAML file that was read, the main one first, absolute.
+        journal: where conversations are kept; None is in memory only.
         modules: the project's modules that this load brought into the process (see ``forget``).
     """
 
@@ -79,3 +95,4 @@ class Organism:
     secrets: Secrets
     files: tuple[Path, ...]
     modules: tuple[str, ...] = field(default=(), repr=False)
+    journal: Journal | None = None

@@ -16,10 +16,13 @@ from agentserver.config.models import (
     DOTTED_PATTERN,
     NAME_PATTERN,
     IncludedFile,
+    JournalEntry,
     LimitsEntry,
     ListenerEntry,
     OrganismFile,
+    unjournalled,
 )
+from agentserver.config.organism import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,6 +64,7 @@ class Parsed:
     lifespan: str | None
     listeners: tuple[Declared, ...]
     limits: Mapping[str, Any]
+    journal: Journal | None = None
 
 
 def parse(document: Document, model: type[IncludedFile], report: Report) -> Parsed:
@@ -75,7 +79,8 @@ def parse(document: Document, model: type[IncludedFile], report: Report) -> Pars
     bad = {fault["loc"][:3] for fault in faults}
     lifespan = None if ("lifespan",) in bad else document.data.get("lifespan")
     listeners = tuple(_usable_listeners(document, bad))
-    return Parsed(document, str(document.data.get("name")), lifespan, listeners, _sound_limits(document, bad))
+    name, limits = str(document.data.get("name")), _sound_limits(document, bad)
+    return Parsed(document, name, lifespan, listeners, limits, _sound_journal(document, bad))
 
 
 def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[Declared]:
@@ -98,6 +103,13 @@ def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:
     return LimitsEntry.model_validate(document.data.get("limits", {})).model_dump(exclude_unset=True)
 
 
+def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
+    data = unjournalled(document.data.get("journal"))
+    if data is None or any(loc[:1] == ("journal",) for loc in bad):
+        return None
+    return Journal(**JournalEntry.model_validate(data).model_dump())
+
+
 def _report_fault(document: Document, model: type[IncludedFile], fault: ErrorDetails, report: Report) -> None:
     loc = fault["loc"]
     if fault["type"] == "extra_forbidden":
@@ -109,6 +121,7 @@ def _report_fault(document: Document, model: type[IncludedFile], fault: ErrorDet
 
 def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
     places: dict[Loc, type[BaseModel]] = {(): model, ("listeners",): ListenerEntry, ("limits",): LimitsEntry}
+    places["journal",] = JournalEntry
     around = tuple(part for part in loc[:-1] if isinstance(part, str))
     known = keys_of(places[around])
     key = str(loc[-1])

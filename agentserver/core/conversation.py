@@ -14,7 +14,7 @@ from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete
 from agentserver.core import intake
 from agentserver.core.admission import judge
 from agentserver.core.audit import Event
-from agentserver.core.messages import SYSTEM, TODO, Failed
+from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, TurnedAway
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.routing import Place, Route
 from agentserver.core.step import Letter, Outcome, Step
@@ -114,6 +114,7 @@ class Conversation(NamedTuple):
     def receive(self, outside: Outside, rules: Rules, moment: Moment) -> Outcome:
         """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own."""
         step = Step(self, rules, moment)
+        step.cause = outside
         request = outside.request
         step.requests.begin(request)
         read = intake.read_outside(outside.data, outside.to, rules)
@@ -144,12 +145,14 @@ class Conversation(NamedTuple):
     def turn_away(self, outside: Outside, code: Code, rules: Rules, moment: Moment) -> Outcome:
         """Answer an outside message with a SystemError without looking at it."""
         step = Step(self, rules, moment)
+        step.cause = TurnedAway(*outside, code)
         step.requests.begin(outside.request)
         return _turn_away(step, outside.request, Refusal(code))
 
     def close(self, rules: Rules, moment: Moment, reason: str) -> Outcome:
         """End the conversation: drop what is queued and close every thread."""
         step = Step(self, rules, moment)
+        step.cause = Closing(reason)
         step.end()
         step.note(Event.CLOSED, thread=self.tree.root, to=self.principal, detail=reason)
         return step.finish(closed=True)
@@ -187,14 +190,17 @@ class Conversation(NamedTuple):
     def conclude(self, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
         """Decide what follows from an invocation."""
         step = Step(self, rules, moment)
+        step.cause = finished
         delivery, result = finished.delivery, finished.result
         thread = self._working_on(delivery)
         if thread is None:
             step.record(Event.DISCARDED, delivery)
             return step.finish()
-        listener = rules.blueprint.listeners[delivery.to]
-        if isinstance(result, Failed):
-            return _failed(step, delivery, result, retries=listener.retries)
+        listener = rules.blueprint.listeners.get(delivery.to)
+        if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
+            gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
+            retries = 0 if listener is None else listener.retries
+            return _failed(step, delivery, result if isinstance(result, Failed) else gone, retries=retries)
         step.take(delivery)
         step.record(Event.HANDLED, delivery)
         step.todos = step.todos.notice(delivery)

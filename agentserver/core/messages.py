@@ -83,6 +83,7 @@ class Reply(NamedTuple):
         root: name of the payload element.
         message: the envelope.
         error: whether it is a SystemError.
+        redelivered: whether it may have left before, because the server was stopped since it was decided.
     """
 
     conversation: str
@@ -91,6 +92,7 @@ class Reply(NamedTuple):
     root: str
     message: bytes
     error: bool = False
+    redelivered: bool = False
 
 
 class Done(NamedTuple):
@@ -99,6 +101,19 @@ class Done(NamedTuple):
     conversation: str
     request: str
     answered: bool
+
+
+class Parcel(NamedTuple):
+    """Something that left a conversation, with its place among everything that did.
+
+    Args:
+        version: of the conversation after the step that let it go.
+        position: among what that step let go.
+    """
+
+    version: int
+    position: int
+    event: Reply | Done
 
 
 class Effects(NamedTuple):
@@ -128,3 +143,24 @@ class Failed(NamedTuple):
 
     code: Code
     detail: str = ""
+
+
+class TurnedAway(NamedTuple):
+    """An outside message that was refused without a look at it."""
+
+    data: bytes
+    request: str
+    to: str | None
+    code: Code
+
+
+class Closing(NamedTuple):
+    """Why a conversation was ended."""
+
+    reason: str
+
+
+class Requeued(NamedTuple):
+    """A dead letter that an operator had tried again."""
+
+    delivery: Delivery

@@ -7,7 +7,7 @@ decide anything: conversation.py says what happens, this module keeps the books 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agentserver.contract import Code
 from agentserver.core import envelope
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.conversation import Conversation
+    from agentserver.core.conversation import Conversation, Finished, Outside
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Moment
+    from agentserver.core.messages import Closing, Moment, Requeued, TurnedAway
     from agentserver.core.threads import Thread
 
+    Cause: TypeAlias = Outside | TurnedAway | Finished | Closing | Requeued
 
 PARSED_LIMIT = 1 << 14
 """Bytes of a message beyond which its parsed form is not handed on: trees weigh more than their text."""
@@ -73,6 +74,8 @@ class Outcome(NamedTuple):
         records: what happened, in order.
         parsed: payload elements of new deliveries, by delivery; spares whoever runs them the reading. Not to be kept.
         deprecated: whether a handler returned bytes.
+        moment: when, and with which seed, the step was decided.
+        cause: what the step was decided about, so that it can be decided again.
     """
 
     before: int
@@ -87,6 +90,8 @@ class Outcome(NamedTuple):
     records: tuple[Record, ...] = ()
     parsed: Mapping[str, etree._Element] = MappingProxyType({})
     deprecated: bool = False
+    moment: Moment | None = None
+    cause: Cause | None = None
 
 
 class Step:
@@ -114,6 +119,7 @@ class Step:
         self._records: list[Record] = []
         self._exhausted: dict[str, None] = {}
         self.deprecated = False
+        self.cause: Cause | None = None
 
     # Deliveries
 
@@ -130,6 +136,13 @@ class Step:
         thread = self.tree.nodes[delivery.thread]
         self._retry = delivery._replace(attempt=delivery.attempt + 1)
         self.change.put(thread._replace(inbox=(self._retry, *thread.inbox[1:])))
+
+    def revive(self, delivery: Delivery) -> None:
+        """Queue a delivery that was consumed before."""
+        self._added[delivery.id] = delivery
+        self.requests.count(delivery.request, 1)
+        self.record(Event.SENT, delivery)
+        self._queue(delivery.thread, (delivery,))
 
     def post(self, letter: Letter, thread: str) -> None:
         """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
@@ -348,6 +361,8 @@ class Step:
             records=tuple(self._records),
             parsed=self._parsed,
             deprecated=self.deprecated,
+            moment=self.moment,
+            cause=self.cause,
         )
 
     def _ready(self) -> tuple[Delivery, ...]:

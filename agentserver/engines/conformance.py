@@ -10,17 +10,18 @@ Owns the checks. Refuses to know any engine: it is given a way to open one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentserver.contract import HandlerResponse, TodoClosed, TodoComplete, TodoUntil
+from agentserver.contract import Code, HandlerResponse, TodoClosed, TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.codec import Codecs
 from agentserver.core.conversation import Accepted, Conversation, Finished, Outside
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
-from agentserver.core.messages import Moment, Returned
+from agentserver.core.messages import Failed, Moment, Reply, Returned
 from agentserver.core.replies import Drafts, normalise
 from agentserver.ports import ConflictError
 
@@ -53,8 +54,8 @@ Check: TypeAlias = Callable[[Subject], Awaitable[None]]
 class Story:
     """A small organism whose conversations give outcomes to commit."""
 
-    def __init__(self) -> None:
-        listener = Listener("worker", (TodoClosed,), "answers what it is told")
+    def __init__(self, retries: int = 0) -> None:
+        listener = Listener("worker", (TodoClosed,), "answers what it is told", retries=retries)
         codecs = Codecs()
         name = codecs.of(TodoClosed).name
         services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
@@ -86,6 +87,12 @@ class Story:
         assert isinstance(said, Drafts)
         result = Returned(said)
         return conversation.conclude(Finished(delivery, None, result), self.rules, self.moment())
+
+    def failed(self, conversation: Conversation, delivery: Delivery) -> Outcome:
+        """The outcome of an invocation that crashed."""
+        return conversation.conclude(
+            Finished(delivery, None, Failed(Code.INTERNAL)), self.rules, self.moment()
+        )
 
     def closed(self, conversation: Conversation) -> Outcome:
         """The outcome of closing."""
@@ -185,6 +192,103 @@ async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
         _hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
 
 
+async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject) -> None:
+    """An open conversation belongs to its principal, and is idle once nothing has touched it since."""
+    story = Story()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        key, touched = said.conversation.id, said.conversation.touched
+        _hold(
+            key in [one async for one in engine.belongings("console")],
+            "an open conversation is its principal's",
+        )
+        _hold(key not in [one async for one in engine.belongings("other")], "and nobody else's")
+        _hold(key in [one async for one in engine.idle(touched + 1)], "an untouched conversation is idle")
+        _hold(key not in [one async for one in engine.idle(touched)], "one that was touched since is not")
+        await engine.commit(story.closed(said.conversation))
+        _hold(key not in [one async for one in engine.idle(touched + 9)], "a closed conversation is not idle")
+
+
+async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
+    """Commits that wait together share nothing but the wait: the stale one is refused, the others are there."""
+    story = Story()
+    async with subject.open() as engine:
+        opened = [story.opened() for _ in range(20)]
+        outcomes = [story.said(one, "1") for one in opened]
+        stale = story.said(opened[7], "stale")
+        found = await asyncio.gather(
+            *(engine.commit(outcome) for outcome in (*outcomes, stale)), return_exceptions=True
+        )
+        _hold([bool(one) for one in found] == [False] * 20 + [True], "only the stale one is refused")
+        _hold(isinstance(found[-1], ConflictError), "a stale commit raises ConflictError")
+        for outcome in outcomes:
+            _hold(await engine.load(outcome.conversation.id) == outcome.conversation, "the others are there")
+
+
+async def a_repetition_outlives_a_restart(subject: Subject) -> None:
+    """For a durable engine: a delivery that failed and is to be tried again is runnable, with its attempts counted."""
+    if not subject.durable:
+        return
+    story = Story(retries=2)
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        await engine.commit(story.failed(said.conversation, said.ready[0]))
+    async with subject.open() as engine:
+        found = [delivery async for delivery in engine.runnable()]
+        _hold([one.id for one in found] == [said.ready[0].id], "a repetition is runnable under the same id")
+        _hold(found[0].attempt == 1, "its attempts are counted")
+
+
+async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
+    """For a durable engine: replies wait for their gateway; after a restart they are marked as redelivered."""
+    if not subject.durable:
+        return
+    story = Story()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        answered = story.answered(said.conversation, said.ready[0])
+        await engine.commit(answered)
+    key = said.conversation.id
+    async with subject.open() as engine:
+        left = [parcel async for parcel in engine.outbox(key)]
+        _hold(len(left) == len(answered.replies), "what was not acknowledged is there, in order")
+        marked = [parcel.event.redelivered for parcel in left if isinstance(parcel.event, Reply)]
+        _hold(marked == [True], "a reply that may have left before is marked")
+        _hold(left[0].event == answered.replies[0]._replace(redelivered=True), "and is otherwise as it was")  # type: ignore[call-arg]
+        engine.acknowledge(key, left[0])
+    async with subject.open() as engine:
+        again = [parcel async for parcel in engine.outbox(key)]
+        _hold(
+            [parcel[:2] for parcel in again] == [parcel[:2] for parcel in left[1:]],
+            "what was acknowledged is gone",
+        )
+        await engine.commit(story.closed(answered.conversation))
+        _hold(
+            key in [one async for one in engine.belongings("console")],
+            "a closed one belongs until it is fetched",
+        )
+        engine.acknowledge(key)
+    async with subject.open() as engine:
+        _hold(key not in [one async for one in engine.belongings("console")], "and not any longer")
+
+
+async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
+    """For a durable engine: what was said to be committed is in the storage before anything else happens."""
+    if not subject.durable:
+        return
+    story = Story()
+    async with subject.open() as engine:
+        conversation = story.opened()
+        for number in range(5):
+            outcome = story.said(conversation, str(number))
+            await engine.commit(outcome)
+            conversation = outcome.conversation
+            _hold(await engine.load(conversation.id) == conversation, "a commit is there when it is told")
+
+
 CHECKS: tuple[Check, ...] = (
     a_committed_conversation_is_there,
     a_stale_decision_changes_nothing,
@@ -192,5 +296,10 @@ CHECKS: tuple[Check, ...] = (
     a_closed_conversation_is_gone,
     conversations_do_not_touch_each_other,
     a_restart_takes_up_what_was_committed,
+    conversations_are_found_by_who_opened_them_and_by_age,
+    many_at_once_are_each_kept_or_refused,
+    a_repetition_outlives_a_restart,
+    what_left_is_there_until_it_is_acknowledged,
+    a_commit_is_there_when_it_is_told,
 )
 """Every check. Each opens its own engine and raises BrokenPromiseError."""

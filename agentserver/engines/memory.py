@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.core.conversation import Conversation
-    from agentserver.core.messages import Delivery
+    from agentserver.core.messages import Delivery, Parcel
     from agentserver.core.step import Outcome
 
 
@@ -54,3 +54,28 @@ class MemoryEngine:
             for thread in conversation.tree.nodes.values():
                 if thread.inbox:
                     yield thread.inbox[0]
+
+    async def idle(self, before: float) -> AsyncIterator[str]:
+        """Conversations that nothing touched since."""
+        for conversation in list(self._kept.values()):
+            if conversation.touched < before:
+                yield conversation.id
+
+    async def expire(self, now: float) -> int:  # noqa: ARG002 - an engine's signature
+        """Nothing closed is kept."""
+        return 0
+
+    async def belongings(self, principal: str) -> AsyncIterator[str]:
+        """The principal's conversations."""
+        for conversation in list(self._kept.values()):
+            if conversation.principal == principal:
+                yield conversation.id
+
+    async def outbox(self, conversation: str) -> AsyncIterator[Parcel]:  # noqa: ARG002 - an engine's signature
+        """Nothing: no gateway comes back to a server that is gone."""
+        nothing: tuple[Parcel, ...] = ()
+        for parcel in nothing:
+            yield parcel
+
+    def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
+        """Nothing is kept that this could be about."""

@@ -18,11 +18,11 @@ from agentserver.contract import Code
 from agentserver.core import envelope
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Accepted, Conversation, Finished
-from agentserver.core.messages import SYSTEM
-from agentserver.ports import ConflictError
+from agentserver.core.messages import SYSTEM, Failed, Parcel
+from agentserver.ports import ConflictError, EngineError
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Invoker
-from agentserver.pump.schedule import Schedule, Turns
+from agentserver.pump.schedule import Schedule, Turns, backoff
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -39,12 +39,6 @@ if TYPE_CHECKING:
     from agentserver.pump.invoke import Bound
 
 logger = logging.getLogger("agentserver.pump")
-
-BACKOFF = 0.1
-"""Seconds before the first repetition of a failed invocation; each further one waits twice as long."""
-
-BACKOFF_LIMIT = 5.0
-"""Seconds that a repetition waits at most."""
 
 
 class Pump:
@@ -87,9 +81,11 @@ class Pump:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._exchanges: dict[str, ServerExchange] = {}
         self._pending = 0
+        self._arriving = 0
         self._rest = asyncio.Event()
         self._rest.set()
         self._stopping = False
+        self._halted = False
         self._warned: set[str] = set()
         self._life = self._run()
 
@@ -108,8 +104,8 @@ class Pump:
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
-        await self._take_up()
         async with anyio.create_task_group() as self._tasks:
+            await self._take_up()
             for _ in range(self._limits.concurrency):
                 self._tasks.start_soon(self._work)
             self._tasks.start_soon(self._sweep)
@@ -119,7 +115,7 @@ class Pump:
                 with anyio.move_on_after(self._limits.drain):
                     await self._rest.wait()
             finally:
-                self._stopping = True
+                self._stopping = self._halted = True
                 for exchange in self._exchanges.values():
                     exchange.finish()
                 self._tasks.cancel_scope.cancel()
@@ -131,7 +127,7 @@ class Pump:
                 conversation = await self._find(delivery.conversation)
                 waiting = () if conversation is None else conversation.requests.values()
                 self._pend(sum(request.pending for request in waiting))
-            self._schedule.put(delivery)
+            self._dispatch(delivery)
 
     # Gateways
 
@@ -146,14 +142,41 @@ class Pump:
         envelope.write(principal, None, None, "")
         conversation = Conversation.opened(principal, self._clock.moment())
         self._live[conversation.id] = conversation
-        exchange = ServerExchange(conversation.id, self._submit, self._close, self._new_id)
-        self._exchanges[conversation.id] = exchange
+        return self._exchange(conversation.id)
+
+    async def belongings(self, principal: str) -> tuple[str, ...]:
+        """The principal's conversations that no gateway has and that can be resumed, oldest first."""
+        return tuple([key async for key in self._engine.belongings(principal) if key not in self._exchanges])
+
+    async def resume(self, principal: str, conversation: str) -> ServerExchange:
+        """Come back to a conversation: what left it and nobody took comes first in its events.
+
+        Raises LookupError when the principal has no such conversation to resume.
+        """
+        if conversation not in await self.belongings(principal):
+            raise LookupError("no such conversation")
+        exchange = self._exchange(conversation)
+        exchange.listen()
+        exchange.catch_up([parcel async for parcel in self._engine.outbox(conversation)])
+        if await self._find(conversation) is None:
+            self._forget(conversation)
         return exchange
+
+    def _exchange(self, conversation: str) -> ServerExchange:
+        acknowledge, leave = self._engine.acknowledge, self._leave
+        exchange = ServerExchange(conversation, self._submit, self._close, self._new_id, acknowledge, leave)
+        self._exchanges[conversation] = exchange
+        return exchange
+
+    def _leave(self, conversation: str) -> None:
+        exchange = self._exchanges.pop(conversation, None)
+        if exchange is not None:
+            exchange.finish()
 
     async def _submit(self, conversation: str, outside: Outside) -> None:
         if self._stopping:
             raise RuntimeError("the server is stopping")
-        busy = self._pending >= self._limits.queue
+        busy = self._pending + self._arriving >= self._limits.queue
 
         def decide(current: Conversation) -> Outcome:
             if busy:
@@ -161,14 +184,22 @@ class Pump:
             return current.receive(outside, self._rules, self._clock.moment())
 
         # A gateway that gives up waiting must not leave a message committed and never handled.
-        with anyio.CancelScope(shield=True):
-            accepted = await self._step(conversation, decide)
+        self._arriving += 1  # until it is committed and counted as pending
+        try:
+            with anyio.CancelScope(shield=True):
+                accepted = await self._step(conversation, decide, patient=False)
+        except EngineError as error:
+            raise RuntimeError("the server cannot keep messages at present") from error
+        finally:
+            self._arriving -= 1
         if not accepted:
             raise RuntimeError("the conversation is over")
 
     async def _close(self, conversation: str) -> None:
+        """End a conversation for its gateway, which wants nothing more of it."""
         with anyio.CancelScope(shield=True):
             await self._step(conversation, self._closing("closed by its gateway"))
+            self._engine.acknowledge(conversation)
 
     def _closing(self, reason: str) -> Callable[[Conversation], Outcome]:
         return lambda current: current.close(self._rules, self._clock.moment(), reason)
@@ -183,7 +214,8 @@ class Pump:
     # Work
 
     async def _work(self) -> None:
-        while True:
+        # A worker that never waits outside of a commit would never be cancelled.
+        while not self._halted:
             delivery = await self._turns.take()
             try:
                 await self._handle(delivery)
@@ -201,32 +233,65 @@ class Pump:
         else:
             finished = Finished(delivery, None, accepted)
         if finished is not None:
-            over = finished
-            await self._step(
-                delivery.conversation, lambda c: c.conclude(over, self._rules, self._clock.moment())
-            )
+            await self._conclude(finished)
 
-    async def _step(self, conversation: str, decide: Callable[[Conversation], Outcome | None]) -> bool:
+    async def _step(
+        self,
+        conversation: str,
+        decide: Callable[[Conversation], Outcome | None],
+        *,
+        patient: bool = True,
+    ) -> bool:
         """Decide, commit, and only then let the consequences go. A stale decision is taken again.
 
         One step of a conversation at a time: a decision on a state that is not yet committed could be committed
         on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
+        While the engine cannot commit, a patient step is tried again and again, since what a handler did cannot be
+        refused any more; another one raises EngineError.
         """
+        failures = 0
         async with self._locks[conversation]:
             while (current := await self._find(conversation)) is not None:
                 outcome = decide(current)
                 if outcome is None:
                     return True
-                try:
-                    await self._engine.commit(outcome)
-                except ConflictError:
+                failure = await self._commit(outcome)
+                if failure is None:
+                    return True
+                if isinstance(failure, ConflictError):
                     self._live.pop(conversation, None)
                     continue
-                self._live[conversation] = outcome.conversation
-                self._release(outcome)
-                return True
+                if not patient:
+                    raise failure
+                failures += 1
+                logger.error("a step waits until it can be kept: %s", failure)
+                await anyio.sleep(backoff(failures))
         self._forget(conversation)
         return False
+
+    async def _commit(self, outcome: Outcome) -> EngineError | None:
+        """Commit and let the consequences go, or say why not; who stops the pump meanwhile waits for both."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._engine.commit(outcome)
+            except EngineError as error:
+                return error
+            self._live[outcome.conversation.id] = outcome.conversation
+            self._release(outcome)
+        return None
+
+    def _dispatch(self, delivery: Delivery) -> None:
+        """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
+        if delivery.to in self._bound:
+            self._schedule.put(delivery)
+        else:
+            gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
+            self._tasks.start_soon(self._conclude, Finished(delivery, None, gone))
+
+    async def _conclude(self, finished: Finished) -> None:
+        await self._step(
+            finished.delivery.conversation, lambda c: c.conclude(finished, self._rules, self._clock.moment())
+        )
 
     async def _find(self, conversation: str) -> Conversation | None:
         live = self._live.get(conversation)
@@ -245,13 +310,13 @@ class Pump:
             self._parsed.pop(delivery.id, None)
         self._pend(len(outcome.added) - len(outcome.dropped) - (outcome.done is not None))
         for delivery in outcome.ready:
-            self._schedule.put(delivery)
+            self._dispatch(delivery)
         if outcome.retry is not None:
             self._tasks.start_soon(self._retry, outcome.retry)
         exchange = self._exchanges.get(outcome.conversation.id)
         if exchange is not None:
-            for event in outcome.replies:
-                exchange.deliver(event)
+            for position, event in enumerate(outcome.replies):
+                exchange.deliver(Parcel(outcome.conversation.version, position, event))
         if outcome.conversation.closed:
             self._forget(outcome.conversation.id)
         self._report(outcome)
@@ -259,9 +324,7 @@ class Pump:
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
         self._locks.pop(conversation, None)
-        exchange = self._exchanges.pop(conversation, None)
-        if exchange is not None:
-            exchange.finish()
+        self._leave(conversation)
 
     def _pend(self, change: int) -> None:
         self._pending += change
@@ -271,8 +334,8 @@ class Pump:
             self._rest.set()
 
     async def _retry(self, delivery: Delivery) -> None:
-        await anyio.sleep(min(BACKOFF * 2.0 ** (delivery.attempt - 1), BACKOFF_LIMIT))
-        self._schedule.put(delivery)
+        await anyio.sleep(backoff(delivery.attempt))
+        self._dispatch(delivery)
 
     async def _sweep(self) -> None:
         """Close conversations in which nothing has happened for ``limits.idle`` seconds."""
@@ -280,6 +343,18 @@ class Pump:
             await anyio.sleep(self._limits.idle / 4)
             for conversation in [each.id for each in self._live.values() if self._idle(each)]:
                 await self._step(conversation, self._close_idle)
+            await self._tidy()
+
+    async def _tidy(self) -> None:
+        """Close idle conversations that an earlier server left, and let those go that were kept long enough."""
+        now = self._clock.moment().now
+        try:
+            left = [key async for key in self._engine.idle(now - self._limits.idle) if key not in self._live]
+            for conversation in left:
+                await self._step(conversation, self._close_idle, patient=False)
+            await self._engine.expire(now)
+        except EngineError as error:
+            logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all
 
     def _close_idle(self, conversation: Conversation) -> Outcome | None:
         return self._closing("idle")(conversation) if self._idle(conversation) else None

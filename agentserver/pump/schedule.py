@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
 
 
+BACKOFF = 0.1
+"""Seconds before the first repetition of a failed invocation; each further one waits twice as long."""
+
+BACKOFF_LIMIT = 5.0
+"""Seconds that a repetition waits at most."""
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait after so many failures in a row."""
+    return float(min(BACKOFF * 2.0 ** (failures - 1), BACKOFF_LIMIT))
+
+
 class Schedule:
     """Hands each delivery on as soon as its listener has room, in the order of arrival.
 
@@ -71,15 +83,20 @@ class Turns:
 
     async def take(self) -> Delivery:
         """The next delivery, when there is one."""
-        self._stretch += 1
-        if self._stretch >= STRETCH:
-            self._stretch = 0
+        while self._stretch >= STRETCH:  # noqa: ASYNC110 - a turn of the loop is what is waited for
             await asyncio.sleep(0)
         while not self._ready:
             idle = asyncio.get_running_loop().create_future()
             self._idle.append(idle)
             await idle
+        self._stretch += 1
+        if self._stretch == STRETCH:
+            asyncio.get_running_loop().call_soon(self._renew)
         return self._ready.popleft()
+
+    def _renew(self) -> None:
+        """The loop has come round: all workers together may take another stretch."""
+        self._stretch = 0
 
     def _deal(self) -> None:
         """Wake as many idle workers as there are deliveries, not counting those cancelled meanwhile."""

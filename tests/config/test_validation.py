@@ -38,7 +38,7 @@ def test_every_key_is_explained():
         ("deadline: 90000", "deadline: must be at most 86400"),
         (
             "deadline: 2 days",
-            'deadline: a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h"',
+            'deadline: a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"',
         ),
         ("deadline: true", "deadline: a number was expected; YAML reads this as the boolean true"),
         ("peers: other", "peers: a list was expected"),
@@ -114,7 +114,7 @@ def test_mistakes_of_the_whole(project):
     assert project.errors("listeners: {a: b}\nversion: 1\nlimits: 5\nlifespan: x\n") == [
         "organism.yaml:1: listeners: a list was expected",
         "organism.yaml:1: name: is missing",
-        'organism.yaml:2: version: unknown key "version" (known here: include, lifespan, limits, listeners, name)',
+        'organism.yaml:2: version: unknown key "version" (known here: include, journal, lifespan, limits, listeners, name)',
         "organism.yaml:3: limits: a mapping of keys was expected; YAML reads this as the number 5",
         'organism.yaml:4: lifespan: is not a dotted path such as "listeners.greeter.greet"',
     ]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.engines.conformance import CHECKS, BrokenPromiseError, Subject
+from agentserver.engines.conformance import (
+    CHECKS,
+    BrokenPromiseError,
+    Subject,
+    a_restart_takes_up_what_was_committed,
+)
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError
 
@@ -14,23 +19,6 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_the_memory_engine_keeps_every_promise(check):
     await check(Subject(MemoryEngine, durable=False))
-
-
-class Kept:
-    """Storage shared by two instances, as a file is."""
-
-    def __init__(self):
-        self.kept = {}
-
-    def __call__(self):
-        engine = MemoryEngine()
-        engine._kept = self.kept
-        return engine
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_an_engine_with_storage_of_its_own_passes_as_durable(check):
-    await check(Subject(Kept(), durable=True))
 
 
 class Forgetful(MemoryEngine):
@@ -85,4 +73,4 @@ async def test_a_broken_engine_is_found_out(broken):
 
 async def test_an_engine_that_only_claims_to_be_durable_is_found_out():
     with pytest.raises(BrokenPromiseError, match="restart"):
-        await CHECKS[-1](Subject(MemoryEngine, durable=True))
+        await a_restart_takes_up_what_was_committed(Subject(MemoryEngine, durable=True))

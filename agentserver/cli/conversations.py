@@ -1,0 +1,48 @@
+"""``agentserver conversations``: what the journal knows of.
+
+Owns the filters and the columns.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentserver.cli.journal import journal_option, located, reading, when
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentserver.engines.journal_reader import Summary
+
+
+@click.command("conversations", short_help="List the conversations of the journal.")
+@journal_option
+@click.option("--open", "only_open", is_flag=True, help="Only those that are not finished.")
+@click.option("--principal", help="Only those of this principal.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.pass_context
+def command(ctx: click.Context, /, organism: Path | None, journal: Path | None, **asked: Any) -> None:
+    """List the conversations of the journal, the one where something happened last first."""
+    with reading(ctx, located(ctx, organism, journal)) as reader:
+        wanted = (
+            one
+            for one in reader.conversations()
+            if (one.closed is None or not asked["only_open"]) and asked["principal"] in (None, one.principal)
+        )
+        for summary in islice(wanted, asked["limit"]):
+            click.echo(json.dumps(summary._asdict()) if asked["as_json"] else _line(summary))
+
+
+def _line(one: Summary) -> str:
+    from agentserver.gateways.terminal import visible
+
+    state = "open" if one.closed is None else "finished"
+    return (
+        f"{one.id}  {when(one.touched)}  {state:8}  {one.steps:5} steps  {one.waiting} waiting  "
+        f"{one.unread} not fetched  {visible(one.principal)}"
+    )

@@ -1,0 +1,151 @@
+"""``agentserver journal``: how much it holds, shrinking it, copying it.
+
+Owns the options by which every verb finds a journal. What is done to it is for engines/journal_care.py.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from agentserver.cli import project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentserver.engines.journal_reader import Reader
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def journal_option(function: F) -> F:
+    """Which journal: a file, or the one of an organism."""
+    named = click.option(
+        "--journal",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The journal's file; the organism's own when left out.",
+    )
+    return named(project.organism_option(function))
+
+
+def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
+    """The journal that is meant. Ends the command when the organism keeps none."""
+    from agentserver.assembly import journal_path
+
+    if journal is not None:
+        return journal
+    path = journal_path(project.load(ctx, organism))
+    if path is None:
+        project.refuse(ctx, "the organism keeps no journal; name one with --journal")
+    return path
+
+
+@contextmanager
+def refusing(ctx: click.Context) -> Iterator[None]:
+    """End the command with what the journal could not do."""
+    from agentserver.core.snapshot import UnreadableError
+    from agentserver.ports import EngineError
+
+    try:
+        yield
+    except (EngineError, UnreadableError) as error:
+        project.refuse(ctx, str(error))
+
+
+@contextmanager
+def reading(ctx: click.Context, path: Path) -> Iterator[Reader]:
+    """The journal, to be read while a server may be writing it."""
+    from agentserver.engines.journal_file import open_reading
+    from agentserver.engines.journal_reader import Reader
+
+    with refusing(ctx), closing(open_reading(path)) as connection:
+        yield Reader(connection)
+
+
+@contextmanager
+def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
+    """The journal's connection, for a verb that changes it; refused while a server has it."""
+    from agentserver.engines.journal_file import Lock, Place, open_writing
+
+    if not path.is_file():
+        project.refuse(ctx, f"{path}: there is no journal")
+    with refusing(ctx), Lock(path), closing(open_writing(Place(path))) as connection:
+        yield connection
+
+
+def one_conversation(ctx: click.Context, reader: Reader, prefix: str) -> str:
+    """The conversation whose id begins so. Ends the command unless there is exactly one."""
+    found = reader.find(prefix)
+    if len(found) != 1:
+        project.refuse(ctx, f"{len(found) or 'no'} conversations begin with {prefix!r}")
+    return found[0]
+
+
+def when(at: float | None) -> str:
+    """A time as people read it."""
+    return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+@click.group("journal", short_help="Count, shrink or copy the journal.")
+def command() -> None:
+    """Look after the journal in which conversations are kept."""
+
+
+@command.command("stats")
+@journal_option
+@click.pass_context
+def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+    """Print what the journal holds."""
+    from agentserver.engines import journal_care
+
+    path = located(ctx, organism, journal)
+    with refusing(ctx):
+        found = journal_care.stats(path)
+    click.echo(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
+    click.echo(
+        f"conversations: {found.open} open, {found.closed} finished; the oldest of {when(found.oldest)}"
+    )
+    click.echo(
+        f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}"
+    )
+
+
+@command.command("vacuum")
+@journal_option
+@click.pass_context
+def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+    """Give back the space that aged-out conversations have left. The server must not be running."""
+    from agentserver.engines import journal_care
+
+    path = located(ctx, organism, journal)
+    before = path.stat().st_size if path.is_file() else 0
+    with writing(ctx, path) as connection:
+        journal_care.vacuum(connection)
+    click.echo(f"{path}: {before} bytes before, {path.stat().st_size} now")
+
+
+@command.command("export")
+@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("conversations", nargs=-1)
+@journal_option
+@click.pass_context
+def export(
+    ctx: click.Context,
+    target: Path,
+    conversations: tuple[str, ...],
+    organism: Path | None,
+    journal: Path | None,
+) -> None:
+    """Copy the journal, or CONVERSATIONS of it, to TARGET, as it is at one moment. The server may be running."""
+    from agentserver.engines import journal_care
+
+    path = located(ctx, organism, journal)
+    with reading(ctx, path) as reader:
+        wanted = [one_conversation(ctx, reader, prefix) for prefix in conversations]
+    with refusing(ctx):
+        journal_care.export(path, target, wanted)
+    click.echo(f"{target}: {target.stat().st_size} bytes")

@@ -1,0 +1,275 @@
+"""Decisions as bytes, and decisions taken again.
+
+Owns the format of a recorded decision: what was decided about, and in which moment. Texts that went out with the
+decision are referred to, not repeated. Refuses to know where decisions are kept and what a difference means.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentserver.contract import Code, Target
+from agentserver.core import envelope, intake, replies
+from agentserver.core.audit import Event, Record
+from agentserver.core.conversation import Conversation, Finished, Outside
+from agentserver.core.messages import Closing, Effects, Failed, Reply, Requeued, Returned, TurnedAway
+from agentserver.core.refusals import Refusal
+from agentserver.core.replies import Draft, Drafts
+from agentserver.core.requeue import requeue
+from agentserver.core.snapshot import UnreadableError, encode
+from agentserver.core.threads import ThreadTree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lxml import etree
+
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery, Moment
+    from agentserver.core.step import Cause, Outcome
+
+DETAIL = 2000
+"""Characters of a failure's detail that are kept."""
+
+
+class Beginning(NamedTuple):
+    """What a conversation was before its first step."""
+
+    id: str
+    principal: str
+    root: str
+
+    def conversation(self) -> Conversation:
+        """The conversation in which nothing has been said."""
+        return Conversation(self.id, self.principal, ThreadTree.planted(self.root, self.principal))
+
+
+def gone_out(outcome: Outcome) -> list[bytes]:
+    """The messages that went out with a step, to listeners and then through the gateway, in order.
+
+    What was queued again went out long before.
+    """
+    added = () if isinstance(outcome.cause, Requeued) else outcome.added
+    return [delivery.message for delivery in added] + [
+        event.message for event in outcome.replies if isinstance(event, Reply)
+    ]
+
+
+def dump(outcome: Outcome) -> bytes:
+    """The cause of a decided step. Raises TypeError when it has none."""
+    cause = outcome.cause
+    match cause:
+        case Outside():
+            row = ["receive", _plain(cause.data), cause.request, cause.to]
+        case TurnedAway():
+            row = ["turn_away", _plain(cause.data), cause.request, cause.to, cause.code]
+        case Closing():
+            row = ["close", cause.reason]
+        case Requeued():
+            row = ["requeue", cause.delivery.id]
+        case Finished():
+            delivery = cause.delivery
+            called = cause.element is not None
+            row = [
+                "conclude",
+                delivery.id,
+                delivery.attempt,
+                called,
+                _result_row(cause.result, gone_out(outcome)),
+            ]
+        case None:
+            raise TypeError("a step without a cause cannot be recorded")
+    return encode(row)
+
+
+def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules) -> Cause:
+    """The cause that ``dump`` wrote, with payloads read again under these rules.
+
+    Args:
+        data: what was written.
+        deliveries: those of the conversation, by id.
+        messages: what went out with the step, as ``gone_out`` gave it.
+        rules: a payload that they refuse is a refusal in the cause.
+
+    Raises UnreadableError when it is not what was written.
+    """
+    try:
+        kind, *fields = json.loads(data)
+        return _Loading(deliveries, messages, rules).cause(kind, fields)
+    except (LookupError, TypeError, ValueError) as error:
+        raise UnreadableError(f"the decision cannot be read: {type(error).__name__}: {error}") from error
+
+
+def dump_records(outcome: Outcome) -> bytes:
+    """The records of a step. Messages that went out with it are left out, since they are kept anyway."""
+    sent = {delivery.id for delivery in outcome.added}
+    return encode([_record_row(record, sent) for record in outcome.records])
+
+
+def load_records(
+    data: bytes, beginning: Beginning, at: float, deliveries: Mapping[str, Delivery], replies: Sequence[Reply]
+) -> tuple[Record, ...]:
+    """The records that ``dump_records`` wrote.
+
+    Args:
+        data: what was written.
+        beginning: of the conversation.
+        at: when the step was decided.
+        deliveries: those of the conversation, by id.
+        replies: those of the step, in order.
+    """
+    left = iter(replies)
+    found: list[Record] = []
+    for event, thread, sender, to, root, hop, code, detail, delivery, message in json.loads(data):
+        record = Record(
+            Event(event),
+            at,
+            beginning.id,
+            thread,
+            sender,
+            to,
+            root,
+            hop,
+            code,
+            detail,
+            delivery,
+            _bytes(message),
+        )
+        if record.event is Event.SENT and not record.message and delivery in deliveries:
+            record = record._replace(message=deliveries[delivery].message)
+        elif record.event is Event.ANSWERED:
+            reply = next(left, None)
+            record = record if reply is None else record._replace(message=reply.message)
+        found.append(record)
+    return tuple(found)
+
+
+def _record_row(record: Record, sent: set[str]) -> list[Any]:
+    kept = record.event is Event.ANSWERED or record.delivery in sent
+    return [
+        record.event,
+        record.thread,
+        record.sender,
+        record.to,
+        record.root,
+        record.hop,
+        record.code,
+        record.detail[:DETAIL],
+        record.delivery,
+        "" if kept else _plain(record.message),
+    ]
+
+
+def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Moment) -> Outcome:
+    """Take a recorded decision again, under these rules."""
+    match cause:
+        case Outside():
+            return conversation.receive(cause, rules, moment)
+        case TurnedAway():
+            outside = Outside(cause.data, cause.request, cause.to)
+            return conversation.turn_away(outside, cause.code, rules, moment)
+        case Closing():
+            return conversation.close(rules, moment, cause.reason)
+        case Requeued():
+            return requeue(conversation, cause.delivery, rules, moment)
+        case Finished():
+            return conversation.conclude(cause, rules, moment)
+
+
+class _Loading:
+    """Reads one cause."""
+
+    def __init__(self, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules) -> None:
+        self._deliveries = deliveries
+        self._messages = messages
+        self._rules = rules
+
+    def cause(self, kind: str, fields: list[Any]) -> Cause:
+        match kind, fields:
+            case "receive", [data, request, to]:
+                return Outside(_bytes(data), request, to)
+            case "turn_away", [data, request, to, code]:
+                return TurnedAway(_bytes(data), request, to, Code(code))
+            case "close", [reason]:
+                return Closing(reason)
+            case "requeue", [delivery]:
+                return Requeued(self._deliveries[delivery])
+            case "conclude", [key, attempt, called, result]:
+                delivery = self._deliveries[key]._replace(attempt=attempt)
+                return Finished(delivery, self._element(delivery) if called else None, self._result(*result))
+        raise ValueError(f"no decision is called {kind}")
+
+    def _element(self, delivery: Delivery) -> etree._Element | None:
+        codec = self._rules.codecs.named(delivery.root)
+        return None if codec is None else intake.read_own(delivery, codec, self._rules.bounds)
+
+    def _result(self, kind: str, *fields: Any) -> Returned | Failed:
+        match kind, fields:
+            case "failed", (code, detail):
+                return Failed(Code(code), detail)
+            case "refused", (code, detail, to, corrections, effects):
+                return Returned(Refusal(Code(code), detail, to, tuple(corrections)), _effects(*effects))
+            case "sent", (sent, repairs, deprecated, effects):
+                return Returned(self._said(sent, repairs, deprecated=deprecated), _effects(*effects))
+        raise ValueError(f"no result is called {kind}")
+
+    def _said(self, sent: list[Any], repairs: list[str], *, deprecated: bool) -> Drafts | Refusal:
+        drafts = []
+        for to, *place in sent:
+            draft = self._draft(Target.CALLER if to == 0 else to, *place)
+            if isinstance(draft, Refusal):
+                return draft
+            drafts.append(draft)
+        return Drafts(tuple(drafts), tuple(repairs), deprecated)
+
+    def _draft(
+        self, to: str | Target | None, first: str | int, start: int = 0, end: int = 0
+    ) -> Draft | Refusal:
+        markup = first if isinstance(first, str) else self._messages[first][start:end].decode()
+        element = envelope.read_payload(markup.encode(), self._rules.bounds)
+        codec = (
+            None if isinstance(element, envelope.Malformed) else self._rules.codecs.named(str(element.tag))
+        )
+        if isinstance(element, envelope.Malformed) or codec is None:
+            return Refusal(Code.VALIDATION, "its payload cannot be read any more")
+        return replies.check(element, markup, to, codec)
+
+
+def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[Any]:
+    if isinstance(result, Failed):
+        return ["failed", result.code, result.detail[:DETAIL]]
+    stored = {name: None if v is None else _plain(v) for name, v in result.effects.stored.items()}
+    effects = [stored, list(result.effects.closed)]
+    said = result.said
+    if isinstance(said, Refusal):
+        return ["refused", said.code, said.detail[:DETAIL], said.to, list(said.corrections), effects]
+    # Zero stands for the caller, so that no listener's name can be mistaken for it.
+    sent = [[0 if d.to is Target.CALLER else d.to, *_place(d.markup, messages)] for d in said.drafts]
+    return ["sent", sent, list(said.repairs), said.deprecated, effects]
+
+
+def _effects(stored: dict[str, Any], closed: list[str]) -> Effects:
+    return Effects({name: None if v is None else _bytes(v) for name, v in stored.items()}, tuple(closed))
+
+
+def _place(markup: str, messages: Sequence[bytes]) -> list[Any]:
+    """Where the markup stands in what went out, or the markup itself."""
+    data = markup.encode()
+    for number, message in enumerate(messages):
+        start = message.rfind(data)
+        if start >= 0:
+            return [number, start, start + len(data)]
+    return [markup]
+
+
+def _plain(data: bytes) -> Any:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return [b64encode(data).decode("ascii")]
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else b64decode(value[0], validate=True)

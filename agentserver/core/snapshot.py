@@ -1,0 +1,215 @@
+"""A conversation in parts that can be kept, and back.
+
+Owns the format of a kept conversation and its version. What waits and what is stored stand beside the state, not in
+it: an engine keeps those once and need not write them again with every step. Pure: equal conversations give equal
+parts. Refuses to know where the parts are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
+
+from agentserver.core.conversation import Conversation
+from agentserver.core.requests import Request
+from agentserver.core.threads import NOTHING, Held, Thread, ThreadTree
+from agentserver.core.todos import TodoBook, Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from agentserver.core.guard import Guard
+    from agentserver.core.messages import Delivery
+
+    Row: TypeAlias = Sequence[Any]
+
+FORMAT = 1
+"""The version that is written. Every version that was ever written can be read."""
+
+
+class UnreadableError(ValueError):
+    """What was kept is of a later version, or not what was written."""
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A guard with a memory. Its parts are compared by value: one that has not changed is not written again."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+        ...
+
+    def dump(self, memory: Any) -> Mapping[str, bytes]:
+        """The memory in named parts."""
+        ...
+
+    def load(self, parts: Mapping[str, bytes]) -> object:
+        """The memory of which ``dump`` gave these parts."""
+        ...
+
+
+class Snapshot(NamedTuple):
+    """A conversation in parts.
+
+    Args:
+        state: everything but the other two.
+        waiting: the deliveries that are queued or held, by id.
+        values: what threads store and guards remember, by owner (``thread ID``, ``guard NAME``) and name.
+    """
+
+    state: bytes
+    waiting: Mapping[str, Delivery]
+    values: Mapping[tuple[str, str], bytes]
+
+
+def take(conversation: Conversation, guards: Iterable[Guard] = ()) -> Snapshot:
+    """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it."""
+    nodes = conversation.tree.nodes.values()
+    state = [
+        FORMAT,
+        conversation.id,
+        conversation.principal,
+        conversation.version,
+        conversation.messages,
+        conversation.touched,
+        conversation.closed,
+        conversation.tree.root,
+        conversation.tree.opened,
+        [_thread_row(node) for node in nodes],
+        [_todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
+        [tuple(request) for request in conversation.requests.values()],
+        [(name, memory is not None) for name, memory in conversation.memory.items()],
+    ]
+    values = {
+        (f"thread {node.id}", name): value
+        for node in nodes
+        if node.storage
+        for name, value in node.storage.items()
+    }
+    values.update(_memories(conversation, guards))
+    waiting = {delivery.id: delivery for node in nodes for delivery in node.waiting()}
+    return Snapshot(encode(state), waiting, values)
+
+
+def restore(snapshot: Snapshot, guards: Iterable[Guard] = ()) -> Conversation:
+    """The conversation of which ``take`` gave these parts.
+
+    Raises UnreadableError for another format, a part that is missing, and the memory of a guard that is not there.
+    """
+    try:
+        number, *fields = json.loads(snapshot.state)
+        if number != FORMAT:
+            raise UnreadableError(f"the conversation was kept in format {number}, this server reads {FORMAT}")
+        return _restored(fields, snapshot, guards)
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, UnreadableError):
+            raise
+        raise UnreadableError(f"the conversation cannot be read: {type(error).__name__}") from error
+
+
+def encode(value: object) -> bytes:
+    """A plain value as compact JSON; what is no Unicode text survives as it is."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[Guard]) -> Conversation:
+    key, principal, version, messages, touched, closed, root, opened, threads, watchers, requests, named = (
+        fields
+    )
+    owned = _by_owner(snapshot.values)
+    nodes = {row[0]: _thread(row, snapshot.waiting, owned) for row in threads}
+    return Conversation(
+        id=key,
+        principal=principal,
+        tree=ThreadTree(root, nodes, opened),
+        todos=TodoBook({thread: tuple(Watcher(*row) for row in kept) for thread, kept in watchers}),
+        requests=MappingProxyType({row[0]: Request(row[0], tuple(row[1]), *row[2:]) for row in requests}),
+        messages=messages,
+        memory=_remembered(named, owned, guards),
+        version=version,
+        touched=touched,
+        closed=closed,
+    )
+
+
+def _thread_row(node: Thread) -> Row:
+    return (
+        node.id,
+        node.owner,
+        node.parent,
+        node.ordinal,
+        node.called,
+        node.children,
+        [(d.id, d.attempt) for d in node.inbox],
+        [(h.watcher, h.delivery.id, h.delivery.attempt) for h in node.held],
+        node.refusals,
+    )
+
+
+def _thread(row: Row, waiting: Mapping[str, Delivery], owned: Mapping[str, Mapping[str, bytes]]) -> Thread:
+    key, owner, parent, ordinal, called, children, inbox, held, refusals = row
+    return Thread(
+        key,
+        owner,
+        parent,
+        ordinal,
+        called,
+        tuple(children),
+        tuple(waiting[one]._replace(attempt=attempt) for one, attempt in inbox),
+        tuple(Held(watcher, waiting[one]._replace(attempt=attempt)) for watcher, one, attempt in held),
+        refusals,
+        owned.get(f"thread {key}", NOTHING),
+    )
+
+
+def _todo_row(thread: str, watchers: Sequence[Watcher]) -> Row:
+    return (
+        thread,
+        [
+            (w.watcher_id, w.wait_for, w.from_listener, w.description, w.count, w.hold, w.kept, w.seen)
+            for w in watchers
+        ],
+    )
+
+
+def _by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, bytes]]:
+    owned: dict[str, dict[str, bytes]] = {}
+    for (owner, name), value in values.items():
+        owned.setdefault(owner, {})[name] = value
+    return owned
+
+
+def _memories(conversation: Conversation, guards: Iterable[Guard]) -> dict[tuple[str, str], bytes]:
+    known = {guard.name: guard for guard in guards}
+    parts: dict[tuple[str, str], bytes] = {}
+    for name, memory in conversation.memory.items():
+        if memory is None:
+            continue
+        guard = known.get(name)
+        if not _remembers(guard):
+            raise TypeError(f"the guard {name} has a memory and cannot dump it")
+        parts.update({(f"guard {name}", part): value for part, value in guard.dump(memory).items()})
+    return parts
+
+
+def _remembered(
+    named: list[tuple[str, bool]], owned: Mapping[str, Mapping[str, bytes]], guards: Iterable[Guard]
+) -> Mapping[str, object]:
+    known = {guard.name: guard for guard in guards}
+    memory: dict[str, object] = {}
+    for name, remembers in named:
+        if not remembers:
+            memory[name] = None
+            continue
+        guard = known.get(name)
+        # A rule that remembers and is gone would be a rule that is silently off.
+        if not _remembers(guard):
+            raise UnreadableError(f"the conversation was kept under the guard {name}, which is not there")
+        memory[name] = guard.load(owned.get(f"guard {name}", {}))
+    return MappingProxyType(memory)
+
+
+def _remembers(guard: object) -> TypeGuard[Remembering]:
+    return isinstance(guard, Remembering)

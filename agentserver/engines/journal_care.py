@@ -1,0 +1,151 @@
+"""The care of a journal: ageing out, shrinking, copying, counting, checking.
+
+Owns what is removed and when. Refuses to touch an open conversation.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.engines.journal_file import open_reading
+from agentserver.engines.journal_reader import Ending, Reader
+from agentserver.engines.journal_writer import GENESIS, chained
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from agentserver.engines.journal_reader import Story
+
+AT_ONCE = 64
+"""Conversations that one transaction removes."""
+
+
+class Stats(NamedTuple):
+    """How much a journal holds. Sizes in bytes, times in seconds since the epoch.
+
+    Args:
+        size: of the file.
+        log: of the write-ahead log beside it.
+        free: inside the file, left by what was removed; used again before the file grows.
+        unread: replies and ends of requests that no gateway has acknowledged.
+    """
+
+    size: int
+    log: int
+    free: int
+    open: int
+    closed: int
+    steps: int
+    queued: int
+    dead: int
+    unread: int
+    oldest: float | None
+
+
+def forget(connection: sqlite3.Connection, before: float) -> int:
+    """Remove some of the conversations that were closed before; gives how many."""
+    rows = connection.execute(
+        "select number from conversation where touched < ? and closed is not null order by touched limit ?",
+        (before, AT_ONCE),
+    ).fetchall()
+    if rows:
+        _remove(connection, [number for (number,) in rows])
+    return len(rows)
+
+
+def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
+    connection.execute("begin immediate")
+    try:
+        for number in numbers:
+            steps = connection.execute(
+                "select first_delivery, deliveries, first_event, events from step where conversation = ?",
+                (number,),
+            ).fetchall()
+            connection.executemany(
+                "delete from delivery where number >= ? and number < ?",
+                [(d, d + n) for d, n, _, _ in steps if n],
+            )
+            connection.executemany(
+                "delete from event where number >= ? and number < ?",
+                [(e, e + n) for _, _, e, n in steps if n],
+            )
+            connection.execute("delete from step where conversation = ?", (number,))
+            connection.execute("delete from value where conversation = ?", (number,))
+            connection.execute("delete from conversation where number = ?", (number,))
+        connection.execute("commit")
+    except sqlite3.Error:
+        connection.execute("rollback")
+        raise
+
+
+def vacuum(connection: sqlite3.Connection) -> None:
+    """Give back what the file holds for nothing. Needs as much room again while it lasts."""
+    connection.execute("vacuum")
+    connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+
+
+def export(source: Path, target: Path, conversations: Collection[str] = ()) -> None:
+    """Write a copy of a journal, of one moment, while a server may be writing it; of some conversations, if named.
+
+    Raises EngineError when there is no journal or the target exists, LookupError for an unknown conversation.
+    """
+    if target.exists():
+        raise EngineError(f"{target}: exists already")
+    with closing(open_reading(source)) as connection:
+        known = {key for key in conversations if Reader(connection).find(key) == [key]}
+        if known != set(conversations):
+            raise LookupError(", ".join(sorted(set(conversations) - known)))
+        connection.execute("vacuum into ?", (str(target),))
+    if not conversations:
+        return
+    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        others = [
+            number for number, key in copy.execute("select number, id from conversation") if key not in known
+        ]
+        _remove(copy, others)
+        copy.execute("vacuum")
+
+
+def stats(path: Path) -> Stats:
+    """Count what a journal holds. Raises EngineError."""
+    with closing(open_reading(path)) as connection:
+
+        def one(statement: str, *values: object) -> int:
+            return int(connection.execute(statement, values).fetchone()[0] or 0)
+
+        log = path.with_name(f"{path.name}-wal")
+        (oldest,) = connection.execute("select min(opened) from conversation").fetchone()
+        return Stats(
+            path.stat().st_size,
+            log.stat().st_size if log.exists() else 0,
+            one("pragma freelist_count") * one("pragma page_size"),
+            one("select count(*) from conversation where closed is null"),
+            one("select count(*) from conversation where closed is not null"),
+            one("select count(*) from step"),
+            one("select count(*) from delivery where state = ?", Ending.QUEUED),
+            one("select count(*) from delivery where state = ?", Ending.DEAD),
+            one("select count(*) from event where waiting = 1"),
+            oldest,
+        )
+
+
+def discard(connection: sqlite3.Connection, delivery: str) -> bool:
+    """Take a dead letter off the list; what is recorded of it stays. False when there is none of that id."""
+    changed = connection.execute(
+        "update delivery set state = ? where id = ? and state = ?", (Ending.DISCARDED, delivery, Ending.DEAD)
+    )
+    return changed.rowcount == 1
+
+
+def broken_link(story: Story) -> int | None:
+    """The first version of a conversation whose step is not what was written; None when all are."""
+    chain = GENESIS
+    for expected, step in enumerate(story.steps, 1):
+        chain = chained(chain, step.moment.now, step.moment.seed, step.cause, step.records, *step.gone_out())
+        if chain != step.chain or step.version != expected:
+            return expected
+    return None

@@ -1,0 +1,266 @@
+"""The journal's file: how it is opened, by whom, and what its tables are.
+
+Owns the lock, the checks at opening, the schema and its migrations. Refuses to know what the rows mean.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Self
+
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+APPLICATION: Final = 0x41475356
+"""The file's application id: AGSV."""
+
+CHECKPOINT_PAGES: Final = 4000
+"""Pages of the write-ahead log after which it is carried over into the file."""
+
+LOG_LIMIT: Final = 64 << 20
+"""Bytes that the write-ahead log is cut back to once it has been carried over."""
+
+MIGRATIONS: Final = (
+    """
+    create table conversation (
+        number integer primary key,
+        id text not null unique,
+        principal text not null,
+        root text not null,
+        opened real not null,
+        touched real not null,
+        version integer not null,
+        closed real,
+        chain blob not null,
+        state blob not null
+    ) strict;
+    create index conversation_touched on conversation(touched);
+
+    create table step (
+        number integer primary key,
+        conversation integer not null,
+        version integer not null,
+        at real not null,
+        seed blob not null,
+        cause blob not null,
+        records blob not null,
+        first_delivery integer not null,
+        deliveries integer not null,
+        first_event integer not null,
+        events integer not null,
+        chain blob not null
+    ) strict;
+    create unique index step_of on step(conversation, version);
+
+    create table delivery (
+        number integer primary key,
+        conversation integer not null,
+        id text not null,
+        request text not null,
+        thread text not null,
+        origin text not null,
+        sender text not null,
+        recipient text not null,
+        root text not null,
+        message blob not null,
+        hop integer not null,
+        about text not null,
+        state integer not null default 0,
+        reason text not null default '',
+        ended real
+    ) strict;
+    create index delivery_queued on delivery(conversation) where state = 0;
+    create index delivery_dead on delivery(number) where state = 3;
+
+    create table event (
+        number integer primary key,
+        conversation integer not null,
+        version integer not null,
+        position integer not null,
+        request text not null,
+        sender text,
+        root text,
+        message blob,
+        flag integer not null,
+        waiting integer not null default 1
+    ) strict;
+    create index event_waiting on event(conversation, version, position) where waiting = 1;
+
+    create table value (
+        conversation integer not null,
+        owner text not null,
+        name text not null,
+        data blob not null,
+        primary key (conversation, owner, name)
+    ) strict, without rowid;
+    """,
+)
+"""What brings a file from one version to the next. The version of a file is how many of them it has seen.
+
+``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator.
+``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
+"""
+
+
+class Sync(StrEnum):
+    """What a commit waits for."""
+
+    FULL = "full"  # the disk: outlives a loss of power
+    NORMAL = "normal"  # the operating system: outlives the process, not a loss of power
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a journal is.
+
+    Args:
+        path: of the file.
+        sync: what a commit waits for.
+    """
+
+    path: Path
+    sync: Sync = Sync.FULL
+
+
+class Lock:
+    """The right to write a journal, held by one server at a time. The kernel takes it back from one that is killed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_name(f"{path.name}.lock")
+        self._journal = path
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        """Take it. Raises EngineError when another server has it or it cannot be had."""
+        # A file of its own: closing any descriptor of the journal would drop SQLite's own locks on it.
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise EngineError(f"{self._path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+            self._release()
+            who = f"process {owner}" if owner.isdigit() else "another process"
+            raise EngineError(
+                f"{self._journal} is in use by {who}: two servers cannot share a journal"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of it."""
+        self._release()
+
+    def _release(self) -> None:
+        os.close(self._descriptor)
+
+
+def told(path: Path, error: sqlite3.Error) -> EngineError:
+    """What SQLite met, as an error that says what to do about it."""
+    name = getattr(error, "sqlite_errorname", "") or type(error).__name__
+    advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), str(error))
+    return EngineError(f"{path}: {advice} ({name})")
+
+
+_ADVICE: Final = {
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_READONLY": "the file or its directory cannot be written",
+    "SQLITE_CANTOPEN": "the file cannot be opened",
+    "SQLITE_CORRUPT": "the file is damaged: restore a backup, or move it away to begin anew",
+    "SQLITE_NOTADB": "the file is no journal of this server",
+    "SQLITE_IOERR": "the disk cannot be read or written",
+    "SQLITE_BUSY": "another program holds the file",
+}
+
+FATAL: Final = ("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")
+"""After these nobody knows what is on the disk: nothing more is written until the file has been opened anew."""
+
+
+def open_writing(place: Place) -> sqlite3.Connection:
+    """The journal, ready to be written, made when there is none. The lock must be held.
+
+    Raises EngineError when it is damaged, of a later version, or no journal.
+    """
+    path = place.path
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    except OSError as error:
+        raise EngineError(f"{path}: {error.strerror}") from error
+    except sqlite3.Error as error:
+        raise told(path, error) from error
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        _prepare(connection, place)
+        stack.pop_all()
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, place: Place) -> None:
+    try:
+        version = _check(connection, place.path)
+        connection.execute("pragma journal_mode = wal")
+        connection.execute(f"pragma synchronous = {place.sync}")
+        connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        connection.execute(f"pragma journal_size_limit = {LOG_LIMIT}")
+        for number in range(version, len(MIGRATIONS)):
+            mark = f"pragma application_id = {APPLICATION}; pragma user_version = {number + 1};"
+            connection.executescript(f"begin immediate; {MIGRATIONS[number]} {mark} commit;")
+    except sqlite3.Error as error:
+        raise told(place.path, error) from error
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's version, after a look at every page. Raises EngineError."""
+    (version,) = connection.execute("pragma user_version").fetchone()
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (objects,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    if application != APPLICATION and (objects or version):
+        raise EngineError(f"{path}: the file is a database of another program")
+    if version > len(MIGRATIONS):
+        raise EngineError(
+            f"{path}: written by a later agentserver (format {version}; this one knows {len(MIGRATIONS)})"
+        )
+    (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
+    verdict = " ".join(verdict.split())
+    if verdict != "ok":
+        raise EngineError(
+            f"{path}: the file is damaged ({verdict}): restore a backup, or move it away to begin anew"
+        )
+    return int(version)
+
+
+def open_reading(path: Path) -> sqlite3.Connection:
+    """The journal, to be read while a server may be writing it. Raises EngineError when there is none."""
+    if not path.is_file():
+        raise EngineError(f"{path}: there is no journal")
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            (version,) = connection.execute("pragma user_version").fetchone()
+            (application,) = connection.execute("pragma application_id").fetchone()
+        except sqlite3.Error:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise told(path, error) from error
+    if application != APPLICATION or version != len(MIGRATIONS):
+        connection.close()
+        raise EngineError(
+            f"{path}: no journal of this version; agentserver run brings an older one up to date"
+        )
+    return connection

@@ -1,0 +1,294 @@
+"""What a journal holds, as values.
+
+Owns the reading of rows, for the engine and for whoever examines a journal that a server is writing. Refuses to
+change anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core import recording
+from agentserver.core.messages import Delivery, Done, Moment, Parcel, Reply
+from agentserver.core.recording import Beginning
+from agentserver.core.snapshot import Snapshot, restore
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from agentserver.core.audit import Record
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Guard, Rules
+    from agentserver.core.step import Cause
+
+
+class Ending(IntEnum):
+    """What has become of a delivery."""
+
+    QUEUED = 0
+    DONE = 1
+    DROPPED = 2
+    DEAD = 3
+    DISCARDED = 4
+
+
+class Summary(NamedTuple):
+    """A conversation at a glance. Times are seconds since the epoch; ``closed`` is None while it is open.
+
+    Args:
+        waiting: deliveries that are queued, held or running.
+        unread: replies and ends of requests that no gateway has acknowledged.
+    """
+
+    id: str
+    principal: str
+    opened: float
+    touched: float
+    closed: float | None
+    steps: int
+    waiting: int
+    unread: int
+
+
+class KeptStep(NamedTuple):
+    """One recorded step.
+
+    Args:
+        version: of the conversation after it.
+        cause: as it was recorded (see ``core/recording.py``).
+        added: the deliveries it made.
+        events: what it let go through the gateway.
+    """
+
+    version: int
+    moment: Moment
+    cause: bytes
+    records: bytes
+    added: tuple[Delivery, ...]
+    events: tuple[Reply | Done, ...]
+    chain: bytes
+
+    def gone_out(self) -> list[bytes]:
+        """The messages that went out with it, as ``recording.gone_out`` orders them."""
+        return [one.message for one in self.added] + [e.message for e in self.events if isinstance(e, Reply)]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Everything that is recorded of one conversation."""
+
+    beginning: Beginning
+    steps: tuple[KeptStep, ...]
+    deliveries: Mapping[str, Delivery]
+
+    def records(self) -> tuple[Record, ...]:
+        """What happened, in order."""
+        return tuple(record for step in self.steps for record in self.records_of(step))
+
+    def records_of(self, step: KeptStep) -> tuple[Record, ...]:
+        """What happened in one step."""
+        replies = [event for event in step.events if isinstance(event, Reply)]
+        return recording.load_records(step.records, self.beginning, step.moment.now, self.deliveries, replies)
+
+    def cause(self, step: KeptStep, rules: Rules) -> Cause:
+        """What a step was decided about, read under these rules. Raises UnreadableError."""
+        return recording.load(step.cause, self.deliveries, step.gone_out(), rules)
+
+
+class DeadLetter(NamedTuple):
+    """A delivery that its listener could not deal with. ``at`` is when it was given up."""
+
+    delivery: Delivery
+    principal: str
+    reason: str
+    at: float
+    open: bool
+
+
+def row_delivery(delivery: Delivery) -> tuple[object, ...]:
+    """The columns of a delivery, from ``id`` to ``about``."""
+    return (
+        delivery.id,
+        delivery.request,
+        delivery.thread,
+        delivery.origin,
+        delivery.sender,
+        delivery.to,
+        delivery.root,
+        delivery.message,
+        delivery.hop,
+        delivery.about,
+    )
+
+
+_COLUMNS = "d.id, d.request, d.thread, d.origin, d.sender, d.recipient, d.root, d.message, d.hop, d.about"
+
+
+def _delivery(conversation: str, row: Sequence[object]) -> Delivery:
+    key, request, thread, origin, sender, to, root, message, hop, about = row
+    return Delivery(key, conversation, request, thread, origin, sender, to, root, message, hop, about)  # type: ignore[arg-type]
+
+
+class Reader:
+    """Reads an open journal.
+
+    Args:
+        connection: to the journal.
+        guards: those whose memories are kept.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, guards: Sequence[Guard] = ()) -> None:
+        self._connection = connection
+        self._guards = tuple(guards)
+
+    # For the engine
+
+    def load(self, conversation: str) -> Conversation | None:
+        """An open conversation. Raises UnreadableError."""
+        row = self._connection.execute(
+            "select number, state from conversation where id = ? and closed is null", (conversation,)
+        ).fetchone()
+        if row is None:
+            return None
+        number, state = row
+        queued = self._connection.execute(
+            f"select {_COLUMNS} from delivery d where d.conversation = ? and d.state = 0",  # noqa: S608
+            (number,),
+        )
+        values = self._connection.execute(
+            "select owner, name, data from value where conversation = ?", (number,)
+        )
+        waiting = [_delivery(conversation, one) for one in queued]
+        stored = {(owner, name): data for owner, name, data in values}
+        return restore(Snapshot(state, {one.id: one for one in waiting}, stored), self._guards)
+
+    def at_work(self) -> list[str]:
+        """The open conversations in which something is queued, in the order in which they were opened."""
+        return self._ids(
+            "select id from conversation where number in (select conversation from delivery where state = 0)"
+        )
+
+    def idle(self, before: float) -> list[str]:
+        """The open conversations that nothing touched since."""
+        return self._ids(
+            "select id from conversation where touched < ? and closed is null order by touched", before
+        )
+
+    def belongings(self, principal: str) -> list[str]:
+        """The principal's conversations that are open or have something in the outbox."""
+        return self._ids(
+            "select id from conversation where principal = ? and (closed is null or number in"
+            " (select conversation from event where waiting = 1)) order by number",
+            principal,
+        )
+
+    def outbox(self, conversation: str, latest: int) -> list[Parcel]:
+        """What was not acknowledged; replies of steps up to number ``latest`` count as redelivered."""
+        rows = self._connection.execute(
+            "select e.number, e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
+            " from event e join conversation c on c.number = e.conversation"
+            " where c.id = ? and e.waiting = 1 order by e.version, e.position",
+            (conversation,),
+        )
+        found = []
+        for number, version, position, *columns in rows:
+            event = _event(conversation, columns)
+            if isinstance(event, Reply) and number <= latest:
+                event = event._replace(redelivered=True)
+            found.append(Parcel(version, position, event))
+        return found
+
+    def last_event(self) -> int:
+        """The number of the newest event."""
+        (number,) = self._connection.execute("select max(number) from event").fetchone()
+        return int(number or 0)
+
+    # For people
+
+    def find(self, prefix: str) -> list[str]:
+        """The conversations whose ids begin so, at most a few."""
+        return self._ids(
+            "select id from conversation where substr(id, 1, ?) = ? limit 8", len(prefix), prefix
+        )
+
+    def conversations(self) -> Iterator[Summary]:
+        """Every conversation, the one that was touched last first."""
+        rows = self._connection.execute(
+            "select c.id, c.principal, c.opened, c.touched, c.closed, c.version,"
+            " (select count(*) from delivery d where d.conversation = c.number and d.state = 0),"
+            " (select count(*) from event e where e.conversation = c.number and e.waiting = 1)"
+            " from conversation c order by c.touched desc, c.number desc"
+        )
+        return (Summary(*row) for row in rows)
+
+    def story(self, conversation: str) -> Story:
+        """Everything that is recorded of a conversation. Raises LookupError."""
+        row = self._connection.execute(
+            "select number, principal, root from conversation where id = ?", (conversation,)
+        ).fetchone()
+        if row is None:
+            raise LookupError(conversation)
+        number, principal, root = row
+        steps = tuple(self._step(conversation, one) for one in self._step_rows(number))
+        deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
+        return Story(Beginning(conversation, principal, root), steps, deliveries)
+
+    def dead(self) -> list[DeadLetter]:
+        """The dead letters, oldest first."""
+        rows = self._connection.execute(
+            f"select {_COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
+            " join conversation c on c.number = d.conversation where d.state = 3 order by d.number"
+        )
+        return [
+            DeadLetter(_delivery(conversation, row), principal, reason, at, bool(is_open))
+            for *row, conversation, principal, reason, at, is_open in rows
+        ]
+
+    def endings(self, conversation: str) -> dict[str, Ending]:
+        """What has become of each delivery of a conversation."""
+        rows = self._connection.execute(
+            "select d.id, d.state from step s join conversation c on c.number = s.conversation join delivery d"
+            " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries where c.id = ?",
+            (conversation,),
+        )
+        return {key: Ending(state) for key, state in rows}
+
+    def _step_rows(self, number: int) -> list[tuple[object, ...]]:
+        return self._connection.execute(
+            "select version, at, seed, cause, records, first_delivery, deliveries, first_event, events, chain"
+            " from step where conversation = ? order by version",
+            (number,),
+        ).fetchall()
+
+    def _step(self, conversation: str, row: Sequence[object]) -> KeptStep:
+        version, at, seed, cause, records, delivery, deliveries, event, events, chain = row
+        added = self._connection.execute(
+            f"select {_COLUMNS} from delivery d where d.number >= ? and d.number < ? order by d.number",  # noqa: S608
+            (delivery, delivery + deliveries),  # type: ignore[operator]
+        )
+        left = self._connection.execute(
+            "select request, sender, root, message, flag from event where number >= ? and number < ? order by number",
+            (event, event + events),  # type: ignore[operator]
+        )
+        return KeptStep(
+            version,  # type: ignore[arg-type]
+            Moment(at, seed),  # type: ignore[arg-type]
+            cause,  # type: ignore[arg-type]
+            records,  # type: ignore[arg-type]
+            tuple(_delivery(conversation, one) for one in added),
+            tuple(_event(conversation, one) for one in left),
+            chain,  # type: ignore[arg-type]
+        )
+
+    def _ids(self, statement: str, *values: object) -> list[str]:
+        return [key for (key,) in self._connection.execute(statement, values)]
+
+
+def _event(conversation: str, row: Sequence[object]) -> Reply | Done:
+    request, sender, root, message, flag = row
+    if message is None:
+        return Done(conversation, request, bool(flag))  # type: ignore[arg-type]
+    return Reply(conversation, request, sender, root, message, bool(flag))  # type: ignore[arg-type]

@@ -1,0 +1,320 @@
+"""Outcomes as rows, many of them in one transaction.
+
+Owns what a commit writes and which versions are stored. An outcome is there whole or not at all, and one that
+cannot be kept does not touch the others. Synchronous: its engine calls it from a thread of its own. Refuses to know
+event loops and who waits for a commit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core import recording, snapshot
+from agentserver.core.audit import Event
+from agentserver.core.messages import Reply, Requeued
+from agentserver.engines.journal_file import FATAL, told
+from agentserver.engines.journal_reader import Ending, row_delivery
+from agentserver.ports import ConflictError, EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Guard
+    from agentserver.core.messages import Delivery, Moment
+    from agentserver.core.step import Outcome
+
+GENESIS = bytes(32)
+"""What the chain of a conversation begins with."""
+
+_STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null)"
+_ENDED = "update delivery set state = ?, reason = ?, ended = ? where number = ?"
+_EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
+_LEFT = (
+    "update event set waiting = 0 where waiting = 1 and conversation = (select number from conversation where id = ?1)"
+    " and (?2 is null or (version = ?2 and position = ?3))"
+)
+_OPENED = "insert into conversation values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_STATE = "update conversation set touched = ?, version = ?, closed = ?, chain = ?, state = ? where number = ?"
+_VALUE = "insert or replace into value values (?, ?, ?, ?)"
+_NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
+
+
+class Left(NamedTuple):
+    """An event that has left; all of its conversation without a version."""
+
+    conversation: str
+    version: int | None = None
+    position: int | None = None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is stored of an open conversation, so that it need not be read before it is written."""
+
+    number: int
+    version: int
+    chain: bytes
+    values: Mapping[tuple[str, str], bytes]
+    queued: dict[str, int]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of one transaction."""
+
+    opened: list[tuple[object, ...]] = field(default_factory=list)
+    states: dict[int, tuple[object, ...]] = field(default_factory=dict)
+    steps: list[tuple[object, ...]] = field(default_factory=list)
+    deliveries: list[tuple[object, ...]] = field(default_factory=list)
+    ended: list[tuple[object, ...]] = field(default_factory=list)
+    events: list[tuple[object, ...]] = field(default_factory=list)
+    values: dict[tuple[int, str, str], bytes | None] = field(default_factory=dict)
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write them, each table once."""
+        for statement, rows in (
+            (_OPENED, self.opened),
+            (_DELIVERY, self.deliveries),
+            (_ENDED, self.ended),
+            (_EVENT, self.events),
+            (_STEP, self.steps),
+            (_NO_VALUE, [key for key, data in self.values.items() if data is None]),
+            (_VALUE, [(*key, data) for key, data in self.values.items() if data is not None]),
+            (_STATE, list(self.states.values())),
+        ):
+            if rows:
+                connection.executemany(statement, rows)
+
+
+class Writer:
+    """Commits outcomes to an open journal.
+
+    Args:
+        connection: to the journal; nobody else writes it.
+        path: for messages.
+        guards: those whose memories are kept.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, guards: Sequence[Guard] = ()) -> None:
+        self._connection = connection
+        self._path = path
+        self._guards = tuple(guards)
+        self._kept: dict[str, _Kept] = {}
+        self._broken: EngineError | None = None
+        self._last = {table: self._highest(table) for table in ("conversation", "step", "delivery", "event")}
+
+    def _highest(self, table: str) -> int:
+        (number,) = self._connection.execute(f"select max(number) from {table}").fetchone()  # noqa: S608 - our own names
+        return int(number or 0)
+
+    # Commits
+
+    def commit(self, outcomes: Sequence[Outcome], left: Iterable[Left] = ()) -> list[EngineError | None]:
+        """Commit what can be, in order and in one transaction; gives for each what stood in its way.
+
+        Args:
+            outcomes: the later of two for one conversation may build on the earlier.
+            left: events that their gateway has passed on.
+        """
+        if self._broken is not None:
+            return [self._broken] * len(outcomes)
+        found = self._attempt(outcomes, tuple(left))
+        if isinstance(found, list):
+            return found
+        if isinstance(found, sqlite3.Error) and _about_the_file(found):
+            return [self._refused(found)] * len(outcomes)
+        if len(outcomes) <= 1:
+            return [EngineError(f"{self._path}: {found}")] * len(outcomes)
+        # One of them cannot be written: each for itself, so that the others do not suffer.
+        return [self.commit([outcome])[0] for outcome in outcomes]
+
+    def _attempt(
+        self, outcomes: Sequence[Outcome], left: Sequence[Left]
+    ) -> list[EngineError | None] | Exception:
+        rows = _Rows()
+        try:
+            self._connection.execute("begin immediate")
+            found = [self._prepare(outcome, rows) for outcome in outcomes]
+            rows.write(self._connection)
+            if left:
+                self._connection.executemany(_LEFT, left)
+            self._connection.execute("commit")
+        except (sqlite3.Error, ValueError, LookupError, OverflowError) as error:
+            self._undo()
+            return error
+        return found
+
+    def _undo(self) -> None:
+        """Forget a transaction, and what was believed to be stored by it."""
+        self._kept.clear()
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
+        except sqlite3.Error as error:
+            self._broken = told(self._path, error)
+
+    def _refused(self, error: sqlite3.Error) -> EngineError:
+        refusal = told(self._path, error)
+        if (getattr(error, "sqlite_errorname", None) or "").startswith(FATAL):
+            self._broken = refusal
+        return refusal
+
+    def _prepare(self, outcome: Outcome, rows: _Rows) -> EngineError | None:
+        """Add an outcome's rows, or say why it cannot be kept. Nothing of it is added then."""
+        after = outcome.conversation
+        kept = self._kept.get(after.id) or self._find(after.id)
+        if (0 if kept is None else kept.version) != outcome.before:
+            return ConflictError(after.id)
+        if outcome.moment is None:
+            return EngineError("an outcome that no step has decided cannot be kept")
+        try:
+            cause, records = recording.dump(outcome), recording.dump_records(outcome)
+            parts = snapshot.take(after, self._guards)
+        except (TypeError, ValueError) as error:
+            return EngineError(f"an outcome that cannot be written: {error}")
+        if kept is None:
+            kept = self._open(after, rows)
+        self._add(outcome, kept, rows, (outcome.moment, cause, records))
+        self._keep_values(kept, {} if after.closed else parts.values, rows)
+        kept.version = after.version
+        closed = after.touched if after.closed else None
+        rows.states[kept.number] = (
+            after.touched,
+            after.version,
+            closed,
+            kept.chain,
+            parts.state,
+            kept.number,
+        )
+        if after.closed:
+            del self._kept[after.id]
+        return None
+
+    def _add(self, outcome: Outcome, kept: _Kept, rows: _Rows, recorded: tuple[Moment, bytes, bytes]) -> None:
+        """Add what an outcome makes for ever: the step, its deliveries, what it let go."""
+        moment, cause, records = recorded
+        delivery, event = self._last["delivery"] + 1, self._last["event"] + 1
+        added = self._add_deliveries(outcome, kept, rows)
+        self._end_deliveries(outcome, kept, rows)
+        self._add_events(outcome, kept, rows)
+        kept.chain = chained(kept.chain, *moment, cause, records, *recording.gone_out(outcome))
+        self._last["step"] += 1
+        step = (self._last["step"], kept.number, outcome.conversation.version, *moment, cause, records)
+        rows.steps.append((*step, delivery, added, event, len(outcome.replies), kept.chain))
+
+    def _find(self, conversation: str) -> _Kept | None:
+        """What is stored of an open conversation. A closed one is not to be written again: its version never fits."""
+        row = self._connection.execute(
+            "select number, version, chain, closed from conversation where id = ?", (conversation,)
+        ).fetchone()
+        if row is None:
+            return None
+        number, version, chain, closed = row
+        if closed is not None:
+            return _Kept(number, -1, chain, {}, {})
+        values = self._connection.execute(
+            "select owner, name, data from value where conversation = ?", (number,)
+        )
+        queued = self._connection.execute(
+            "select id, number from delivery where conversation = ? and state = 0", (number,)
+        )
+        stored = {(owner, name): data for owner, name, data in values}
+        kept = self._kept[conversation] = _Kept(number, version, chain, stored, dict(queued.fetchall()))
+        return kept
+
+    def _open(self, after: Conversation, rows: _Rows) -> _Kept:
+        self._last["conversation"] += 1
+        kept = self._kept[after.id] = _Kept(self._last["conversation"], 0, GENESIS, {}, {})
+        rows.opened.append(
+            (
+                kept.number,
+                after.id,
+                after.principal,
+                after.tree.root,
+                after.touched,
+                after.touched,
+                0,
+                None,
+                GENESIS,
+                b"",
+            )
+        )
+        return kept
+
+    def _add_deliveries(self, outcome: Outcome, kept: _Kept, rows: _Rows) -> int:
+        if isinstance(outcome.cause, Requeued):
+            return self._revive(outcome.cause.delivery, kept, rows)
+        for delivery in outcome.added:
+            self._last["delivery"] += 1
+            kept.queued[delivery.id] = self._last["delivery"]
+            rows.deliveries.append((self._last["delivery"], kept.number, *row_delivery(delivery)))
+        return len(outcome.added)
+
+    def _revive(self, delivery: Delivery, kept: _Kept, rows: _Rows) -> int:
+        row = self._connection.execute(
+            "select number from delivery where conversation = ? and id = ? and state = ?",
+            (kept.number, delivery.id, Ending.DEAD),
+        ).fetchone()
+        if row is None:
+            raise ValueError("what is no dead letter cannot be queued again")
+        kept.queued[delivery.id] = row[0]
+        rows.ended.append((Ending.QUEUED, "", None, row[0]))
+        return 0
+
+    def _end_deliveries(self, outcome: Outcome, kept: _Kept, rows: _Rows) -> None:
+        if outcome.done is not None:
+            ending, reason = _ending(outcome)
+            rows.ended.append((ending, reason, outcome.conversation.touched, kept.queued.pop(outcome.done)))
+        for delivery in outcome.dropped:
+            rows.ended.append(
+                (Ending.DROPPED, "", outcome.conversation.touched, kept.queued.pop(delivery.id))
+            )
+
+    def _add_events(self, outcome: Outcome, kept: _Kept, rows: _Rows) -> None:
+        for position, event in enumerate(outcome.replies):
+            self._last["event"] += 1
+            place = (self._last["event"], kept.number, outcome.conversation.version, position, event.request)
+            if isinstance(event, Reply):
+                rows.events.append((*place, event.sender, event.root, event.message, event.error))
+            else:
+                rows.events.append((*place, None, None, None, event.answered))
+
+    def _keep_values(self, kept: _Kept, values: Mapping[tuple[str, str], bytes], rows: _Rows) -> None:
+        if not values and not kept.values:
+            return
+        for key in kept.values:
+            if key not in values:
+                rows.values[kept.number, *key] = None
+        for key, value in values.items():
+            if kept.values.get(key) != value:
+                rows.values[kept.number, *key] = value
+        kept.values = values
+
+
+def chained(chain: bytes, now: float, seed: bytes, *parts: bytes) -> bytes:
+    """The next link of a conversation's chain: a digest of the link before it and of everything the step kept."""
+    digest = blake2b(chain, digest_size=32)
+    for part in (now.hex().encode(), seed, *parts):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def _ending(outcome: Outcome) -> tuple[Ending, str]:
+    """How the consumed delivery ended: a dead letter when its listener could not deal with it."""
+    for record in outcome.records:
+        if record.event is Event.FAILED and record.delivery == outcome.done:
+            return Ending.DEAD, f"{record.code}: {record.detail[: recording.DETAIL]}"
+    return Ending.DONE, ""
+
+
+def _about_the_file(error: sqlite3.Error) -> bool:
+    """Whether an error is about the disk or the file rather than about a row."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return name.startswith((*FATAL, "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_BUSY"))

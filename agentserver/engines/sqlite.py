@@ -1,0 +1,198 @@
+"""The engine that keeps everything in one SQLite file.
+
+Owns the thread that writes and the grouping of commits: what is waiting at the end of a turn of the event loop
+shares one transaction, and nobody is told that a step is committed before the transaction is. Refuses to know rows,
+which journal_writer.py and journal_reader.py do, and what a step means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from agentserver.core.snapshot import UnreadableError
+from agentserver.engines import journal_care
+from agentserver.engines.journal_file import Lock, Place, open_writing, told
+from agentserver.engines.journal_reader import Reader
+from agentserver.engines.journal_writer import Left, Writer
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from types import TracebackType
+
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Guard
+    from agentserver.core.messages import Delivery, Parcel
+    from agentserver.core.step import Outcome
+
+    Waiting = tuple[Outcome, asyncio.Future[None]]
+
+T = TypeVar("T")
+
+
+class SqliteEngine:
+    """A journal at work. Everything in it is done by one thread, in order.
+
+    Args:
+        place: where the journal is.
+        guards: those whose memories are kept with the conversations.
+        retention: seconds for which closed conversations are kept; None is for ever.
+    """
+
+    def __init__(self, place: Place, guards: Sequence[Guard] = (), *, retention: float | None = None) -> None:
+        self._place = place
+        self._guards = tuple(guards)
+        self._retention = retention
+        self._thread = ThreadPoolExecutor(1, "journal")
+        self._open = ExitStack()
+        self._connection: sqlite3.Connection
+        self._writer: Writer
+        self._reader: Reader
+        self._before = 0
+        self._waiting: list[Waiting] = []
+        self._left: list[Left] = []
+        self._passing = False
+        self._writing = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    async def __aenter__(self) -> Self:
+        """Lock and open the journal, and look at every page of it.
+
+        Raises EngineError when another server has it, or it is damaged or no journal of this version.
+        """
+        with ExitStack() as stack:
+            stack.callback(self._thread.shutdown, wait=False)
+            await self._do(self._begin)
+            stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what is waiting, then close."""
+        self._pass_on()
+        await self._quiet.wait()
+        try:
+            await self._do(self._open.close)
+        finally:
+            self._thread.shutdown(wait=False)  # it has nothing left to do; joining it would block the loop
+
+    def _begin(self) -> None:
+        with ExitStack() as stack:
+            stack.enter_context(Lock(self._place.path))
+            self._connection = stack.enter_context(closing(open_writing(self._place)))
+            self._writer = Writer(self._connection, self._place.path, self._guards)
+            self._reader = Reader(self._connection, self._guards)
+            self._before = self._reader.last_event()
+            self._open = stack.pop_all()
+
+    # Writing
+
+    async def commit(self, outcome: Outcome) -> None:
+        """Make an outcome permanent, together with whatever else is waiting.
+
+        Raises ConflictError on a stale version, EngineError when it cannot be kept.
+        """
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((outcome, done))
+        self._soon()
+        await done
+
+    def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
+        """Let a parcel, or everything, out of the outbox with the next commit."""
+        self._left.append(
+            Left(conversation) if parcel is None else Left(conversation, parcel.version, parcel.position)
+        )
+        self._soon()
+
+    def _soon(self) -> None:
+        """Hand over at the end of this turn of the loop, so that all that it brings goes together."""
+        if not self._passing and not self._writing:
+            self._passing = True
+            asyncio.get_running_loop().call_soon(self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._passing = False
+        if self._writing or not (self._waiting or self._left):
+            return
+        waiting, self._waiting = self._waiting, []
+        left, self._left = self._left, []
+        self._writing = True
+        self._quiet.clear()
+        written = asyncio.get_running_loop().run_in_executor(
+            self._thread, self._writer.commit, [outcome for outcome, _ in waiting], left
+        )
+        written.add_done_callback(lambda future: self._settle(waiting, future))
+
+    def _settle(self, waiting: list[Waiting], written: asyncio.Future[list[EngineError | None]]) -> None:
+        """Tell everybody who waits for a transaction what has become of it."""
+        failed = written.exception()
+        found = [None] * len(waiting) if failed else written.result()
+        for (_, done), error in zip(waiting, found, strict=True):
+            if done.cancelled():
+                continue
+            if failed is not None:
+                done.set_exception(failed)
+            elif error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+        self._writing = False
+        if self._waiting or self._left:
+            self._soon()
+        else:
+            self._quiet.set()
+
+    # Reading
+
+    async def load(self, conversation: str) -> Conversation | None:
+        """The conversation as last committed."""
+        return await self._do(lambda: self._reader.load(conversation))
+
+    async def runnable(self) -> AsyncIterator[Delivery]:
+        """The first delivery of every inbox."""
+        for key in await self._do(self._reader.at_work):
+            conversation = await self.load(key)
+            nodes = () if conversation is None else tuple(conversation.tree.nodes.values())
+            for thread in nodes:
+                if thread.inbox:
+                    yield thread.inbox[0]
+
+    async def idle(self, before: float) -> AsyncIterator[str]:
+        """Open conversations that nothing touched since."""
+        for key in await self._do(lambda: self._reader.idle(before)):
+            yield key
+
+    async def belongings(self, principal: str) -> AsyncIterator[str]:
+        """The principal's conversations that are open or have something in the outbox."""
+        for key in await self._do(lambda: self._reader.belongings(principal)):
+            yield key
+
+    async def outbox(self, conversation: str) -> AsyncIterator[Parcel]:
+        """What was not acknowledged; what an earlier server may have passed on is marked."""
+        for parcel in await self._do(lambda: self._reader.outbox(conversation, self._before)):
+            yield parcel
+
+    async def expire(self, now: float) -> int:
+        """Forget closed conversations whose time is over, some at a time, so that commits can go between."""
+        if self._retention is None:
+            return 0
+        limit, total, gone = now - self._retention, 0, 1
+        while gone:
+            gone = await self._do(lambda: journal_care.forget(self._connection, limit))
+            total += gone
+        return total
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        """Have the thread do something. What SQLite raises becomes an EngineError."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            raise told(self._place.path, error) from error
+        except UnreadableError as error:
+            raise EngineError(f"{self._place.path}: {error}") from error

@@ -1,0 +1,274 @@
+"""What durability costs, against the memory engine in the same run.
+
+Every conversation is a row of calls from one listener to another that never ends; a hop is one such delivery: read,
+handled, decided, committed. Each figure comes from a fresh process; rounds of all candidates are interleaved, and
+ratios are medians over rounds, because the machine may be shared.
+
+    ./run bench durable                # hops per second, latency, bytes per hop, recovery
+    ./run bench durable --big 1000000  # recovery of a journal of a million hops
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from agentserver import HandlerResponse, xmlify
+from agentserver.assembly import SystemClock, blueprint, guards
+from agentserver.config import Bound as Configured
+from agentserver.config import Organism, Place, Secrets
+from agentserver.core.blueprint import Limits, Listener
+from agentserver.core.codec import Codecs
+from agentserver.core.envelope import Bounds
+from agentserver.core.guard import Rules
+from agentserver.engines import journal_file
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite import SqliteEngine
+from agentserver.pump import Bound, Pump
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.core.step import Outcome
+
+IN_FLIGHT = (1, 16, 64, 256)
+LATENCY = (1, 16, 256)
+KINDS = ("memory", "sqlite", "sqlite-normal", "alone")
+TEXT = "x" * 300
+
+
+@xmlify
+@dataclass(frozen=True)
+class Order:
+    """The message of every measurement."""
+
+    note: str
+    count: int
+    price: float
+    urgent: bool
+
+
+class Alone(SqliteEngine):
+    """One commit per message: what grouping is compared with."""
+
+    async def commit(self, outcome: Outcome) -> None:
+        """Commit by itself."""
+        (error,) = await self._do(lambda: self._writer.commit([outcome]))
+        if error is not None:
+            raise error
+
+
+def engine_of(kind: str, path: Path) -> Any:
+    """The engine of a candidate."""
+    if kind == "memory":
+        return MemoryEngine()
+    sync = journal_file.Sync.NORMAL if kind == "sqlite-normal" else journal_file.Sync.FULL
+    return (Alone if kind == "alone" else SqliteEngine)(journal_file.Place(path, sync))
+
+
+class Meter:
+    """Counts hops; waits for a number of them."""
+
+    def __init__(self) -> None:
+        self.hops = 0
+        self.wanted = 0
+        self.reached = asyncio.Event()
+
+    def hit(self) -> None:
+        """One more."""
+        self.hops += 1
+        if self.hops == self.wanted:
+            self.reached.set()
+
+    async def wait(self, more: int) -> None:
+        """Until ``more`` further hops have passed."""
+        self.wanted, self.reached = self.hops + more, asyncio.Event()
+        await self.reached.wait()
+
+
+def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Bound]]:
+    """Listeners of which everybody is everybody's peer, without bounds that a benchmark would meet."""
+    listeners = [
+        Listener(name, (Order,), "x", peers=frozenset(handlers), concurrency=4096) for name in handlers
+    ]
+    codecs = Codecs([Order])
+    limits = Limits(hops=10**9, messages=10**9, queue=10**6, concurrency=512, drain=0.2)
+    here = Place(Path(__file__), 1)
+    declared = tuple(
+        Configured(one, handlers[one.name], None, returns_bytes=False, schema=None, source=here)
+        for one in listeners
+    )
+    whole = Organism("bench", Path.cwd(), declared, limits, None, Secrets(), ())
+    rules = Rules(blueprint(whole, codecs), codecs, guards(), Bounds())
+    return rules, {one.name: Bound(one, handlers[one.name]) for one in listeners}
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file; 0 when there is none."""
+    return path.stat().st_size if path.exists() else 0
+
+
+async def throughput(kind: str, path: Path, flight: int, hops: int) -> dict[str, float]:
+    """Hops per second with so many conversations at work, each handing one message back and forth."""
+    meter = Meter()
+
+    def passing(other: str) -> Any:
+        async def handle(order: Order, _: Any) -> HandlerResponse:
+            meter.hit()
+            # A self-call would open a thread each time: two listeners answer each other instead.
+            if other == "respond":
+                return HandlerResponse.respond(order)
+            return HandlerResponse(Order(order.note, order.count + 1, order.price, not order.urgent), other)
+
+        return handle
+
+    rules, bound = organism({"a": passing("b"), "b": passing("respond")})
+    data = rules.codecs.of(Order).encode(Order(TEXT, 1, 1.5, urgent=True)).encode()
+    async with engine_of(kind, path) as engine, Pump(rules, bound, engine, SystemClock()) as pump:
+        for _ in range(flight):
+            exchange = await pump.open("bench")
+            await exchange.send(data, "a")
+        await meter.wait(max(200, hops // 5))
+        wall, cpu = time.perf_counter(), time.process_time()
+        await meter.wait(hops)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    size = size_of(path) / meter.hops
+    return {"rate": hops / wall, "cpu": cpu / hops * 1e6, "bytes": size}
+
+
+async def latency(kind: str, path: Path, flight: int, count: int) -> dict[str, float]:
+    """Milliseconds from handing in a message to its answer (two commits), with so many askers."""
+
+    async def answer(order: Order, _: Any) -> HandlerResponse:
+        return HandlerResponse.respond(order)
+
+    rules, bound = organism({"a": answer})
+    data = rules.codecs.of(Order).encode(Order(TEXT, 1, 1.5, urgent=True)).encode()
+    took: list[float] = []
+    async with engine_of(kind, path) as engine, Pump(rules, bound, engine, SystemClock()) as pump:
+
+        async def ask() -> None:
+            exchange = await pump.open("bench")
+            for _ in range(max(5, count // flight)):
+                start = time.perf_counter()
+                await exchange.ask(data, "a")
+                took.append((time.perf_counter() - start) * 1000)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(flight):
+                tasks.start_soon(ask)
+    cuts = statistics.quantiles(took[len(took) // 10 :], n=100)
+    return {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98]}
+
+
+async def recovery(path: Path, hops: int) -> dict[str, float]:
+    """Seconds to open a journal of that many hops and have everything that waits in it runnable."""
+    if not size_of(path):
+        await throughput("sqlite-normal", path, 256, hops)
+    start = time.perf_counter()
+    async with engine_of("sqlite", path) as engine:
+        opened = time.perf_counter() - start
+        waiting = [delivery async for delivery in engine.runnable()]
+        took = time.perf_counter() - start
+    return {"open": opened, "all": took, "waiting": len(waiting), "size": size_of(path)}
+
+
+def measure(what: str, kind: str, flight: int, number: int) -> dict[str, float]:
+    """One figure, in a process of its own."""
+    argv = [sys.executable, __file__, "--child", what, kind, str(flight), str(number)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def child(what: str, kind: str, flight: int, number: int) -> None:
+    folder = Path(tempfile.mkdtemp(dir=os.environ.get("BENCH_DIR")))
+    path = folder / "journal.sqlite"
+    try:
+        work: Any = {
+            "throughput": lambda: throughput(kind, path, flight, number),
+            "latency": lambda: latency(kind, path, flight, number),
+            "recovery": lambda: recovery(path, number),
+        }[what]
+        print(json.dumps(asyncio.run(work())))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def number_of(kind: str, flight: int, hops: int) -> int:
+    """Fewer hops where each waits for the disk by itself."""
+    if kind == "memory":
+        return hops
+    return max(200, hops // 10) if kind == "alone" or flight == 1 else hops
+
+
+def rates(rounds: int, hops: int) -> None:
+    print(f"hops per second (ratio to memory, median of {rounds} rounds)")
+    print(f"{'in flight':>10}", *(f"{kind:>24}" for kind in KINDS), f"{'bytes/hop':>10}")
+    for flight in IN_FLIGHT:
+        seen: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+        for _ in range(rounds):
+            for kind in KINDS:
+                seen[kind].append(measure("throughput", kind, flight, number_of(kind, flight, hops)))
+        print(
+            f"{flight:>10}", *row(seen), f"{statistics.median(one['bytes'] for one in seen['sqlite']):>10.0f}"
+        )
+
+
+def row(seen: dict[str, list[dict[str, float]]]) -> Iterator[str]:
+    for values in seen.values():
+        rate = statistics.median(one["rate"] for one in values)
+        ratio = statistics.median(
+            one["rate"] / base["rate"] for one, base in zip(values, seen["memory"], strict=True)
+        )
+        cpu = statistics.median(one["cpu"] for one in values)
+        yield f"{rate:>9.0f} {ratio:>5.2f} {cpu:>4.0f}us".rjust(24)
+
+
+def latencies(count: int) -> None:
+    print("\nmilliseconds from message to answer, p50 / p95 / p99")
+    print(f"{'in flight':>10}", *(f"{kind:>24}" for kind in KINDS[:3]))
+    for flight in LATENCY:
+        found = [measure("latency", kind, flight, count) for kind in KINDS[:3]]
+        cells = (f"{one['p50']:.2f} / {one['p95']:.2f} / {one['p99']:.2f}" for one in found)
+        print(f"{flight:>10}", *(f"{cell:>24}" for cell in cells))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--hops", type=int, default=5000)
+    parser.add_argument("--big", type=int, default=20_000, help="hops in the journal that is recovered")
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        child(args.child[0], args.child[1], int(args.child[2]), int(args.child[3]))
+        return
+    if args.quick:
+        args.rounds, args.hops, args.big = 1, 1000, 2000
+    rates(args.rounds, args.hops)
+    latencies(args.hops // 5)
+    found = measure("recovery", "sqlite", 256, args.big)
+    print(
+        f"\nrecovery of a journal of {args.big} hops ({found['size'] / 1e6:.1f} MB, {found['waiting']:.0f} waiting): "
+        f"opened and checked in {found['open']:.2f} s, all runnable after {found['all']:.2f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()

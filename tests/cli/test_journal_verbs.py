@@ -1,0 +1,185 @@
+"""The verbs that look into a journal, on one that was recorded long ago: it must stay readable for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from lxml import etree
+
+from agentserver.cli import cli
+from agentserver.engines.journal_file import Lock
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """The recorded organism with its journal in its place."""
+    home = tmp_path / "shop"
+    shutil.copytree(FIXTURES / "shop", home, ignore=shutil.ignore_patterns("__pycache__", "out"))
+    (home / "out").mkdir()
+    shutil.copy(FIXTURES / "shop-1.sqlite", home / "out" / "journal.sqlite")
+    monkeypatch.chdir(home)
+    return home
+
+
+def verb(*args, status=0):
+    sys.modules.pop("shop_handlers", None)
+    done = CliRunner().invoke(cli, [*map(str, args)])
+    assert done.exit_code == status, done.output + done.stderr
+    return done.output
+
+
+def run():
+    """The console, which needs a process of its own, with nothing typed."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(
+        [sys.executable, "-m", "agentserver", "run"],
+        check=False,
+        input="/quit\n",
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+
+
+def the_conversation():
+    return json.loads(verb("conversations", "--json"))
+
+
+def letter():
+    return verb("dead", "list").split()[0]
+
+
+def test_the_recorded_journal_is_decided_again_as_it_was(shop):
+    assert verb("replay").endswith("1 conversations, 18 steps; 0 differ\n")
+    assert "0 differ" in verb("replay", the_conversation()["id"][:8])
+
+
+def test_a_decision_that_differs_is_reported(shop):
+    organism = shop / "organism.yaml"
+    organism.write_text(organism.read_text().replace("peers: [till, ghost]", "peers: [ghost]"))
+    output = verb("replay", status=1)
+    assert "now refused clerk -> till routing" in output
+    assert "1 differ" in output
+
+
+def test_a_payload_that_no_longer_validates_is_reported(shop):
+    handlers = shop / "shop_handlers.py"
+    text = handlers.read_text().replace(
+        'class Total:\n    """What the till answers."""\n\n    amount: int',
+        'class Total:\n    """What the till answers."""\n\n    amount: int\n    currency: str',
+    )
+    handlers.write_text(text)
+    assert "1 differ" in verb("replay", status=1)
+
+
+def test_a_journal_that_was_changed_by_hand_is_reported(shop):
+    with closing(sqlite3.connect("out/journal.sqlite", isolation_level=None)) as connection:
+        connection.execute("update step set at = at + 1 where version = 4")
+    assert "step 4 is not what was written" in verb("replay", status=1)
+
+
+def test_conversations_are_listed_and_filtered(shop):
+    one = the_conversation()
+    assert (one["principal"], one["steps"], one["waiting"]) == ("console", 18, 0)
+    assert one["id"] in verb("conversations")
+    assert verb("conversations", "--open") == ""
+    assert verb("conversations", "--principal", "nobody") == ""
+
+
+def test_a_trace_as_text_json_and_a_page(shop):
+    key = the_conversation()["id"]
+    assert "failed clerk -> ghost" in verb("trace", key[:6])
+    rows = [json.loads(row) for row in verb("trace", key, "--json").splitlines()]
+    assert {row["conversation"] for row in rows} == {key}
+    assert any("ünicode &amp; more" in row["message"] for row in rows)
+    assert not any(
+        json.loads(row)["message"] for row in verb("trace", key, "--json", "--no-payloads").splitlines()
+    )
+    verb("trace", key, "--html", "-o", "page.html")
+    page = etree.fromstring(Path("page.html").read_bytes(), etree.HTMLParser())
+    assert {element.tag for element in page.iter()} <= {
+        "html", "head", "meta", "title", "style", "body", "h1", "div", "details", "summary"
+    }  # fmt: skip
+    assert "ünicode &amp; more" in "".join(page.itertext())
+
+
+def test_a_prefix_must_mean_one(shop):
+    verb("trace", "zzz", status=2)
+
+
+def test_dead_letters_are_listed_shown_and_discarded(shop):
+    assert "clerk -> ghost Boo  internal: RuntimeError: boo" in verb("dead", "list")
+    shown = verb("dead", "show", letter()[:8])
+    assert "which is finished" in shown
+    assert "<text>!</text>" in shown
+    key = letter()
+    verb("dead", "discard", key)
+    assert verb("dead", "list") == ""
+    verb("dead", "discard", key, status=2)
+
+
+def test_a_dead_letter_of_a_finished_conversation_cannot_be_queued_again(shop):
+    verb("dead", "requeue", letter(), status=2)
+
+
+def test_what_changes_the_journal_is_refused_while_a_server_has_it(shop):
+    key = letter()
+    with Lock(shop / "out" / "journal.sqlite"):
+        verb("dead", "discard", key, status=2)
+        verb("journal", "vacuum", status=2)
+        refused = run()
+        assert refused.returncode == 2
+        assert f"in use by process {os.getpid()}" in refused.stderr
+        assert "1 conversations" in verb("replay")
+
+
+def test_the_journal_is_counted_shrunk_and_copied(shop):
+    assert "steps: 18; queued: 0; dead: 1; not fetched: 0" in verb("journal", "stats")
+    assert "bytes before" in verb("journal", "vacuum")
+    verb("journal", "export", "copy.sqlite", the_conversation()["id"][:6])
+    assert "0 differ" in verb("replay", "--journal", "copy.sqlite")
+    verb("journal", "export", "copy.sqlite", status=2)
+
+
+def test_an_organism_may_keep_no_journal(shop):
+    organism = shop / "organism.yaml"
+    organism.write_text(organism.read_text() + "journal: none\n")
+    verb("journal", "stats", status=2)
+    verb("conversations", "--journal", "out/journal.sqlite")
+    verb("conversations", "--journal", "elsewhere.sqlite", status=2)
+    verb("journal", "vacuum", "--journal", "elsewhere.sqlite", status=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("journal:\n  pth: x\n", 'unknown key "pth"'),
+        ("journal:\n  sync: never\n", "journal.sync"),
+        ("journal:\n  retention: soon\n", "journal.retention"),
+        ("journal: maybe\n", "a mapping of keys was expected"),
+    ],
+)
+def test_mistakes_in_its_configuration_are_named(shop, text, problem):
+    organism = shop / "organism.yaml"
+    organism.write_text(organism.read_text() + text)
+    assert problem in verb("check", status=1)
+
+
+def test_a_run_goes_on_where_the_last_one_was_killed_and_shows_what_nobody_took(shop):
+    with closing(sqlite3.connect("out/journal.sqlite", isolation_level=None)) as connection:
+        connection.execute("update event set waiting = 1 where number = (select min(number) from event)")
+    first = run().stdout
+    assert "perhaps again" in first
+    assert "text: 6 for tea" in first
+    assert "perhaps again" not in run().stdout

@@ -1,0 +1,126 @@
+"""What must be true of a journal, whatever happened to the process that wrote it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from agentserver.core.audit import Event
+from agentserver.core.messages import Done, Reply
+from agentserver.engines.journal_care import broken_link
+from agentserver.engines.journal_file import open_reading
+from agentserver.engines.journal_reader import Ending, Reader
+from agentserver.engines.replay import replay
+from tests.crash.organism import SHOP
+
+
+@dataclass
+class Told:
+    """What the process said before it died."""
+
+    accepted: set = field(default_factory=set)
+    replies: list = field(default_factory=list)
+    ran: Counter = field(default_factory=Counter)
+    closed: set = field(default_factory=set)
+    rest: bool = False
+
+    def hear(self, text):
+        for line in text.split("\n")[:-1]:
+            match line.split():
+                case ["accepted", request]:
+                    self.accepted.add(request)
+                case ["reply", request, flag]:
+                    self.replies.append((request, flag == "1"))
+                case ["ran", delivery]:
+                    self.ran[delivery] += 1
+                case ["closed", key]:
+                    self.closed.add(key)
+                case ["rest"]:
+                    self.rest = True
+
+
+def check(path, told, *, at_rest):
+    """Check the books; gives figures."""
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    with closing(open_reading(path)) as connection:
+        reader = Reader(connection)
+        summaries = list(reader.conversations())
+        requests, ended, left, endings, handled = set(), set(), Counter(), {}, set()
+        for summary in summaries:
+            story = reader.story(summary.id)
+            assert broken_link(story) is None
+            assert replay(story, SHOP) is None
+            check_steps(story, summary, requests, ended, left, handled)
+            endings.update(reader.endings(summary.id))
+            check_tree(reader, summary, at_rest=at_rest)
+    assert told.accepted <= requests, "an accepted message is in the journal"
+    check_deliveries(endings, handled, told, at_rest=at_rest)
+    check_replies(told, left)
+    if at_rest:
+        assert requests == ended, "every accepted message came to rest"
+    again = sum(1 for count in told.ran.values() if count > 1)
+    twice = sum(flag for _, flag in told.replies)
+    return {"accepted": len(told.accepted), "ran again": again, "marked again": twice} | {
+        "requests": len(requests),
+        "steps": sum(s.steps for s in summaries),
+        "deliveries": len(endings),
+    }
+
+
+def check_steps(story, summary, requests, ended, left, handled):
+    assert [step.version for step in story.steps] == list(range(1, summary.steps + 1))
+    added = [delivery.id for step in story.steps for delivery in step.added]
+    assert len(set(added)) == len(added)
+    open_before = set()
+    for step in story.steps:
+        for event in step.events:
+            if isinstance(event, Done):
+                assert event.request not in ended, "a request ends once"
+                ended.add(event.request)
+            elif isinstance(event, Reply):
+                left[event.request] += 1
+            requests.add(event.request)
+        for delivery in step.added:
+            requests.add(delivery.request)
+            open_before.add(delivery.request)
+        for record in story.records_of(step):
+            if record.event is Event.HANDLED:
+                assert record.delivery not in handled, "a step is committed once"
+                handled.add(record.delivery)
+
+
+def check_tree(reader, summary, *, at_rest):
+    conversation = reader.load(summary.id)
+    assert (conversation is None) == (summary.closed is not None)
+    if conversation is None:
+        return
+    assert conversation.version == summary.steps
+    nodes = conversation.tree.nodes
+    waiting = [d for node in nodes.values() for d in node.waiting()]
+    assert len(waiting) == len({d.id for d in waiting}) == summary.waiting
+    assert {d.request for d in waiting} <= set(conversation.requests)
+    for node in nodes.values():
+        assert all(nodes[child].parent == node.id for child in node.children)
+        assert all(d.thread == node.id and d.to == node.owner for d in node.waiting())
+    for request in conversation.requests.values():
+        assert request.pending == sum(d.request == request.id for d in waiting) > 0
+    if at_rest:
+        assert not conversation.requests
+
+
+def check_deliveries(endings, handled, told, *, at_rest):
+    for key, ending in endings.items():
+        if ending is Ending.DONE:
+            assert key in handled, "what is done was handled"
+            assert told.ran[key] >= 1, "a handler ran at least once"
+        if at_rest:
+            assert ending is not Ending.QUEUED
+
+
+def check_replies(told, left):
+    fresh = Counter(request for request, again in told.replies if not again)
+    for request, count in fresh.items():
+        assert count <= left[request], "no reply left twice without being marked"

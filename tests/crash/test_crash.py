@@ -1,0 +1,94 @@
+"""The real process is killed at random instants under load; then the books are checked.
+
+The long form kills hundreds of times: ./run soak.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agentserver.engines.journal_file import Place, open_writing
+from tests.crash.books import Told, check
+
+ROOT = Path(__file__).parents[2]
+KILLS = 12
+PATIENCE = 60
+
+
+def start(path, what, seed=0):
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.crash.organism", str(path), what, str(seed)],
+        cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def run_and_kill(path, random, told):
+    """Start it, let it work a moment, kill it. Some die before they have opened the journal."""
+    process = start(path, "load", random.random())
+    if random.random() < 0.9:
+        first = process.stdout.readline().decode()
+        assert first == "open\n"
+    # The pipe is drained only after the kill, so the moment must be shorter than 64 kB of telling.
+    time.sleep(random.random() ** 2 * 0.4)
+    process.kill()
+    told.hear(process.stdout.read().decode())
+    process.wait()
+    process.stdout.close()
+
+
+def finish(path, told):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.organism", str(path), "rest", "0"],
+        cwd=ROOT, capture_output=True, timeout=PATIENCE, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    told.hear(done.stdout)
+
+
+@pytest.mark.soak
+def test_killed_at_any_instant_nothing_is_lost_or_done_twice(tmp_path, soak_scale):
+    random = Random(os.environ.get("CRASH_SEED", "0"))
+    kills = KILLS if soak_scale == 1 else 4 * soak_scale
+    path, told = tmp_path / "journal.sqlite", Told()
+    total = Counter()
+    for number in range(kills):
+        run_and_kill(path, random, told)
+        if number % 10 == 5:
+            check(path, told, at_rest=False)
+        if number % 40 == 39:  # a journal of its own now and then, or checking would outgrow killing
+            finish(path, told)
+            total.update(check(path, told, at_rest=True))
+            path, told = tmp_path / f"journal-{number}.sqlite", Told()
+    finish(path, told)
+    assert told.rest
+    total.update(check(path, told, at_rest=True))
+    print(kills, "kills:", dict(total))  # noqa: T201 - for the reader
+    assert total["accepted"] > 0
+    assert total["ran again"] > 0, "some were killed while a handler ran"
+
+
+def test_a_torn_log_leaves_a_whole_prefix(tmp_path):
+    """Whatever part of the write-ahead log reached the disk, the journal is one that was."""
+    random = Random(1)
+    path, told = tmp_path / "journal.sqlite", Told()
+    for _ in range(2):
+        run_and_kill(path, random, told)
+    log = path.with_name("journal.sqlite-wal").read_bytes()
+    assert len(log) > 100_000
+    steps = set()
+    for number in range(8):
+        copy = tmp_path / f"copy-{number}.sqlite"
+        shutil.copy(path, copy)
+        torn = log[: random.randrange(len(log))] + (os.urandom(random.choice([0, 700])))
+        copy.with_name(f"{copy.name}-wal").write_bytes(torn)
+        open_writing(Place(copy)).close()
+        steps.add(check(copy, Told(ran=told.ran), at_rest=False)["steps"])
+    assert len(steps) > 2

@@ -1,0 +1,26 @@
+"""Outcomes to commit, and journals to commit them to."""
+
+from __future__ import annotations
+
+from agentserver.engines.journal_file import Place
+from agentserver.engines.sqlite import SqliteEngine
+
+
+class Journal:
+    """Engines on one file."""
+
+    def __init__(self, path, **more):
+        self.path = path
+        self.more = more
+
+    def __call__(self):
+        return SqliteEngine(Place(self.path), **self.more)
+
+
+def said(story, number=1):
+    """A conversation in which so many messages wait."""
+    outcome = story.said(story.opened(), "0")
+    outcomes = [outcome]
+    for request in range(1, number):
+        outcomes.append(story.said(outcomes[-1].conversation, str(request)))
+    return outcomes

@@ -1,0 +1,152 @@
+"""A pump on a journal: what a restart takes up, and what becomes of work while nothing can be committed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core.audit import Event
+from agentserver.core.messages import Done, Reply
+from agentserver.engines.journal_file import Place
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite import SqliteEngine
+from agentserver.ports import EngineError
+from agentserver.pump import schedule
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.test_pump import answer, desk, until
+
+pytestmark = pytest.mark.anyio
+respond = HandlerResponse.respond
+
+
+async def stuck(payload, metadata):
+    await anyio.sleep_forever()
+
+
+async def test_what_was_running_runs_again_and_its_reply_waits_for_its_gateway(tmp_path):
+    place = Place(tmp_path / "j")
+    async with SqliteEngine(place) as engine, desk((listener("a"), stuck), engine=engine, drain=0.0) as d:
+        exchange = await d.open()
+        request = await exchange.send(d.markup(Ask("hi")), "a")
+    async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
+        await until(lambda: d.pump._pending == 0)
+        assert await d.pump.belongings("console") == (exchange.id,)
+        assert await d.pump.belongings("somebody") == ()
+        with pytest.raises(LookupError):
+            await d.pump.resume("somebody", exchange.id)
+        again = await d.pump.resume("console", exchange.id)
+        assert await d.pump.belongings("console") == ()
+        (reply, done) = again.waiting()
+        assert (d.decode(reply), reply.request, reply.redelivered) == (Answer("re: hi"), request, False)
+        assert done == Done(exchange.id, request, answered=True)
+        assert await d.ask(Ask("more"), exchange=again) == Answer("re: more")
+        again.leave()
+        again = await d.pump.resume("console", exchange.id)
+        assert [type(event) for event in again.waiting()] == [Done]  # ask() took the reply and went
+        await again.close()
+        assert await d.pump.belongings("console") == ()
+
+
+async def test_what_comes_while_a_gateway_resumes_is_in_order(tmp_path):
+    async with (
+        SqliteEngine(Place(tmp_path / "j")) as engine,
+        desk((listener("a"), answer), engine=engine) as d,
+    ):
+        exchange = await d.open()
+        requests = [await exchange.send(d.markup(Ask(str(n))), "a") for n in range(5)]
+        exchange.leave()
+        again = await d.pump.resume("console", exchange.id)
+        events = again.events()
+        seen = [await anext(events) for _ in range(10)]
+        assert {event.request for event in seen} == set(requests)
+        for request in requests:
+            assert [type(event) for event in seen if event.request == request] == [Reply, Done]
+
+
+async def test_a_finished_conversation_can_be_fetched_once(tmp_path):
+    place = Place(tmp_path / "j")
+    async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine, idle=0.04) as d:
+        exchange = await d.open()
+        await exchange.send(d.markup(Ask("x")), "a")
+        await until(lambda: d.pump.conversation(exchange.id) is None)
+    async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
+        again = await d.pump.resume("console", exchange.id)
+        seen = [event async for event in again.events()]
+        assert [getattr(event, "redelivered", None) for event in seen] == [True, None]
+        await until(lambda: not engine._left)
+        assert await d.pump.belongings("console") == ()
+
+
+async def test_a_listener_that_is_gone_fails_what_was_meant_for_it(tmp_path):
+    place = Place(tmp_path / "j")
+    async with (
+        SqliteEngine(place) as engine,
+        desk((listener("a", retries=5), stuck), engine=engine, drain=0.0) as d,
+    ):
+        exchange = await d.open()
+        await exchange.send(d.markup(Ask("hi")), "a")
+    async with SqliteEngine(place) as engine, desk((listener("b"), answer), engine=engine) as d:
+        await until(lambda: any(r.event is Event.ANSWERED for r in d.records))
+        (letter,) = await engine._do(engine._reader.dead)
+        assert letter.reason == "internal: no listener is called a"
+
+
+async def test_idle_conversations_of_an_earlier_run_are_closed(tmp_path):
+    place = Place(tmp_path / "j")
+    async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
+        exchange = await d.open()
+        await d.ask(Ask("x"), exchange=exchange)
+    async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine, idle=0.04) as d:
+        await until(lambda: any(r.event is Event.CLOSED for r in d.records))
+        assert await engine.load(exchange.id) is None
+
+
+class Full(MemoryEngine):
+    full = False
+
+    async def commit(self, outcome):
+        if self.full:
+            raise EngineError("the disk is full")
+        await super().commit(outcome)
+
+
+async def test_while_nothing_can_be_kept_messages_are_refused_and_results_wait(monkeypatch):
+    monkeypatch.setattr(schedule, "BACKOFF", 0.01)
+    engine, calls = Full(), []
+
+    async def work(payload, metadata):
+        calls.append(payload)
+        engine.full = len(calls) == 1
+        return respond(Answer("done"))
+
+    async with desk((listener("a"), work), engine=engine) as d:
+        answers = []
+
+        async def one():
+            answers.append(await d.ask(Ask("1")))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one)
+            await until(lambda: engine.full)
+            other = await d.open()
+            with pytest.raises(RuntimeError, match="cannot keep messages at present"):
+                await d.ask(Ask("2"), exchange=other)
+            await asyncio.sleep(0.03)
+            assert answers == []
+            engine.full = False
+        assert answers == [Answer("done")]
+        assert await d.ask(Ask("3"), exchange=other) == Answer("done")
+        assert len(calls) == 2
+
+
+async def test_workers_that_never_wait_stop_all_the_same():
+    async def again(payload, metadata):
+        return HandlerResponse(payload, "a")
+
+    with anyio.fail_after(15):
+        async with desk((listener("a", "a"), again), drain=0.0, hops=10**9, messages=10**9) as d:
+            exchange = await d.open()
+            await exchange.send(d.markup(Ask("x")), "a")

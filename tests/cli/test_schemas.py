@@ -36,19 +36,45 @@ def test_a_file_that_is_not_current_fails_the_check_and_is_renewed(command, here
     assert stale.read_text().startswith("<xs:schema")
 
 
-def test_a_hand_written_schema_is_not_written_over(command, here, tmp_path):
-    command("schemas", "-o", str(tmp_path / "made"))
-    own = here / "own" / "greeter" / "v1.xsd"
+ORDER = """\
+<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace="urn:shop:v1" elementFormDefault="qualified">
+  <xs:element name="Order"><xs:complexType><xs:sequence><xs:element name="item" type="xs:string"/></xs:sequence>
+  </xs:complexType></xs:element>
+</xs:schema>
+<!-- by hand -->
+"""
+
+ORDERING = """\
+from dataclasses import dataclass, field
+from agentserver.core.binding import bind
+
+@dataclass
+class Order:
+    class Meta:
+        namespace = "urn:shop:v1"
+
+    item: str = field(metadata={"type": "Element", "required": True})
+
+bind(Order, SCHEMA, example=Order("x"))
+
+async def take(payload, metadata):
+    return None
+"""
+
+
+def test_a_hand_written_schema_is_not_written_over(command, here):
+    own = here / "own" / "orders" / "v1.xsd"
     own.parent.mkdir(parents=True, exist_ok=True)
-    own.write_text((tmp_path / "made" / "greeter" / "v1.xsd").read_text() + "<!-- by hand -->\n")
-    text = (here / "config" / "organism.yaml").read_text()
+    own.write_text(ORDER)
+    (here / "ordering_by_hand.py").write_text(ORDERING.replace("SCHEMA", repr(ORDER)))
     (here / "own.yaml").write_text(
-        text.replace("name: greeter,", "name: greeter, schema: own/greeter/v1.xsd,")
+        "name: own\nlisteners:\n  - {name: orders, description: Takes orders., schema: own/orders/v1.xsd,\n"
+        "     payload_class: ordering_by_hand.Order, handler: ordering_by_hand.take}\n"
     )
     result = command("schemas", "own.yaml", "-o", "own")
     assert result.exit_code == 0, result.output
-    assert "<!-- by hand -->" in own.read_text()
-    assert "own/greeter/v1.xsd" not in result.output
+    assert own.read_text() == ORDER
+    assert "own/orders/v1.xsd" not in result.output
 
 
 def test_a_namespace_without_a_version_counts_as_the_first():

@@ -78,6 +78,13 @@ def test_the_bound_counts_all_values_together_and_a_replaced_one_once():
     kept.set(Note("x" * 110))
 
 
+def test_the_bound_may_be_reached():
+    size = len(CODECS.of(Note).encode(Note("x" * 100)))
+    storage(limit=size).set(Note("x" * 100))
+    with pytest.raises(ValueError):
+        storage(limit=size).set(Note("x" * 101))
+
+
 @pytest.mark.parametrize("value", [Note("\x00"), Note(None), Note("x" * 2000)])
 def test_a_value_that_is_invalid_or_too_large_is_not_kept(value):
     kept = storage()

@@ -49,6 +49,15 @@ def test_what_cannot_be_read_is_refused_with_its_target(data, code, to):
     assert bool(found.corrections) is (code is Code.VALIDATION)
 
 
+def test_the_canonical_form_may_reach_the_bound():
+    most = RULES.bounds.bytes - len(ASK.encode(Ask("")))
+    assert not isinstance(outside(ASK.encode(Ask("x" * most)).encode()), Refusal)
+    references = ASK.encode(Ask("-")).replace("-", "x" * (most - 4) + ">").encode()
+    assert not isinstance(outside(references), Refusal)
+    found = outside(references.replace(b"x>", b"xx>"))
+    assert (found.code, found.detail) == (Code.VALIDATION, f"more than {RULES.bounds.bytes} bytes")
+
+
 def own(message, codec=ASK):
     delivery = Delivery("d", "c", "r", "t", "o", "x", "a", codec.name, message, 1)
     return read_own(delivery, codec, RULES.bounds)

@@ -1,0 +1,73 @@
+"""What guards remember is part of the conversation: committed with a step, or not at all."""
+
+from __future__ import annotations
+
+from agentserver import HandlerResponse
+from agentserver.contract import Code
+from agentserver.core.guard import Denied
+from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
+
+
+class Taint:
+    """Remembers every payload that a listener was given, and lets nothing go to a sink once it has seen poison."""
+
+    name = "taint"
+
+    def observe(self, memory, delivery, element):
+        return (*(memory or ()), (delivery.to, element[0].text))
+
+    def judge(self, memory, proposal):
+        poisoned = any(text == "poison" for _, text in memory or ())
+        return Denied(Code.DENIED, "poison") if poisoned and proposal.to == "sink" else None
+
+
+def paper(a, **limits):
+    shop = rules(
+        listener("a", "b", "sink", retries=1), listener("b"), listener("sink"), guards=[Taint()], **limits
+    )
+    answering = {
+        name: lambda c: HandlerResponse.respond(Answer(f"re: {c.payload.text}")) for name in ("b", "sink")
+    }
+    return Paper(shop, {"a": a, **answering})
+
+
+def test_guards_observe_what_a_listener_was_given_in_order_before_they_judge_what_it_sends():
+    p = paper(lambda c: HandlerResponse(Ask("x"), "sink") if c.payload == Ask("poison") else None)
+    p.say(Ask("poison"), "a")
+    p.step()
+    assert p.conversation.memory == {"taint": (("a", "poison"),)}
+    p.run()
+    assert errors(p.seen("a")) == ["denied"]
+    assert p.seen("sink") == []
+
+
+def test_what_one_listener_was_given_counts_for_the_others():
+    def a(call):
+        if call.payload == Ask("hi"):
+            return HandlerResponse(Ask("poison"), "b")
+        return HandlerResponse(Ask("x"), "sink") if isinstance(call.payload, Answer) else None
+
+    p = paper(a)
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert p.conversation.memory["taint"][:2] == (("a", "hi"), ("b", "poison"))
+    assert errors(p.seen("a")) == ["denied"]
+
+
+def test_an_outside_message_is_judged_by_what_the_conversation_has_seen():
+    p = paper(lambda c: None)
+    p.say(Ask("poison"), "a")
+    p.run()
+    p.say(Ask("x"), "sink")
+    assert errors(p.replies) == ["denied"]
+
+
+def test_a_crash_leaves_no_memory():
+    def a(call):
+        raise RuntimeError
+
+    p = paper(a)
+    p.say(Ask("poison"), "a")
+    p.run()
+    assert p.conversation.memory == {}
+    assert len(p.seen("a")) == 2

@@ -25,7 +25,7 @@ def decisions(seed):
             if paper.waiting:
                 paper.step(random.randrange(len(paper.waiting)))
     paper.apply(paper.conversation.close(paper.rules, paper.moment(), "test"))
-    return [outcome._replace(parsed={}) for outcome in paper.outcomes]
+    return [outcome._replace(parsed={}, cause=None) for outcome in paper.outcomes]
 
 
 def digest():

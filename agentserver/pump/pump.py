@@ -44,8 +44,8 @@ logger = logging.getLogger("agentserver.pump")
 class Pump:
     """Runs an organism. An async context manager: leaving it drains what is in hand and stops.
 
-    An exception in a worker is a bug or a broken engine: the pump stops at once, without draining, lets everybody
-    go who waits, and the exception comes out of the context in a group.
+    An exception in a worker, but for the engine's own word that it cannot commit at present, is a bug: the pump
+    stops at once, without draining, lets everybody go who waits, and the exception comes out of the context.
 
     Args:
         rules: what conversations decide by.
@@ -153,7 +153,9 @@ class Pump:
 
         Raises LookupError when the principal has no such conversation to resume.
         """
-        if conversation not in await self.belongings(principal):
+        found = await self.belongings(principal)
+        taken = conversation in self._exchanges  # another gateway may have been quicker meanwhile
+        if taken or conversation not in found:
             raise LookupError("no such conversation")
         exchange = self._exchange(conversation)
         exchange.listen()
@@ -183,11 +185,9 @@ class Pump:
                 return current.turn_away(outside, Code.BUSY, self._rules, self._clock.moment())
             return current.receive(outside, self._rules, self._clock.moment())
 
-        # A gateway that gives up waiting must not leave a message committed and never handled.
         self._arriving += 1  # until it is committed and counted as pending
         try:
-            with anyio.CancelScope(shield=True):
-                accepted = await self._step(conversation, decide, patient=False)
+            accepted = await self._step(conversation, decide, patient=False)
         except EngineError as error:
             raise RuntimeError("the server cannot keep messages at present") from error
         finally:
@@ -197,9 +197,8 @@ class Pump:
 
     async def _close(self, conversation: str) -> None:
         """End a conversation for its gateway, which wants nothing more of it."""
-        with anyio.CancelScope(shield=True):
-            await self._step(conversation, self._closing("closed by its gateway"))
-            self._engine.acknowledge(conversation)
+        await self._step(conversation, self._closing("closed by its gateway"))
+        self._engine.acknowledge(conversation)
 
     def _closing(self, reason: str) -> Callable[[Conversation], Outcome]:
         return lambda current: current.close(self._rules, self._clock.moment(), reason)
@@ -270,7 +269,10 @@ class Pump:
         return False
 
     async def _commit(self, outcome: Outcome) -> EngineError | None:
-        """Commit and let the consequences go, or say why not; who stops the pump meanwhile waits for both."""
+        """Commit and let the consequences go, or say why not.
+
+        Whoever gives up or stops the pump meanwhile waits for both: nothing may be committed and never handled.
+        """
         with anyio.CancelScope(shield=True):
             try:
                 await self._engine.commit(outcome)

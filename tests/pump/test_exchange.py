@@ -112,3 +112,31 @@ async def test_two_gateways_do_not_hear_of_each_other():
             await second.close()
     assert {event.request for event in heard["first"]} == {request}
     assert heard["second"] == []
+
+
+class Waiting(MemoryEngine):
+    async def belongings(self, principal):
+        async for key in super().belongings(principal):
+            yield key
+            await asyncio.sleep(0)
+
+
+async def test_only_one_of_two_gateways_comes_back_to_a_conversation():
+    async with desk((listener("a"), answer), engine=Waiting()) as d:
+        exchange = await d.open()
+        assert await d.ask(Ask("1"), exchange=exchange) == Answer("re: 1")
+        exchange.leave()
+        back, refused = [], []
+
+        async def resume():
+            try:
+                back.append(await d.pump.resume("console", exchange.id))
+            except LookupError:
+                refused.append(True)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(resume)
+            tasks.start_soon(resume)
+        assert (len(back), len(refused)) == (1, 1)
+        assert d.pump._exchanges == {exchange.id: back[0]}
+        assert await d.ask(Ask("2"), exchange=back[0]) == Answer("re: 2")

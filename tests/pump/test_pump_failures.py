@@ -52,6 +52,56 @@ async def test_what_a_handler_did_waits_until_the_engine_can_keep_it(caplog):
     assert (answers, calls) == ([Answer("kept")], [Ask("x")])
 
 
+class Broken(MemoryEngine):
+    """Has a bug that shows once it is set off."""
+
+    broken = False
+
+    async def commit(self, outcome):
+        if self.broken:
+            raise ZeroDivisionError
+        await super().commit(outcome)
+
+
+async def test_a_bug_under_a_worker_stops_the_server_at_once_and_lets_everybody_go():
+    engine, answers, after = Broken(), [], []
+
+    async def breaking(payload, metadata):
+        engine.broken = True
+        return respond(Answer("lost"))
+
+    async def one(d):
+        answers.append(await d.ask(Ask("x")))
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with (
+            anyio.create_task_group() as tasks,
+            desk((listener("a"), breaking), engine=engine, drain=1000.0) as d,
+        ):
+            tasks.start_soon(one, d)
+            await anyio.sleep(5)
+            after.append("still running")
+    assert caught.group_contains(ZeroDivisionError)
+    assert (answers, after) == ([None], [])
+    (kept,) = engine._kept.values()
+    assert [len(thread.inbox) for thread in kept.tree.nodes.values()] == [0, 1]
+    assert d.pump.conversation(kept.id) == kept
+
+
+async def test_a_bug_under_a_gateway_fails_its_call_only():
+    engine = Broken()
+    async with desk((listener("a"), answer), engine=engine) as d:
+        exchange = await d.open()
+        for _ in range(2):
+            engine.broken = True
+            with pytest.raises(ZeroDivisionError):
+                await d.ask(Ask("1"), exchange=exchange)
+            engine.broken = False
+            assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
+        assert d.pump._pending == d.pump._arriving == 0
+        assert d.pump.conversation(exchange.id) == await engine.load(exchange.id)
+
+
 async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
     engine = Full()
     async with desk((listener("a"), answer), engine=engine) as d:
@@ -64,6 +114,26 @@ async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
             assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
         assert d.pump._pending == 0
         assert d.pump.conversation(exchange.id) == await engine.load(exchange.id)
+
+
+async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
+    engine = Full()
+
+    async def filling(payload, metadata):
+        engine.full = True
+        return respond(Answer("lost"))
+
+    async with desk((listener("a"), filling), engine=engine, drain=0.01) as d:
+        exchange, other = await d.open(), await d.open()
+        await d.send(exchange, Ask("1"))
+        await until(lambda: engine.full)
+        for wait in (exchange.close(), other.close(), d.send(exchange, Ask("2"))):
+            with anyio.move_on_after(0.02) as scope:
+                await wait
+            assert scope.cancelled_caught
+        with pytest.raises(RuntimeError, match="cannot keep"):
+            await d.send(other, Ask("3"))
+    assert d.pump._pending == 1
 
 
 async def test_a_conversation_that_ended_elsewhere_is_over_here_too():

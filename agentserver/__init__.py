@@ -14,7 +14,7 @@ from agentserver.contract import (
     get_todo_registry,
     invocation,
 )
-from agentserver.core.xmlify import xmlify
+from agentserver.core.payload.xmlify import xmlify
 
 __all__ = [
     "Attribute",

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from agentserver.contract import TodoComplete, TodoUntil
-from agentserver.core.binding import Binding
 from agentserver.core.blueprint import Blueprint
-from agentserver.core.codec import Codecs
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Moment
+from agentserver.core.payload.binding import Binding
+from agentserver.core.payload.codec import Codecs
+from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.usage import usage_instructions
-from agentserver.core.xmlify import PayloadError
 from agentserver.engines.journal_file import Place as JournalPlace
 from agentserver.engines.journal_file import Sync
 from agentserver.engines.memory import MemoryEngine
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.config import Organism
-    from agentserver.core.codec import Codec
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
+    from agentserver.core.payload.codec import Codec
     from agentserver.ports import Clock, Engine
     from agentserver.pump import ServerExchange
 

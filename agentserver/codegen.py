@@ -16,15 +16,15 @@ from tempfile import TemporaryDirectory
 
 from lxml import etree
 
-from agentserver.core.binding import SCHEMA_BYTES, inlined, judge
-from agentserver.core.schema import XSD
-from agentserver.core.shape import PayloadError
+from agentserver.core.payload.binding import SCHEMA_BYTES, inlined, judge
+from agentserver.core.payload.schema import XSD
+from agentserver.core.payload.shape import PayloadError
 
 SECONDS = 60.0
 """How long the generator may take."""
 
 _PACKAGE = "generated"
-_BIND = "from agentserver.core.binding import bind\n\n__NAMESPACE__"
+_BIND = "from agentserver.core.payload.binding import bind\n\n__NAMESPACE__"
 
 
 class CodegenError(Exception):

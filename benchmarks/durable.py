@@ -31,9 +31,9 @@ from agentserver.assembly import SystemClock, blueprint, guards
 from agentserver.config import Bound as Configured
 from agentserver.config import Organism, Place, Secrets
 from agentserver.core.blueprint import Limits, Listener
-from agentserver.core.codec import Codecs
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
+from agentserver.core.payload.codec import Codecs
 from agentserver.engines import journal_file
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine

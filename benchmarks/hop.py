@@ -32,9 +32,9 @@ from agentserver.config import Bound as Configured
 from agentserver.config import Organism, Place, Secrets
 from agentserver.core import envelope
 from agentserver.core.blueprint import Limits, Listener
-from agentserver.core.codec import Codecs
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
+from agentserver.core.payload.codec import Codecs
 from agentserver.engines.memory import MemoryEngine
 from agentserver.pump import Bound, Pump
 

@@ -13,7 +13,7 @@ import pytest
 from agentserver.assembly import SystemClock, build
 from agentserver.config import forget, load
 from agentserver.core.envelope import read
-from agentserver.core.shape import PayloadError
+from agentserver.core.payload.shape import PayloadError
 from agentserver.engines.memory import MemoryEngine
 from agentserver.guards.peers import PeersGuard
 
@@ -60,7 +60,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from agentserver import HandlerResponse, invocation, xmlify
-from agentserver.core.binding import bind
+from agentserver.core.payload.binding import bind
 
 LAX = """{lax}"""
 

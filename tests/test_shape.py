@@ -35,8 +35,8 @@ WAIVERS = {
         "catch-all",
         "agentserver/config/userland.py",
     ): "importing a project's module may raise anything; it becomes a finding",
-    ("markup", "agentserver/core/binding.py"): "looks for a document type in order to refuse it",
-    ("markup", "agentserver/core/generate.py"): "writes the source of the codec that codec.py owns",
+    ("markup", "agentserver/core/payload/binding.py"): "looks for a document type in order to refuse it",
+    ("markup", "agentserver/core/payload/generate.py"): "writes the source of the codec that codec.py owns",
     ("markup", "agentserver/core/readings.py"): "closes the elements that a text left open",
     ("markup", "agentserver/core/repair.py"): "puts a text into one element to have it read by envelope.py",
     (
@@ -67,7 +67,11 @@ CATCH_ALL = {"agentserver/pump/invoke.py": 1, "agentserver/gateways/*": 1}
 WRITERS = ("agentserver/cli/*", "agentserver/gateways/console*")
 """Who may write to standard output and error."""
 
-MARKUP = ("agentserver/core/envelope.py", "agentserver/core/codec.py", "agentserver/core/schema.py")
+MARKUP = (
+    "agentserver/core/envelope.py",
+    "agentserver/core/payload/codec.py",
+    "agentserver/core/payload/schema.py",
+)
 """Who may write a tag. A tag is `<name ...>`, `</name>`, `<?name` or `<!NAME` in any string that is no docstring; the
 parts of an f-string that are computed count as a name, so f"<{tag}>" is one; a named group of a pattern is none."""
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from agentserver.assembly import Server
     from agentserver.core.audit import Record
-    from agentserver.core.codec import Codec
     from agentserver.core.messages import Reply
+    from agentserver.core.payload.codec import Codec
 
 REFUSED = 1
 SILENT = 3

@@ -77,7 +77,7 @@ def server(ctx: click.Context, organism: Organism, *, durable: bool = False) -> 
     Ends the command when it cannot be put together.
     """
     from agentserver.assembly import build, journalled
-    from agentserver.core.xmlify import PayloadError
+    from agentserver.core.payload.xmlify import PayloadError
 
     try:
         return build(organism, engine=journalled(organism) if durable else None)

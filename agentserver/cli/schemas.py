@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agentserver.config import Bound
-    from agentserver.core.codec import Codec, Codecs
+    from agentserver.core.payload.codec import Codec, Codecs
 
 STALE = 1
 

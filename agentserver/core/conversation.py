@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.codec import Codec
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Effects, Moment, Returned
+    from agentserver.core.payload.codec import Codec
     from agentserver.core.replies import Drafts
     from agentserver.core.requests import Request
     from agentserver.core.routing import Proposal

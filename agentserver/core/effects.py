@@ -14,8 +14,8 @@ from agentserver.core.messages import NO_EFFECTS, Effects
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.core.codec import Codecs
     from agentserver.core.envelope import Bounds
+    from agentserver.core.payload.codec import Codecs
     from agentserver.core.todos import Watcher
 
 T = TypeVar("T")

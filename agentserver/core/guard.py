@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from agentserver.contract import Code
     from agentserver.core.blueprint import Blueprint
-    from agentserver.core.codec import Codecs
     from agentserver.core.envelope import Bounds
     from agentserver.core.messages import Delivery
+    from agentserver.core.payload.codec import Codecs
     from agentserver.core.routing import Proposal
 
 

@@ -16,10 +16,10 @@ from agentserver.core.refusals import Refusal
 if TYPE_CHECKING:
     from lxml import etree
 
-    from agentserver.core.codec import Codec
     from agentserver.core.envelope import Bounds
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery
+    from agentserver.core.payload.codec import Codec
     from agentserver.core.replies import Draft
 
 ENVELOPE = 4096

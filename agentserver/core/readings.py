@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from agentserver.core.shape import PayloadType, Place, Record, Scalar
+from agentserver.core.payload.shape import PayloadType, Place, Record, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

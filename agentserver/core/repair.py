@@ -18,9 +18,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from agentserver.core.envelope import Malformed, canonical, read_payload
-from agentserver.core.lexical import escape_attribute
+from agentserver.core.payload.lexical import escape_attribute
+from agentserver.core.payload.shape import PayloadType
 from agentserver.core.readings import GAP, MARKUP, UNNAMED, Note, Repair, Search, Slice, end_of, tags
-from agentserver.core.shape import PayloadType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, HandlerResponse, Target
 from agentserver.core import repair
-from agentserver.core.codec import Unencodable
 from agentserver.core.envelope import Malformed, read_payload
 from agentserver.core.messages import Failed
+from agentserver.core.payload.codec import Unencodable
+from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.refusals import Refusal
-from agentserver.core.xmlify import PayloadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lxml import etree
 
-    from agentserver.core.codec import Codec, Codecs
     from agentserver.core.envelope import Bounds
+    from agentserver.core.payload.codec import Codec, Codecs
 
 
 class Draft(NamedTuple):

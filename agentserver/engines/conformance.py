@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code, HandlerResponse, TodoClosed, TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.codec import Codecs
 from agentserver.core.conversation import Accepted, Conversation, Finished, Outside
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Failed, Moment, Reply, Returned
+from agentserver.core.payload.codec import Codecs
 from agentserver.core.replies import Drafts, normalise
 from agentserver.ports import ConflictError
 

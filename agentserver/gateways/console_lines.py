@@ -20,7 +20,7 @@ from agentserver.gateways import form
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from agentserver.core.codec import Codec
+    from agentserver.core.payload.codec import Codec
 
 MAX_MARKUP = 1 << 22
 """Characters of raw XML that are gathered over several lines."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import SystemError
 from agentserver.core import envelope
-from agentserver.core.codec import Undecodable
+from agentserver.core.payload.codec import Undecodable
 from agentserver.gateways.console_lines import HELP, usage
 from agentserver.gateways.form import text_field
 from agentserver.gateways.plain_values import entries
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agentserver.core.blueprint import Blueprint
-    from agentserver.core.codec import Codecs
     from agentserver.core.conversation import Conversation
     from agentserver.core.messages import Reply
+    from agentserver.core.payload.codec import Codecs
     from agentserver.core.threads import Thread, ThreadTree
     from agentserver.gateways.console_lines import Takers
     from agentserver.gateways.terminal import Line

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from agentserver.core import envelope
-from agentserver.core.shape import Kind, PayloadType, Place, Record
+from agentserver.core.payload.shape import Kind, PayloadType, Place, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from agentserver.core.codec import Codec
-    from agentserver.core.shape import Field
+    from agentserver.core.payload.codec import Codec
+    from agentserver.core.payload.shape import Field
 
 MAX_ITEMS = 1000
 """Items that a list may be given by index."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.core.xmlify import PayloadError
+from agentserver.core.payload.xmlify import PayloadError
 from tests.cli.conftest import organism
 
 

@@ -18,7 +18,7 @@ CODE = """
 from __future__ import annotations
 from dataclasses import dataclass, field
 from agentserver.contract import HandlerMetadata, HandlerResponse
-from agentserver.core.xmlify import xmlify
+from agentserver.core.payload.xmlify import xmlify
 
 @xmlify
 @dataclass

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
 from agentserver.contract import Code
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.codec import Codecs
 from agentserver.core.conversation import Accepted, Conversation, Finished, Outside
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.envelope import Bounds, read
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Done, Failed, Moment, Reply, Returned
+from agentserver.core.payload.codec import Codecs
 from agentserver.core.replies import normalise
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.peers import PeersGuard

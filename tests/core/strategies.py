@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver.contract import Attribute, Element, Pattern
-from agentserver.core.shape import Count, Facets, Field, Kind, Record, Scalar
+from agentserver.core.payload.shape import Count, Facets, Field, Kind, Record, Scalar
 
 PARSER = etree.XMLParser(
     encoding="utf-8", resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from agentserver import TodoUntil, xmlify
-from agentserver.core.codec import Codecs
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.envelope import Bounds
 from agentserver.core.messages import Delivery, Effects
-from agentserver.core.shape import PayloadError
+from agentserver.core.payload.codec import Codecs
+from agentserver.core.payload.shape import PayloadError
 from agentserver.core.todos import TodoBook
 from tests.core.paper import Ask, Note
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.contract import Code
-from agentserver.core.codec import Codecs
+from agentserver.core.payload.codec import Codecs
 from agentserver.core.refusals import WORDINGS, system_error
 
 RETRIABLE = {Code.ROUTING, Code.VALIDATION, Code.TIMEOUT, Code.BUSY}

@@ -12,11 +12,11 @@ from lxml import etree
 
 from agentserver.contract import Attribute
 from agentserver.core import readings, repair
-from agentserver.core.codec import Generated
 from agentserver.core.envelope import NAMESPACE, Bounds, canonical, read_payload
+from agentserver.core.payload.codec import Generated
+from agentserver.core.payload.xmlify import describe
 from agentserver.core.readings import Repair
 from agentserver.core.repair import Reading, Reason, Unreadable
-from agentserver.core.xmlify import describe
 
 LAWFUL = settings(max_examples=200)
 

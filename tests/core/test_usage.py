@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agentserver import Pattern, TodoComplete, TodoUntil, xmlify
-from agentserver.core.binding import bind
-from agentserver.core.codec import Codecs
 from agentserver.core.envelope import Malformed, read_payload
-from agentserver.core.shape import PayloadError
+from agentserver.core.payload.binding import bind
+from agentserver.core.payload.codec import Codecs
+from agentserver.core.payload.shape import PayloadError
 from agentserver.core.usage import DESCRIPTION_LIMIT, SCHEMA_LIMIT, SEMANTICS, TEXT_LIMIT, usage_instructions
 from tests.core.paper import Ask, Note, listener
 from tests.core.strategies import classes

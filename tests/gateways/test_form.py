@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.core import envelope
-from agentserver.core.codec import Codecs
+from agentserver.core.payload.codec import Codecs
 from agentserver.gateways.form import MAX_ITEMS, Misfit, compose, field_names, takes, text_field
 from tests.gateways.payloads import Add, Colour, Greet, Item, Order, Ping, Wait
 

@@ -184,7 +184,7 @@ def test_the_schema_of_a_payload_class_is_read():
 
 
 def xsd_of(payload):
-    from agentserver.core.codec import Codecs
+    from agentserver.core.payload.codec import Codecs
 
     return Codecs([payload]).of(payload).xsd()
 

@@ -220,7 +220,7 @@ def test_the_schemas_of_payload_classes_pass():
     from annotated_types import Ge, Le, MaxLen, MultipleOf
 
     from agentserver import Attribute, Pattern, xmlify
-    from agentserver.core.codec import Codecs
+    from agentserver.core.payload.codec import Codecs
 
     @dataclass(frozen=True)
     class Part:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from agentserver.core.codec import Generated
-from agentserver.core.describe import table
-from agentserver.core.shape import PayloadError, PayloadType
+from agentserver.core.payload.codec import Generated
+from agentserver.core.payload.describe import table
+from agentserver.core.payload.shape import PayloadError, PayloadType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from agentserver.core.shape import Kind
+from agentserver.core.payload.shape import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

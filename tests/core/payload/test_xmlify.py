@@ -16,12 +16,11 @@ import pytest
 from annotated_types import Ge, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf, Predicate
 
 from agentserver.contract import SYSTEM_PAYLOADS, Attribute, Element, Pattern
-from agentserver.core.codec import Codecs, Generated
-from agentserver.core.describe import DEPTH, FIELDS, table
-from agentserver.core.shape import Count, PayloadError, PayloadType
-from agentserver.core.xmlify import describe, xmlify
-
-from .strategies import parse
+from agentserver.core.payload.codec import Codecs, Generated
+from agentserver.core.payload.describe import DEPTH, FIELDS, table
+from agentserver.core.payload.shape import Count, PayloadError, PayloadType
+from agentserver.core.payload.xmlify import describe, xmlify
+from tests.core.strategies import parse
 
 Name = Annotated[str, MinLen(1), MaxLen(9)]
 

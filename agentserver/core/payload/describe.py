@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 from lxml import etree
 
 from agentserver.contract import Attribute, Element
-from agentserver.core.docstrings import documentation
-from agentserver.core.facets import flat, lengths, narrowed
-from agentserver.core.lexical import WRITERS, carried
-from agentserver.core.schema import RESERVED
-from agentserver.core.shape import (
+from agentserver.core.payload.docstrings import documentation
+from agentserver.core.payload.facets import flat, lengths, narrowed
+from agentserver.core.payload.lexical import WRITERS, carried
+from agentserver.core.payload.schema import RESERVED
+from agentserver.core.payload.shape import (
     NAME_LENGTH,
     Count,
     Default,

@@ -9,7 +9,7 @@ import dataclasses
 
 from docstring_parser import parse
 
-from agentserver.core.lexical import carried
+from agentserver.core.payload.lexical import carried
 
 DOC = 1000
 """Most characters of one documentation text."""

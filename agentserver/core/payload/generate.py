@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentserver.core.lexical import READERS, WRITERS, escape, escape_attribute, plain
-from agentserver.core.shape import Count, Kind, Place, Record, Scalar
+from agentserver.core.payload.lexical import READERS, WRITERS, escape, escape_attribute, plain
+from agentserver.core.payload.shape import Count, Kind, Place, Record, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agentserver.core.shape import Field, PayloadType
+    from agentserver.core.payload.shape import Field, PayloadType
 
 
 class Misfit(ValueError):  # noqa: N818 - says what the value is

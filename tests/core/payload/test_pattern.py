@@ -9,7 +9,7 @@ from elementpath.regex import translate_pattern
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.core.pattern import (
+from agentserver.core.payload.pattern import (
     LONGEST,
     _alphabet,
     _Matcher,

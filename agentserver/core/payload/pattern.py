@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from elementpath.regex import RegexError, translate_pattern
 from lxml import etree
 
-from agentserver.core.lexical import carried
+from agentserver.core.payload.lexical import carried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

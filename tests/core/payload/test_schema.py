@@ -14,13 +14,12 @@ from annotated_types import Ge, Gt, Le, Len, Lt, MaxLen, MultipleOf
 from lxml import etree
 
 from agentserver.contract import Attribute, Element, Pattern
-from agentserver.core import schema
-from agentserver.core.codec import Generated
-from agentserver.core.describe import table
-from agentserver.core.pattern import misread
-from agentserver.core.shape import Kind
-
-from .strategies import parse
+from agentserver.core.payload import schema
+from agentserver.core.payload.codec import Generated
+from agentserver.core.payload.describe import table
+from agentserver.core.payload.pattern import misread
+from agentserver.core.payload.shape import Kind
+from tests.core.strategies import parse
 
 
 class Colour(Enum):

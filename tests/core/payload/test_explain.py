@@ -14,11 +14,10 @@ from annotated_types import Ge, Gt, Le, Len, Lt, MaxLen, MinLen, MultipleOf
 from lxml import etree
 
 from agentserver.contract import Attribute, Element, Pattern
-from agentserver.core.codec import Generated
-from agentserver.core.describe import table
-from agentserver.core.explain import FAULTS, LENGTH, Fault, label, listed
-
-from .strategies import parse
+from agentserver.core.payload.codec import Generated
+from agentserver.core.payload.describe import table
+from agentserver.core.payload.explain import FAULTS, LENGTH, Fault, label, listed
+from tests.core.strategies import parse
 
 
 class Colour(Enum):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.core import schema
-from agentserver.core.lexical import WRITERS
-from agentserver.core.shape import Facets, Kind, Place, Record, Scalar
+from agentserver.core.payload import schema
+from agentserver.core.payload.lexical import WRITERS
+from agentserver.core.payload.shape import Facets, Kind, Place, Record, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from agentserver.core.shape import Field, PayloadType
+    from agentserver.core.payload.shape import Field, PayloadType
 
 FAULTS = 8
 """Most faults of one element."""

@@ -23,13 +23,13 @@ from xsdata.formats.dataclass.serializers import XmlSerializer
 from xsdata.formats.dataclass.serializers.config import SerializerConfig
 from xsdata.formats.dataclass.serializers.writers import LxmlEventWriter
 
-from agentserver.core.codec import Outline, Undecodable, Unencodable
-from agentserver.core.explain import FAULTS, Fault, Part, faults
-from agentserver.core.model import Model
-from agentserver.core.pattern import misjudged
-from agentserver.core.sample import WRONG
-from agentserver.core.schema import XSD
-from agentserver.core.shape import PayloadError, PayloadType
+from agentserver.core.payload.codec import Outline, Undecodable, Unencodable
+from agentserver.core.payload.explain import FAULTS, Fault, Part, faults
+from agentserver.core.payload.model import Model
+from agentserver.core.payload.pattern import misjudged
+from agentserver.core.payload.sample import WRONG
+from agentserver.core.payload.schema import XSD
+from agentserver.core.payload.shape import PayloadError, PayloadType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import pytest
 from annotated_types import Ge, Gt, Le, Len, Lt, MaxLen, MinLen, MultipleOf
 
-from agentserver.core.describe import table
-from agentserver.core.sample import example
-from agentserver.core.shape import PayloadError
+from agentserver.core.payload.describe import table
+from agentserver.core.payload.sample import example
+from agentserver.core.payload.shape import PayloadError
 
 
 def value(annotation: Any) -> Any:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 from lxml import etree
 
 from agentserver.contract import SYSTEM_PAYLOADS
-from agentserver.core import explain, generate, sample, schema
-from agentserver.core.describe import table
-from agentserver.core.lexical import carried
-from agentserver.core.shape import PayloadError, PayloadType, Place, Record
+from agentserver.core.payload import explain, generate, sample, schema
+from agentserver.core.payload.describe import table
+from agentserver.core.payload.lexical import carried
+from agentserver.core.payload.shape import PayloadError, PayloadType, Place, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from agentserver.core.explain import Fault
-    from agentserver.core.shape import Field
+    from agentserver.core.payload.explain import Fault
+    from agentserver.core.payload.shape import Field
 
 SYSTEM = "urn:agentserver:system"
 """Namespace of the system's own payloads, without the version."""

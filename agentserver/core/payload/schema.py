@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from agentserver.core.lexical import DIGITS, WRITERS
-from agentserver.core.shape import Count, Facets, Kind, Place, Record, Scalar
+from agentserver.core.payload.lexical import DIGITS, WRITERS
+from agentserver.core.payload.shape import Count, Facets, Kind, Place, Record, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from decimal import Decimal
 
-    from agentserver.core.shape import Field, PayloadType
+    from agentserver.core.payload.shape import Field, PayloadType
 
 XSD = "http://www.w3.org/2001/XMLSchema"
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from agentserver.core.explain import Fault, Leaf, Part, Slot, listed
-from agentserver.core.pattern import objection, sample
-from agentserver.core.schema import XSD
-from agentserver.core.shape import PayloadError
+from agentserver.core.payload.explain import Fault, Leaf, Part, Slot, listed
+from agentserver.core.payload.pattern import objection, sample
+from agentserver.core.payload.schema import XSD
+from agentserver.core.payload.shape import PayloadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

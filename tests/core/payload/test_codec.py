@@ -21,12 +21,11 @@ from xsdata.formats.dataclass.parsers import XmlParser
 from xsdata.formats.dataclass.serializers import XmlSerializer
 
 from agentserver.contract import SYSTEM_PAYLOADS, Attribute, Element, SystemError, TodoUntil
-from agentserver.core.codec import Codecs, Generated, Undecodable, Unencodable
-from agentserver.core.describe import table
-from agentserver.core.shape import PayloadError
-from agentserver.core.xmlify import describe, xmlify
-
-from .strategies import SCALARS, classes, parse, values
+from agentserver.core.payload.codec import Codecs, Generated, Undecodable, Unencodable
+from agentserver.core.payload.describe import table
+from agentserver.core.payload.shape import PayloadError
+from agentserver.core.payload.xmlify import describe, xmlify
+from tests.core.strategies import SCALARS, classes, parse, values
 
 LAW = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 ODD = (

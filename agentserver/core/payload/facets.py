@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
 
 from agentserver.contract import Pattern
-from agentserver.core.lexical import WRITERS
-from agentserver.core.pattern import objection
-from agentserver.core.shape import Bound, Facets, Kind
+from agentserver.core.payload.lexical import WRITERS
+from agentserver.core.payload.pattern import objection
+from agentserver.core.payload.shape import Bound, Facets, Kind
 
 LONGEST = 1000
 """Largest least length of a text, of octets or of a list."""

@@ -12,15 +12,14 @@ import pytest
 from lxml import etree
 from xsdata.models.datatype import XmlDate
 
-from agentserver.core import binding
-from agentserver.core.binding import Binding, Bound, bind, inlined
-from agentserver.core.codec import Codecs, Undecodable, Unencodable
-from agentserver.core.explain import Fault
-from agentserver.core.shape import PayloadError
+from agentserver.core.payload import binding
+from agentserver.core.payload.binding import Binding, Bound, bind, inlined
+from agentserver.core.payload.codec import Codecs, Undecodable, Unencodable
+from agentserver.core.payload.explain import Fault
+from agentserver.core.payload.shape import PayloadError
+from tests.core.strategies import parse
 
-from .strategies import parse
-
-FOLDER = Path(__file__).parents[1] / "schemas"
+FOLDER = Path(__file__).parents[2] / "schemas"
 SCHEMA = (FOLDER / "invoice.xsd").read_bytes()
 MONEY = {"money.xsd": (FOLDER / "money.xsd").read_bytes()}
 NS = "urn:shop:invoice:v1"

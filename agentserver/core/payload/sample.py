@@ -12,8 +12,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from agentserver.core import pattern
-from agentserver.core.shape import Count, Facets, Field, Kind, PayloadError, Record, Scalar
+from agentserver.core.payload import pattern
+from agentserver.core.payload.shape import Count, Facets, Field, Kind, PayloadError, Record, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -25,6 +25,7 @@ from agentserver.engines.journal_file import Sync
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
+from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.pump import Bound, Pump
 
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.config import Organism
+    from agentserver.core.approvals import Approval, Decided
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
     from agentserver.core.payload.codec import Codec
-    from agentserver.ports import Clock, Engine
+    from agentserver.ports import Approver, Clock, Engine
     from agentserver.pump import ServerExchange
 
 
@@ -60,9 +62,10 @@ def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
     return Blueprint(listeners, organism.limits, roots, services, usage)
 
 
-def guards() -> tuple[Guard, ...]:
+def guards(organism: Organism) -> tuple[Guard, ...]:
     """Every guard, in the order in which they are asked."""
-    return (PeersGuard(),)
+    asking = {bound.listener.name for bound in organism.listeners if bound.listener.approval}
+    return (PeersGuard(), ApprovalGuard(asking))
 
 
 @dataclass
@@ -75,6 +78,7 @@ class Server:
         engine: where conversations are kept.
         clock: time and randomness.
         trace: what happened lately.
+        approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
     """
 
     organism: Organism
@@ -82,6 +86,7 @@ class Server:
     engine: Engine
     clock: Clock
     trace: TraceBook = field(default_factory=TraceBook)
+    approver: Approver | None = None
     _pump: Pump | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -96,7 +101,9 @@ class Server:
             bound = {
                 b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners
             }
-            pump = Pump(self.rules, bound, engine, self.clock, resources, (self.trace.observe,))
+            pump = Pump(
+                self.rules, bound, engine, self.clock, resources, (self.trace.observe,), self.approver
+            )
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
         return self
@@ -130,6 +137,16 @@ class Server:
             raise RuntimeError("the server is not running")
         return await self._pump.resume(principal, conversation)
 
+    def approvals(self) -> tuple[Approval, ...]:
+        """The messages that wait for a person, the oldest first."""
+        return () if self._pump is None else self._pump.approvals()
+
+    async def decide(self, conversation: str, decided: Decided) -> bool:
+        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
+        if self._pump is None:
+            raise RuntimeError("the server is not running")
+        return await self._pump.decide(conversation, decided)
+
     def conversation(self, conversation: str) -> Conversation | None:
         """A conversation as it stands, for operators; None when it is unknown or over."""
         return None if self._pump is None else self._pump.conversation(conversation)
@@ -140,16 +157,16 @@ def journal_path(organism: Organism) -> Path | None:
     return None if organism.journal is None else organism.project / organism.journal.path
 
 
-def journalled(organism: Organism) -> SqliteEngine | MemoryEngine:
+def journalled(organism: Organism, rules: Rules) -> SqliteEngine | MemoryEngine:
     """The engine that the organism asks for: its journal, or memory when it wants none."""
     journal, path = organism.journal, journal_path(organism)
     if journal is None or path is None:
         return MemoryEngine()
-    return SqliteEngine(JournalPlace(path, Sync(journal.sync)), guards(), retention=journal.retention)
+    return SqliteEngine(JournalPlace(path, Sync(journal.sync)), rules.guards, retention=journal.retention)
 
 
-def build(organism: Organism, *, engine: Engine | None = None, clock: Clock | None = None) -> Server:
-    """Put a server together. It starts when it is entered. Without an engine it keeps everything in memory.
+def rules(organism: Organism) -> Rules:
+    """What the organism's conversations decide by.
 
     Raises PayloadError for payload classes that cannot be used together, and for one that does not fit the schema
     that its listener names.
@@ -158,8 +175,33 @@ def build(organism: Organism, *, engine: Engine | None = None, clock: Clock | No
         payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
     ]
     codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)])
-    rules = Rules(blueprint(organism, codecs), codecs, guards(), Bounds(bytes=organism.limits.payload))
-    return Server(organism, rules, engine or MemoryEngine(), clock or SystemClock())
+    bounds = Bounds(bytes=organism.limits.payload)
+    return Rules(blueprint(organism, codecs), codecs, guards(organism), bounds)
+
+
+def build(
+    organism: Organism,
+    *,
+    engine: Engine | None = None,
+    durable: bool = False,
+    clock: Clock | None = None,
+    approver: Approver | None = None,
+) -> Server:
+    """Put a server together. It starts when it is entered.
+
+    Args:
+        organism: the checked configuration.
+        engine: where conversations are kept; memory when there is none.
+        durable: whether the engine is the one that the organism asks for.
+        clock: time and randomness; the machine's when there is none.
+        approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
+
+    Raises PayloadError as ``rules`` does.
+    """
+    decided_by = rules(organism)
+    if engine is None:
+        engine = journalled(organism, decided_by) if durable else MemoryEngine()
+    return Server(organism, decided_by, engine, clock or SystemClock(), approver=approver)
 
 
 def _schemas(organism: Organism) -> list[Codec]:

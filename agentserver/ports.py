@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
+    from agentserver.core.approvals import Approval
     from agentserver.core.conversation import Conversation
-    from agentserver.core.messages import Delivery, Done, Moment, Parcel, Reply
-    from agentserver.core.routing import Proposal
-    from agentserver.core.step import Outcome
+    from agentserver.core.messages import Done, Moment, Parcel, Reply
+    from agentserver.core.outcome import Outcome
 
 
 class EngineError(Exception):
@@ -46,8 +46,8 @@ class Engine(Protocol):
         """The conversation as last committed; None when it is unknown or closed."""
         ...
 
-    def runnable(self) -> AsyncIterator[Delivery]:
-        """Deliveries that were committed and not consumed: what a restart takes up again."""
+    def at_work(self) -> AsyncIterator[str]:
+        """Open conversations of which a delivery was committed and not consumed: what a restart takes up again."""
         ...
 
     def idle(self, before: float) -> AsyncIterator[str]:
@@ -123,10 +123,13 @@ class Ingress(Protocol):
 
 
 class Approver(Protocol):
-    """Asks a person about a message that a guard will not let pass unasked. Absent, the answer is no."""
+    """Shows a person the messages that wait for a permission. Absent, the answer is no.
 
-    async def approve(self, proposal: Proposal, reason: str) -> bool:
-        """Whether this very message may be sent."""
+    The answer comes back through ``decide`` of whoever runs the conversations, at any time.
+    """
+
+    def asked(self, approval: Approval) -> None:
+        """A message waits. Must not block or raise."""
         ...
 
 

@@ -42,7 +42,7 @@ from agentserver.pump import Bound, Pump
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentserver.core.step import Outcome
+    from agentserver.core.outcome import Outcome
 
 IN_FLIGHT = (1, 16, 64, 256)
 LATENCY = (1, 16, 256)
@@ -112,7 +112,7 @@ def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Bound]]:
         for one in listeners
     )
     whole = Organism("bench", Path.cwd(), declared, limits, None, Secrets(), ())
-    rules = Rules(blueprint(whole, codecs), codecs, guards(), Bounds())
+    rules = Rules(blueprint(whole, codecs), codecs, guards(whole), Bounds())
     return rules, {one.name: Bound(one, handlers[one.name]) for one in listeners}
 
 
@@ -181,7 +181,7 @@ async def recovery(path: Path, hops: int) -> dict[str, float]:
     start = time.perf_counter()
     async with engine_of("sqlite", path) as engine:
         opened = time.perf_counter() - start
-        waiting = [delivery async for delivery in engine.runnable()]
+        waiting = [await engine.load(key) async for key in engine.at_work()]
         took = time.perf_counter() - start
     return {"open": opened, "all": took, "waiting": len(waiting), "size": size_of(path)}
 

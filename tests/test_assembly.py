@@ -15,6 +15,7 @@ from agentserver.config import forget, load
 from agentserver.core.envelope import read
 from agentserver.core.payload.shape import PayloadError
 from agentserver.engines.memory import MemoryEngine
+from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 
 ORDER = """\
@@ -288,7 +289,7 @@ def test_what_is_built_follows_from_the_organism(shop):
     assert blueprint.roots == {"counter": {receipt.name}}
     assert {name.rpartition("}")[2] for name in blueprint.services} == {"TodoUntil", "TodoComplete"}
     assert receipt.example() in blueprint.usage["counter"]
-    assert [type(guard) for guard in server.rules.guards] == [PeersGuard]
+    assert [type(guard) for guard in server.rules.guards] == [PeersGuard, ApprovalGuard]
     forget(organism)
 
 

@@ -76,11 +76,11 @@ def server(ctx: click.Context, organism: Organism, *, durable: bool = False) -> 
 
     Ends the command when it cannot be put together.
     """
-    from agentserver.assembly import build, journalled
+    from agentserver.assembly import build
     from agentserver.core.payload.xmlify import PayloadError
 
     try:
-        return build(organism, engine=journalled(organism) if durable else None)
+        return build(organism, durable=durable)
     except PayloadError as error:
         refuse(ctx, str(error))
 

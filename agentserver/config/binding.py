@@ -63,6 +63,7 @@ class Binder:
             concurrency=entry.concurrency,
             deadline=entry.deadline,
             retries=entry.retries,
+            approval=entry.approval == "required",
         )
         discovered = tuple(dict.fromkeys((*payloads, *discover(found.function))))
         where = declared.where()

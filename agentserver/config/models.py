@@ -129,6 +129,10 @@ class ListenerEntry(Strict):
         le=100,
         description="How often a crashed or late invocation is repeated before its caller is told.",
     )
+    approval: Literal["required"] | None = Field(
+        default=None,
+        description="required: every message to it waits until a person permits it.",
+    )
     settings: dict[str, Any] | None = Field(
         default=None,
         repr=False,
@@ -186,6 +190,10 @@ class LimitsEntry(Strict):
     )
     drain: Drain = Field(
         default=_LIMITS.drain, description="Time that a graceful stop waits for work in hand."
+    )
+    approval: Idle = Field(
+        default=_LIMITS.approval,
+        description="Time that a message waits for a person's permission; then it is refused.",
     )
 
 

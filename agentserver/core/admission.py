@@ -1,14 +1,16 @@
 """Whether what somebody wants to send may be sent: all of it or nothing.
 
-Owns the order of the questions: who would receive it, what the guards say, how much there is already. Refuses to know
-any guard, and to send.
+Owns the order of the questions: what the rewriter makes of it, who would receive it, what the guards say, how much
+there is already. Refuses to know any guard, and to send.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, TodoUntil
+from agentserver.core.audit import Event
+from agentserver.core.guard import Denied
 from agentserver.core.messages import TODO
 from agentserver.core.refusals import Refusal
 from agentserver.core.routing import Route, resolve
@@ -17,55 +19,113 @@ from agentserver.core.todos import WATCHERS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agentserver.core.guard import Denied, Rules
+    from agentserver.core.guard import Rules
     from agentserver.core.replies import Draft
     from agentserver.core.routing import Place, Proposal
 
 
+class Remark(NamedTuple):
+    """Something about what was to be sent that goes on record, whether or not it is sent.
+
+    Args:
+        to: the target concerned, as the sender put it.
+    """
+
+    event: Event
+    to: str
+    detail: str
+
+
+class Judged(NamedTuple):
+    """What may be sent, or why nothing of it, and what is remarked."""
+
+    proposals: tuple[Proposal, ...] = ()
+    refusal: Refusal | None = None
+    remarks: tuple[Remark, ...] = ()
+
+
 def judge(
     drafts: Sequence[Draft], place: Place, rules: Rules, memory: Mapping[str, object], todos: int = 0
-) -> tuple[Proposal, ...] | Refusal:
+) -> Judged:
     """All proposals of the drafts, or the refusal of the first that may not be sent.
 
     Args:
         drafts: what is to be sent, in order.
-        place: by whom, and where.
+        place: by whom, where and when.
         rules: what to decide by.
         memory: each guard's.
         todos: how many the thread keeps already.
     """
+    hearing = _Hearing(place, rules, memory)
     admitted: list[Proposal] = []
     for draft in drafts:
-        allowed, denied = _ask(resolve(draft, place, rules.blueprint), rules, memory)
+        found = hearing.hear(draft)
+        if isinstance(found, Refusal):
+            return Judged((), found, tuple(hearing.remarks))
+        admitted.extend(found)
+    over = _overfull(admitted, rules, todos)
+    return Judged(() if over else tuple(admitted), over, tuple(hearing.remarks))
+
+
+class _Hearing:
+    """One judgement under way, with what is remarked on the way."""
+
+    def __init__(self, place: Place, rules: Rules, memory: Mapping[str, object]) -> None:
+        self._place = place
+        self._rules = rules
+        self._memory = memory
+        self.remarks: list[Remark] = []
+
+    def hear(self, draft: Draft) -> Sequence[Proposal] | Refusal:
+        """The proposals of one draft, or why it may not be sent."""
         target = draft.to if isinstance(draft.to, str) else ""
+        written = self._rewritten(draft, target)
+        if isinstance(written, Refusal):
+            return written
+        draft, peers = written
+        allowed, denied = self._ask(resolve(draft, self._place, self._rules.blueprint), peers)
         # Whoever a broadcast may not reach is left out; any other denial is about the message itself.
         if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
             return Refusal(denied.code, denied.reason, target)
         if not allowed:
             return Refusal(Code.ROUTING, f"nobody takes {draft.root} here", target)
-        admitted.extend(allowed)
-    return _bounded(tuple(admitted), rules, todos)
+        return allowed
+
+    def _rewritten(self, draft: Draft, target: str) -> tuple[Draft, frozenset[str] | None] | Refusal:
+        """The draft as it goes on, and the peers that it leaves to whoever gets it."""
+        rewriter = self._rules.rewriter
+        attempt = None if rewriter is None else rewriter.rewrite(draft, self._place)
+        if attempt is None:
+            return draft, None
+        self.remarks.append(Remark(Event.ATTEMPTED, target, attempt.note))
+        if isinstance(attempt.result, Denied):
+            return Refusal(attempt.result.code, attempt.result.reason, target)
+        return attempt.result, attempt.allowed
+
+    def _ask(
+        self, proposals: Sequence[Proposal], peers: frozenset[str] | None
+    ) -> tuple[list[Proposal], Denied | None]:
+        """The proposals that every guard lets pass or wants permitted, and the weightiest denial of the others."""
+        allowed: list[Proposal] = []
+        worst: Denied | None = None
+        for proposal in proposals:
+            ruling = self._rules.ruling(self._memory, proposal, self._place.at)
+            self.remarks.extend(Remark(Event.FLAGGED, proposal.to, note) for note in ruling.notes)
+            denied = ruling.denied
+            if denied is None:
+                told = ruling.questions or peers is not None
+                allowed.append(
+                    proposal._replace(questions=ruling.questions, allowed=peers) if told else proposal
+                )
+            elif worst is None or worst.code is Code.ROUTING:
+                worst = denied
+        return allowed, worst
 
 
-def _ask(
-    proposals: Sequence[Proposal], rules: Rules, memory: Mapping[str, object]
-) -> tuple[list[Proposal], Denied | None]:
-    """The proposals that every guard lets pass, and the weightiest denial of the others."""
-    allowed: list[Proposal] = []
-    worst: Denied | None = None
-    for proposal in proposals:
-        denied = rules.verdict(memory, proposal)
-        if denied is None:
-            allowed.append(proposal)
-        elif worst is None or worst.code is Code.ROUTING:
-            worst = denied
-    return allowed, worst
-
-
-def _bounded(proposals: tuple[Proposal, ...], rules: Rules, todos: int) -> tuple[Proposal, ...] | Refusal:
+def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusal | None:
     """Refuse more todos than a thread may keep."""
     asked = [proposal.root for proposal in proposals if proposal.route is Route.SERVICE]
     if asked and todos + asked.count(rules.codecs.of(TodoUntil).name) > WATCHERS:
         told = f"a thread keeps at most {WATCHERS} todos: close some first"
         return Refusal(Code.VALIDATION, told, TODO, (told,))
-    return proposals
+    return None

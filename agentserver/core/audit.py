@@ -9,7 +9,13 @@ from enum import StrEnum
 from typing import NamedTuple
 
 DETAIL = 1000
-"""Characters of a text that anybody may have written, as a record keeps it."""
+"""Characters of a line that anybody may have written, as a record keeps it."""
+
+LINES = 100
+"""Lines of what a guard has to say, as a record keeps it."""
+
+ATTEMPT = 16_000
+"""Characters of the account of a handoff, as a record keeps it."""
 
 
 class Event(StrEnum):
@@ -18,6 +24,11 @@ class Event(StrEnum):
     RECEIVED = "received"  # an outside message was accepted
     SENT = "sent"  # a listener's message was admitted
     HANDLED = "handled"  # a listener finished with a message
+    ASKED = "asked"  # an admitted message waits until a person permits it
+    APPROVED = "approved"  # the person did
+    WITHDRAWN = "withdrawn"  # the person did not, or nobody answered in time; its sender gets a SystemError
+    FLAGGED = "flagged"  # a guard let a message pass and wants that known
+    ATTEMPTED = "attempted"  # a handoff was asked for, whatever came of it
     REFUSED = "refused"  # a message was not admitted; its sender gets a SystemError
     REPAIRED = "repaired"  # deprecated payload text was read with repairs
     FAILED = "failed"  # a handler crashed or was late
@@ -27,6 +38,10 @@ class Event(StrEnum):
     ANSWERED = "answered"  # a reply left through the gateway
     ENDED = "ended"  # a request came to rest without an answer
     CLOSED = "closed"  # a thread or the conversation was closed
+
+
+GUARDS = frozenset({Event.ASKED, Event.FLAGGED, Event.REFUSED})
+"""Events whose detail may be a guard's, in several lines."""
 
 
 class Record(NamedTuple):
@@ -40,7 +55,8 @@ class Record(NamedTuple):
         root: local name of its payload element, empty when unknown.
         hop: its place in the causal chain.
         code: the SystemError code of a refusal or failure, else empty.
-        detail: for operators only; never sent to a listener. As ``to``, one line of at most DETAIL characters.
+        detail: for operators only; never sent to a listener. As ``to``, one line of at most DETAIL characters, but
+            several where it is a guard's.
         delivery: the delivery concerned, else empty.
         message: the envelope of a message that was admitted.
     """

@@ -26,6 +26,7 @@ class Listener:
         concurrency: how many of its invocations run at once.
         deadline: seconds that one invocation may take.
         retries: how often a crashed or late invocation is repeated before its caller is told.
+        approval: whether a person has to permit every message to it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Listener:
     concurrency: int = 8
     deadline: float = 60.0
     retries: int = 0
+    approval: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Limits:
         payload: bytes of one message.
         idle: after so long without a message a conversation closes.
         drain: how long a graceful stop waits for work in hand.
+        approval: how long a message waits for a person; then it is refused.
     """
 
     concurrency: int = 64
@@ -64,6 +67,7 @@ class Limits:
     payload: int = 1 << 20
     idle: float = 3600.0
     drain: float = 10.0
+    approval: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

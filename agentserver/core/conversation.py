@@ -7,17 +7,18 @@ handlers, queues, clocks and storage.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
 from agentserver.core import intake
-from agentserver.core.admission import judge
+from agentserver.core.admission import Judged, judge
 from agentserver.core.audit import Event
-from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, TurnedAway
+from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.routing import Place, Route
-from agentserver.core.step import Letter, Outcome, Step
+from agentserver.core.step import Step
 from agentserver.core.threads import ThreadTree
 from agentserver.core.todos import NO_TODOS, TodoBook, Watcher, nudge
 
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
+    from agentserver.core.approvals import Approval
+    from agentserver.core.blueprint import Listener
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Effects, Moment, Returned
+    from agentserver.core.messages import Delivery, Effects, Finished, Moment, Outside
+    from agentserver.core.outcome import Outcome
     from agentserver.core.payload.codec import Codec
     from agentserver.core.replies import Drafts
     from agentserver.core.requests import Request
@@ -52,28 +56,6 @@ class Accepted(NamedTuple):
     metadata: HandlerMetadata
     storage: Mapping[str, bytes]
     todos: tuple[Watcher, ...]
-
-
-class Finished(NamedTuple):
-    """An invocation that is over. ``element`` is None when the handler was never called."""
-
-    delivery: Delivery
-    element: etree._Element | None
-    result: Returned | Failed
-
-
-class Outside(NamedTuple):
-    """A message from outside.
-
-    Args:
-        data: an envelope or a bare payload element.
-        request: an id by which the gateway will know its replies; unique in the conversation.
-        to: the listener it is for; None leaves it to the envelope or to the payload's root.
-    """
-
-    data: bytes
-    request: str
-    to: str | None = None
 
 
 class Conversation(NamedTuple):
@@ -118,20 +100,15 @@ class Conversation(NamedTuple):
         request = outside.request
         step.requests.begin(request)
         read = intake.read_outside(outside.data, outside.to, rules)
-        place = Place(rules.blueprint.principal(self.principal), self.tree.root, None)
-        judged = read if isinstance(read, Refusal) else judge((read,), place, rules, self.memory)
-        if isinstance(judged, Refusal):
-            return _turn_away(step, request, judged)
-        for proposal in judged:
-            letter = Letter(
-                self.principal,
-                self.tree.root,
-                proposal.root,
-                proposal.markup,
-                request,
-                1,
-                element=proposal.element,
-            )
+        if isinstance(read, Refusal):
+            return _turn_away(step, request, read)
+        place = Place(rules.blueprint.principal(self.principal), self.tree.root, None, moment.now)
+        judged = judge((read,), place, rules, self.memory)
+        _remark(step, judged, self.tree.root, self.principal)
+        if judged.refusal is not None:
+            return _turn_away(step, request, judged.refusal)
+        for proposal in judged.proposals:
+            letter = _letter(proposal, request, 1)
             step.note(
                 Event.RECEIVED,
                 thread=self.tree.root,
@@ -156,6 +133,12 @@ class Conversation(NamedTuple):
         step.end()
         step.note(Event.CLOSED, thread=self.tree.root, to=self.principal, detail=reason)
         return step.finish(closed=True)
+
+    # From a person
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """The messages that wait for a person, those of older threads first."""
+        return tuple([one for thread in self.tree.nodes.values() for one in thread.approvals])
 
     # From the queue
 
@@ -205,12 +188,13 @@ class Conversation(NamedTuple):
         step.record(Event.HANDLED, delivery)
         step.todos = step.todos.notice(delivery)
         if finished.element is not None:
-            step.memory = rules.observe(step.memory, delivery, finished.element)
+            step.memory = rules.observe(step.memory, delivery, finished.element, moment.now)
         _apply(step, delivery.thread, result.effects)
         judged = _judged(step, delivery, result.said)
-        if isinstance(judged, Refusal):
-            return _refuse(step, delivery, judged)
-        return _send(step, delivery, judged)
+        _remark(step, judged, delivery.thread, delivery.to)
+        if judged.refusal is not None:
+            return _refuse(step, delivery, judged.refusal)
+        return _send(step, delivery, judged.proposals)
 
     def _working_on(self, delivery: Delivery) -> Thread | None:
         """The thread whose first delivery this is, if it still is."""
@@ -218,16 +202,48 @@ class Conversation(NamedTuple):
         return thread if thread is not None and thread.inbox and thread.inbox[0].id == delivery.id else None
 
 
-def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> tuple[Proposal, ...] | Refusal:
+def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
     """What a listener may send of what it said: all of it, or the reason why nothing of it."""
     if isinstance(said, Refusal):
-        return said
+        return Judged(refusal=said)
     step.deprecated = said.deprecated
     for repair in said.repairs:
         step.record(Event.REPAIRED, delivery, detail=repair)
     thread = step.tree.nodes[delivery.thread]
-    place = Place(step.rules.blueprint.listeners[delivery.to], thread.id, step.tree.caller(thread).owner)
-    return judge(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
+    caller = step.tree.caller(thread)
+    listener = _in_force(step.rules.blueprint.listeners[delivery.to], thread)
+    place = Place(listener, thread.id, caller.owner, step.moment.now)
+    judged = judge(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
+    unasked = {Route.SERVICE, Route.ANSWER} if caller.parent is None else {Route.SERVICE}
+    for proposal in judged.proposals:
+        if proposal.questions and proposal.route in unasked:  # there is no thread on which it could wait
+            reason = f"it needs a permission: {proposal.questions[0].text}"
+            return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, proposal.to))
+    return judged
+
+
+def _in_force(listener: Listener, thread: Thread) -> Listener:
+    """A listener with the peers that it may reach on this thread."""
+    return listener if thread.allowed is None else replace(listener, peers=listener.peers & thread.allowed)
+
+
+def _remark(step: Step, judged: Judged, thread: str, sender: str) -> None:
+    for event, to, detail in judged.remarks:
+        step.note(event, thread=thread, sender=sender, to=to, detail=detail)
+
+
+def _letter(proposal: Proposal, request: str, hop: int) -> Letter:
+    return Letter(
+        proposal.sender.name,
+        proposal.thread,
+        proposal.root,
+        proposal.markup,
+        request,
+        hop,
+        element=proposal.element,
+        questions=proposal.questions,
+        allowed=proposal.allowed,
+    )
 
 
 def _apply(step: Step, thread: str, effects: Effects) -> None:
@@ -247,31 +263,14 @@ def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Ou
     if any(proposal.route is Route.ANSWER for proposal in proposals):
         step.prune(thread.id)
     for proposal in proposals:
-        letter = Letter(
-            delivery.to,
-            thread.id,
-            proposal.root,
-            proposal.markup,
-            delivery.request,
-            delivery.hop + 1,
-            element=proposal.element,
-        )
+        letter = _letter(proposal, delivery.request, delivery.hop + 1)
         if proposal.route is Route.ANSWER:
-            _answer(step, letter, delivery)
+            step.answer(letter, delivery)
         elif proposal.route is Route.SERVICE:
             _serve(step, proposal, delivery)
         else:
             step.call(letter, proposal.to, apart=proposal.route is Route.SELF)
     return step.finish()
-
-
-def _answer(step: Step, letter: Letter, delivery: Delivery) -> None:
-    """Send a letter to the caller of the delivery's thread, or out of the server when that is the principal."""
-    caller = step.tree.caller(step.tree.nodes[delivery.thread])
-    if caller.parent is None:
-        step.leave(letter)
-    else:
-        step.post(letter, caller.id)
 
 
 def _serve(step: Step, proposal: Proposal, delivery: Delivery) -> None:
@@ -340,7 +339,7 @@ def _give_up(step: Step, delivery: Delivery, failed: Failed) -> Outcome:
     step.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
     _forgive(step, delivery.thread)
     step.prune(delivery.thread)
-    _answer(step, step.error(delivery, failed.code, about=delivery.to), delivery)
+    step.answer(step.error(delivery, failed.code, about=delivery.to), delivery)
     return step.finish()
 
 

@@ -1,12 +1,13 @@
 """The seam at which rules about messages are hooked in.
 
-Owns the Guard protocol and the bundle of rules that a conversation decides by. Refuses to know any rule.
+Owns the protocols of guards and of the rewriter, their verdicts, and the bundle of rules that a conversation decides
+by. Refuses to know any rule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from agentserver.core.envelope import Bounds
     from agentserver.core.messages import Delivery
     from agentserver.core.payload.codec import Codecs
-    from agentserver.core.routing import Proposal
+    from agentserver.core.replies import Draft
+    from agentserver.core.routing import Place, Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +31,47 @@ class Denied:
     reason: str
 
 
-Verdict: TypeAlias = Denied | None
-"""None lets a proposal pass."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A proposal may be sent if a person permits it. ``question`` is what the person is shown."""
+
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A proposal may be sent, and ``reason`` goes on record."""
+
+    reason: str
+
+
+Verdict: TypeAlias = Denied | Asked | Noted | None
+"""None lets a proposal pass without a word."""
+
+
+class Question(NamedTuple):
+    """What a person has to permit, and the guard that wants it permitted."""
+
+    guard: str
+    text: str
+
+
+class Ruling(NamedTuple):
+    """What all guards together say about a proposal. The first denial is the last word."""
+
+    denied: Denied | None = None
+    questions: tuple[Question, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+PASSED = Ruling()
 
 
 class Guard(Protocol):
     """A rule with a memory of its own, which is part of the conversation and committed with it.
 
-    Both methods are pure: equal arguments give equal results.
+    All methods are pure: equal arguments give equal results. ``memory`` is None at first; ``at`` is in seconds since
+    the epoch.
     """
 
     @property
@@ -44,34 +79,88 @@ class Guard(Protocol):
         """The key of the guard's memory."""
         ...
 
-    def observe(self, memory: object, delivery: Delivery, element: etree._Element) -> object:
-        """The memory after a listener has been given a message. ``memory`` is None at first."""
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
+        """The memory after a listener has been given a message."""
         ...
 
-    def judge(self, memory: object, proposal: Proposal) -> Verdict:
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         """Whether a message may be sent."""
+        ...
+
+    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:
+        """The memory after a person has let pass what this guard asked about, for the rest of the conversation."""
+        ...
+
+
+class Attempt(NamedTuple):
+    """What a rewriter made of a message.
+
+    Args:
+        result: the message as it goes on, or why it does not.
+        note: goes on record either way.
+        allowed: the only peers in force on the thread that the message opens and below; None for no narrowing.
+    """
+
+    result: Draft | Denied
+    note: str
+    allowed: frozenset[str] | None = None
+
+
+class Rewriter(Protocol):
+    """Turns what a listener said into what its target is given, before it is routed. Pure."""
+
+    def rewrite(self, draft: Draft, place: Place) -> Attempt | None:
+        """What becomes of a message; None for one that is none of the rewriter's."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a conversation decides by. Guards are asked in order; the first denial counts."""
+    """What a conversation decides by. Guards are asked in order."""
 
     blueprint: Blueprint
     codecs: Codecs
     guards: tuple[Guard, ...]
     bounds: Bounds
+    rewriter: Rewriter | None = None
 
     def observe(
-        self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element
+        self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float
     ) -> Mapping[str, object]:
         """Each guard's memory after a listener has been given a message."""
-        return {guard.name: guard.observe(memory.get(guard.name), delivery, element) for guard in self.guards}
+        return {
+            guard.name: guard.observe(memory.get(guard.name), delivery, element, at) for guard in self.guards
+        }
 
-    def verdict(self, memory: Mapping[str, object], proposal: Proposal) -> Verdict:
+    def permit(
+        self,
+        memory: Mapping[str, object],
+        questions: tuple[Question, ...],
+        delivery: Delivery,
+        element: etree._Element,
+    ) -> Mapping[str, object]:
+        """The memory after a person answered the questions about a message for the rest of the conversation."""
+        asked = {question.guard for question in questions}
+        changed = {
+            guard.name: guard.permit(memory.get(guard.name), delivery, element)
+            for guard in self.guards
+            if guard.name in asked
+        }
+        return {**memory, **changed}
+
+    def ruling(self, memory: Mapping[str, object], proposal: Proposal, at: float) -> Ruling:
         """What the guards say about a message."""
+        ruling = PASSED
         for guard in self.guards:
-            denied = guard.judge(memory.get(guard.name), proposal)
-            if denied is not None:
-                return denied
-        return None
+            verdict = guard.judge(memory.get(guard.name), proposal, at)
+            if verdict is None:
+                continue
+            if isinstance(verdict, Denied):
+                return ruling._replace(denied=verdict, questions=())
+            if isinstance(verdict, Asked):
+                ruling = ruling._replace(
+                    questions=(*ruling.questions, Question(guard.name, verdict.question))
+                )
+            else:
+                ruling = ruling._replace(notes=(*ruling.notes, verdict.reason))
+        return ruling

@@ -12,6 +12,12 @@ def legible(text: str, most: int) -> str:
     return cut if cut.isprintable() else "".join(map(_shown, cut))
 
 
+def paragraph(text: str, most: int, lines: int) -> str:
+    """At most so many lines, each legible."""
+    found = text.split("\n", lines)[:lines]
+    return "\n".join(legible(line, most) for line in found)
+
+
 def referenced(markup: str) -> str:
     """Markup that means the same on one line: what is not printable becomes a character reference."""
     return markup if markup.isprintable() else "".join(map(_referenced, markup))

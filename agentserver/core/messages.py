@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from lxml import etree
+
     from agentserver.contract import Code
+    from agentserver.core.guard import Question
     from agentserver.core.refusals import Refusal
     from agentserver.core.replies import Drafts
 
@@ -72,6 +75,34 @@ class Delivery(NamedTuple):
     hop: int
     about: str = ""
     attempt: int = 0
+
+
+class Letter(NamedTuple):
+    """A message without its address: who wrote it, in which cause, and the payload.
+
+    Args:
+        sender: the name the receiver sees.
+        origin: the thread it comes from.
+        root: name of the payload element.
+        markup: the payload element as text.
+        request: the outside message that caused it.
+        hop: its place in the causal chain.
+        about: for a SystemError, the listener it concerns.
+        element: the payload element, parsed and valid, if the writer has it.
+        questions: what a person has to permit before anybody gets it.
+        allowed: the only peers in force on the thread that it opens; None for no narrowing.
+    """
+
+    sender: str
+    origin: str
+    root: str
+    markup: str
+    request: str
+    hop: int
+    about: str = ""
+    element: etree._Element | None = None
+    questions: tuple[Question, ...] = ()
+    allowed: frozenset[str] | None = None
 
 
 class Reply(NamedTuple):
@@ -143,6 +174,28 @@ class Failed(NamedTuple):
 
     code: Code
     detail: str = ""
+
+
+class Outside(NamedTuple):
+    """A message from outside.
+
+    Args:
+        data: an envelope or a bare payload element.
+        request: an id by which the gateway will know its replies; unique in the conversation.
+        to: the listener it is for; None leaves it to the envelope or to the payload's root.
+    """
+
+    data: bytes
+    request: str
+    to: str | None = None
+
+
+class Finished(NamedTuple):
+    """An invocation that is over. ``element`` is None when the handler was never called."""
+
+    delivery: Delivery
+    element: etree._Element | None
+    result: Returned | Failed
 
 
 class TurnedAway(NamedTuple):

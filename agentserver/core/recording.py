@@ -11,10 +11,21 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code, Target
-from agentserver.core import envelope, intake, replies
+from agentserver.core import approving, envelope, intake, replies
+from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event, Record
-from agentserver.core.conversation import Conversation, Finished, Outside
-from agentserver.core.messages import Closing, Effects, Failed, Reply, Requeued, Returned, TurnedAway
+from agentserver.core.conversation import Conversation
+from agentserver.core.messages import (
+    Closing,
+    Effects,
+    Failed,
+    Finished,
+    Outside,
+    Reply,
+    Requeued,
+    Returned,
+    TurnedAway,
+)
 from agentserver.core.refusals import Refusal
 from agentserver.core.replies import Draft, Drafts
 from agentserver.core.requeue import requeue
@@ -28,7 +39,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment
-    from agentserver.core.step import Cause, Outcome
+    from agentserver.core.outcome import Cause, Outcome
 
 DETAIL = 2000
 """Characters of a failure's detail that are kept."""
@@ -65,6 +76,8 @@ def dump(outcome: Outcome) -> bytes:
             row = ["receive", _plain(cause.data), cause.request, cause.to]
         case TurnedAway():
             row = ["turn_away", _plain(cause.data), cause.request, cause.to, cause.code]
+        case Decided():
+            row = ["decide", *cause]
         case Closing():
             row = ["close", cause.reason]
         case Requeued():
@@ -156,7 +169,7 @@ def _record_row(record: Record, sent: set[str]) -> list[Any]:
         record.root,
         record.hop,
         record.code,
-        record.detail[:DETAIL],
+        record.detail,
         record.delivery,
         "" if kept else _plain(record.message),
     ]
@@ -170,6 +183,11 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
         case TurnedAway():
             outside = Outside(cause.data, cause.request, cause.to)
             return conversation.turn_away(outside, cause.code, rules, moment)
+        case Decided():
+            outcome = approving.decide(conversation, cause, rules, moment)
+            if outcome is None:
+                raise LookupError("nothing waits for this answer")
+            return outcome
         case Closing():
             return conversation.close(rules, moment, cause.reason)
         case Requeued():
@@ -192,6 +210,8 @@ class _Loading:
                 return Outside(_bytes(data), request, to)
             case "turn_away", [data, request, to, code]:
                 return TurnedAway(_bytes(data), request, to, Code(code))
+            case "decide", [approval, digest, answer, by]:
+                return Decided(approval, digest, Answer(answer), by)
             case "close", [reason]:
                 return Closing(reason)
             case "requeue", [delivery]:

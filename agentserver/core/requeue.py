@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment
-    from agentserver.core.step import Outcome
+    from agentserver.core.outcome import Outcome
 
 
 def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment: Moment) -> Outcome:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.blueprint import Blueprint, Listener
+    from agentserver.core.guard import Question
     from agentserver.core.replies import Draft
 
 
@@ -44,6 +45,8 @@ class Proposal(NamedTuple):
         root: name of the payload element.
         markup: the payload element as text.
         element: the same, parsed. Not to be changed.
+        questions: what a person has to permit before it goes on its way.
+        allowed: the only peers in force on the thread that it opens and below; None for no narrowing.
     """
 
     sender: Listener
@@ -53,14 +56,17 @@ class Proposal(NamedTuple):
     root: str
     markup: str
     element: etree._Element
+    questions: tuple[Question, ...] = ()
+    allowed: frozenset[str] | None = None
 
 
 class Place(NamedTuple):
-    """Where a draft is written: by whom, on which thread, for which caller (None on the principal's root)."""
+    """Where a draft is written: by whom, on which thread, for which caller (None on the principal's root), and when."""
 
     listener: Listener
     thread: str
     caller: str | None
+    at: float = 0.0
 
 
 def resolve(draft: Draft, place: Place, blueprint: Blueprint) -> tuple[Proposal, ...]:

@@ -11,7 +11,9 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
+from agentserver.core.approvals import Approval
 from agentserver.core.conversation import Conversation
+from agentserver.core.guard import Question
 from agentserver.core.requests import Request
 from agentserver.core.threads import NOTHING, Held, Thread, ThreadTree
 from agentserver.core.todos import TodoBook, Watcher
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = Sequence[Any]
 
-FORMAT = 1
-"""The version that is written. Every version that was ever written can be read."""
+FORMAT = 2
+"""The version that is written. Every version that was ever written can be read: the first had no approvals."""
 
 
 class UnreadableError(ValueError):
@@ -100,7 +102,7 @@ def restore(snapshot: Snapshot, guards: Iterable[Guard] = ()) -> Conversation:
     """
     try:
         number, *fields = json.loads(snapshot.state)
-        if number != FORMAT:
+        if number not in range(1, FORMAT + 1):
             raise UnreadableError(f"the conversation was kept in format {number}, this server reads {FORMAT}")
         return _restored(fields, snapshot, guards)
     except (LookupError, TypeError, ValueError) as error:
@@ -145,11 +147,14 @@ def _thread_row(node: Thread) -> Row:
         [(d.id, d.attempt) for d in node.inbox],
         [(h.watcher, h.delivery.id, h.delivery.attempt) for h in node.held],
         node.refusals,
+        [(one.id, one.delivery.id, one.questions, one.at, one.digest) for one in node.approvals],
+        None if node.allowed is None else sorted(node.allowed),
     )
 
 
 def _thread(row: Row, waiting: Mapping[str, Delivery], owned: Mapping[str, Mapping[str, bytes]]) -> Thread:
-    key, owner, parent, ordinal, called, children, inbox, held, refusals = row
+    key, owner, parent, ordinal, called, children, inbox, held, refusals, *rest = row
+    approvals, allowed = rest or ((), None)
     return Thread(
         key,
         owner,
@@ -161,6 +166,11 @@ def _thread(row: Row, waiting: Mapping[str, Delivery], owned: Mapping[str, Mappi
         tuple(Held(watcher, waiting[one]._replace(attempt=attempt)) for watcher, one, attempt in held),
         refusals,
         owned.get(f"thread {key}", NOTHING),
+        tuple(
+            Approval(one, waiting[delivery], tuple(Question(*each) for each in questions), at, digest)
+            for one, delivery, questions, at, digest in approvals
+        ),
+        None if allowed is None else frozenset(allowed),
     )
 
 

@@ -6,92 +6,32 @@ decide anything: conversation.py says what happens, this module keeps the books 
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from agentserver.contract import Code
 from agentserver.core import envelope
-from agentserver.core.audit import DETAIL, Event, Record
-from agentserver.core.legible import legible
-from agentserver.core.messages import SYSTEM, Delivery, Done, Reply
+from agentserver.core.approvals import Approval, digest
+from agentserver.core.audit import ATTEMPT, DETAIL, GUARDS, LINES, Event, Record
+from agentserver.core.legible import legible, paragraph
+from agentserver.core.messages import SYSTEM, Delivery, Done, Letter, Reply
+from agentserver.core.outcome import Outcome
 from agentserver.core.refusals import system_error
 from agentserver.core.requests import RequestChange
 from agentserver.core.threads import Held, TreeChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from lxml import etree
 
-    from agentserver.core.conversation import Conversation, Finished, Outside
-    from agentserver.core.guard import Rules
-    from agentserver.core.messages import Closing, Moment, Requeued, TurnedAway
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Question, Rules
+    from agentserver.core.messages import Moment
+    from agentserver.core.outcome import Cause
     from agentserver.core.threads import Thread
-
-    Cause: TypeAlias = Outside | TurnedAway | Finished | Closing | Requeued
 
 PARSED_LIMIT = 1 << 14
 """Bytes of a message beyond which its parsed form is not handed on: trees weigh more than their text."""
-
-
-class Letter(NamedTuple):
-    """A message without its address: who wrote it, in which cause, and the payload.
-
-    Args:
-        sender: the name the receiver sees.
-        origin: the thread it comes from.
-        root: name of the payload element.
-        markup: the payload element as text.
-        request: the outside message that caused it.
-        hop: its place in the causal chain.
-        about: for a SystemError, the listener it concerns.
-        element: the payload element, parsed and valid, if the writer has it.
-    """
-
-    sender: str
-    origin: str
-    root: str
-    markup: str
-    request: str
-    hop: int
-    about: str = ""
-    element: etree._Element | None = None
-
-
-class Outcome(NamedTuple):
-    """What one step changes. Committed whole or not at all.
-
-    Args:
-        before: version of the conversation that the step was decided on.
-        conversation: the conversation after the step.
-        done: the delivery that was consumed, if one was.
-        added: new deliveries.
-        dropped: deliveries that will never be handled.
-        ready: deliveries that may be handled now.
-        retry: the delivery to hand to its handler again, if any.
-        closed: threads that closed; what runs on them is to be cancelled.
-        replies: what the gateway is told, in order.
-        records: what happened, in order.
-        parsed: payload elements of new deliveries, by delivery; spares whoever runs them the reading. Not to be kept.
-        deprecated: whether a handler returned bytes.
-        moment: when, and with which seed, the step was decided.
-        cause: what the step was decided about, so that it can be decided again.
-    """
-
-    before: int
-    conversation: Conversation
-    done: str | None = None
-    added: tuple[Delivery, ...] = ()
-    dropped: tuple[Delivery, ...] = ()
-    ready: tuple[Delivery, ...] = ()
-    retry: Delivery | None = None
-    closed: tuple[str, ...] = ()
-    replies: tuple[Reply | Done, ...] = ()
-    records: tuple[Record, ...] = ()
-    parsed: Mapping[str, etree._Element] = MappingProxyType({})
-    deprecated: bool = False
-    moment: Moment | None = None
-    cause: Cause | None = None
 
 
 class Step:
@@ -113,6 +53,8 @@ class Step:
         self._added: dict[str, Delivery] = {}
         self._parsed: dict[str, etree._Element] = {}
         self._dropped: list[Delivery] = []
+        self._asked: dict[str, Approval] = {}
+        self._asking = 0
         self._woken: dict[str, None] = {}
         self._closed: list[str] = []
         self._replies: list[Reply | Done] = []
@@ -170,7 +112,37 @@ class Step:
         self._added[delivery.id] = delivery
         self.requests.count(delivery.request, 1)
         self.record(Event.SENT, delivery)
-        self._place(delivery)
+        if letter.questions:
+            self._ask(delivery, letter.questions)
+        else:
+            self._place(delivery)
+
+    def _ask(self, delivery: Delivery, questions: tuple[Question, ...]) -> None:
+        """Let a delivery wait on its thread until a person permits it."""
+        approval = Approval(next(self.ids), delivery, questions, self.moment.now, digest(delivery))
+        thread = self.tree.nodes[delivery.thread]
+        self.change.put(thread._replace(approvals=(*thread.approvals, approval)))
+        self._asked[approval.id] = approval
+        self._asking += 1
+        self.record(Event.ASKED, delivery, detail="\n".join(question.text for question in questions))
+
+    def permit(self, approval: Approval, by: str) -> None:
+        """Let a delivery that waited for a person go on its way."""
+        self._answered(approval)
+        self.record(Event.APPROVED, approval.delivery, detail=by)
+        self._place(approval.delivery)
+
+    def withdraw(self, approval: Approval, by: str) -> None:
+        """Drop a delivery that a person did not permit."""
+        self._answered(approval)
+        self.record(Event.WITHDRAWN, approval.delivery, detail=by)
+        self._drop((approval.delivery,))
+
+    def _answered(self, approval: Approval) -> None:
+        thread = self.tree.nodes[approval.delivery.thread]
+        rest = tuple(other for other in thread.approvals if other.id != approval.id)
+        self.change.put(thread._replace(approvals=rest))
+        self._asking -= 1
 
     def _place(self, delivery: Delivery) -> None:
         holder = self.todos.holder(delivery)
@@ -218,11 +190,11 @@ class Step:
 
     def call(self, letter: Letter, owner: str, *, apart: bool = False) -> None:
         """Post a letter to a listener on a child of the letter's origin: one at rest or, if ``apart``, a new one."""
-        child = None if apart else self.change.resting(letter.origin, owner)
+        allowed = _narrowed(self.tree.nodes[letter.origin].allowed, letter.allowed)
+        child = None if apart else self.change.resting(letter.origin, owner, allowed)
         if child is None:
             child = self.change.open(letter.origin, owner, next(self.ids), self._messages)
-        else:
-            self.change.put(child._replace(called=self._messages))
+        self.change.put(child._replace(called=self._messages, allowed=allowed))
         if letter.origin == self.tree.root:
             self.requests.began_on(letter.request, child.id)
         self.post(letter, child.id)
@@ -239,10 +211,13 @@ class Step:
         for delivery in [held.delivery for held in node.held if held.delivery.origin in gone]:
             self.requests.count(delivery.request, 0, held=-1)
         self._drop(delivery for delivery in node.waiting() if delivery.origin in gone)
+        approvals = tuple(one for one in node.approvals if one.delivery.origin not in gone)
+        self._asking -= len(node.approvals) - len(approvals)
         self.change.put(
             node._replace(
                 inbox=tuple(delivery for delivery in node.inbox if delivery.origin not in gone),
                 held=tuple(held for held in node.held if held.delivery.origin not in gone),
+                approvals=approvals,
             )
         )
 
@@ -252,6 +227,7 @@ class Step:
             self._closed.append(thread.id)
             for held in thread.held:
                 self.requests.count(held.delivery.request, 0, held=-1)
+            self._asking -= len(thread.approvals)
             self._drop(thread.waiting())
             self.note(Event.CLOSED, thread=thread.id, to=thread.owner)
 
@@ -264,6 +240,14 @@ class Step:
                 self._dropped.append(delivery)
 
     # Answers
+
+    def answer(self, letter: Letter, delivery: Delivery) -> None:
+        """Send a letter to the caller of a delivery's thread, or out of the server when that is the principal."""
+        caller = self.tree.caller(self.tree.nodes[delivery.thread])
+        if caller.parent is None:
+            self.leave(letter)
+        else:
+            self.post(letter, caller.id)
 
     def leave(self, letter: Letter) -> None:
         """Send a letter out through the gateway."""
@@ -313,7 +297,7 @@ class Step:
                 _local(delivery.root),
                 delivery.hop,
                 code,
-                legible(detail, DETAIL) if detail else "",
+                _legible(event, detail) if detail else "",
                 delivery.id,
                 delivery.message if event is Event.SENT else b"",
             )
@@ -321,7 +305,7 @@ class Step:
 
     def note(self, event: Event, *, thread: str, to: str, detail: str = "", **more: Any) -> None:
         """Note any event; ``more`` are fields of Record."""
-        about = {"to": legible(to, DETAIL), "detail": legible(detail, DETAIL), **more}
+        about = {"to": legible(to, DETAIL), "detail": _legible(event, detail), **more}
         self._records.append(Record(event, self.moment.now, self.before.id, thread, **about))
 
     # The end
@@ -354,6 +338,8 @@ class Step:
             done=self._done,
             added=tuple(self._added.values()),
             dropped=tuple(self._dropped),
+            asked=self._still_asked(),
+            asking=self._asking,
             ready=self._ready(),
             retry=self._retry,
             closed=tuple(self._closed),
@@ -363,6 +349,18 @@ class Step:
             deprecated=self.deprecated,
             moment=self.moment,
             cause=self.cause,
+        )
+
+    def _still_asked(self) -> tuple[Approval, ...]:
+        threads = [self.tree.get(one.delivery.thread) for one in self._asked.values()]
+        return tuple(
+            [
+                one
+                for thread in threads
+                if thread is not None
+                for one in thread.approvals
+                if one.id in self._asked
+            ]
         )
 
     def _ready(self) -> tuple[Delivery, ...]:
@@ -392,6 +390,20 @@ class Step:
             self._replies.append(Done(self.before.id, request.id, request.answered))
             if not request.answered:
                 self.note(Event.ENDED, thread=self.tree.root, to=self.before.principal)
+
+
+def _narrowed(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:
+    """The peers in force below a thread: what is taken away above is never given back."""
+    if own is None or above is None:
+        return above if own is None else own
+    return above & own
+
+
+def _legible(event: Event, detail: str) -> str:
+    """A detail as records keep it: a guard's in its own lines, anybody else's in one, handoffs' whole."""
+    if event is Event.ATTEMPTED:
+        return legible(detail, ATTEMPT)
+    return paragraph(detail, DETAIL, LINES) if event in GUARDS else legible(detail, DETAIL)
 
 
 def _local(name: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agentserver.core.approvals import Approval
     from agentserver.core.messages import Delivery
 
 
@@ -46,6 +47,8 @@ class Thread(NamedTuple):
         held: deliveries that a todo keeps back.
         refusals: consecutive refused attempts.
         storage: encoded value per class name.
+        approvals: deliveries that wait until a person permits them.
+        allowed: the only peers in force here and below; None for no narrowing.
     """
 
     id: str
@@ -58,15 +61,19 @@ class Thread(NamedTuple):
     held: tuple[Held, ...] = ()
     refusals: int = 0
     storage: Mapping[str, bytes] = NOTHING
+    approvals: tuple[Approval, ...] = ()
+    allowed: frozenset[str] | None = None
 
     @property
     def quiet(self) -> bool:
         """Whether nothing waits here."""
-        return not self.inbox and not self.held
+        return not self.inbox and not self.held and not self.approvals
 
     def waiting(self) -> tuple[Delivery, ...]:
-        """Everything that waits here, running or held."""
-        return self.inbox + tuple(held.delivery for held in self.held)
+        """Everything that waits here: running, held, or for a person."""
+        if not self.held and not self.approvals:
+            return self.inbox
+        return (*self.inbox, *(one.delivery for one in self.held), *(one.delivery for one in self.approvals))
 
 
 class ThreadTree(NamedTuple):
@@ -116,7 +123,7 @@ class TreeChange:
     def __init__(self, before: ThreadTree) -> None:
         self._nodes = dict(before.nodes)
         self._opened = before.opened
-        self._resting: dict[tuple[str, str], Iterator[Thread]] = {}
+        self._resting: dict[tuple[str, str, frozenset[str] | None], Iterator[Thread]] = {}
         self.tree = ThreadTree(before.root, self._nodes, before.opened)
 
     def result(self) -> ThreadTree:
@@ -135,21 +142,24 @@ class TreeChange:
         self._opened += 1
         return child
 
-    def resting(self, parent: str, owner: str) -> Thread | None:
+    def resting(self, parent: str, owner: str, allowed: frozenset[str] | None = None) -> Thread | None:
         """The oldest child of ``parent`` that ``owner`` works on and that is at rest; each is given only once.
 
         Reuse is what keeps a tool's memory between two calls of one caller; a child still at work is left
-        alone, so that two calls at the same time cannot mix.
+        alone, so that two calls at the same time cannot mix. So is one on which other peers are in force.
         """
-        found = self._resting.get((parent, owner))
+        key = (parent, owner, allowed)
+        found = self._resting.get(key)
         if found is None:
-            found = self._resting[parent, owner] = self._at_rest(self._nodes[parent].children, owner)
+            found = self._resting[key] = self._at_rest(self._nodes[parent].children, owner, allowed)
         return next(found, None)
 
-    def _at_rest(self, children: tuple[str, ...], owner: str) -> Iterator[Thread]:
+    def _at_rest(
+        self, children: tuple[str, ...], owner: str, allowed: frozenset[str] | None
+    ) -> Iterator[Thread]:
         for child in children:
             node = self._nodes[child]
-            if node.owner == owner and self.tree.at_rest(node):
+            if node.owner == owner and node.allowed == allowed and self.tree.at_rest(node):
                 yield node
 
     def prune(self, thread: str) -> tuple[Thread, ...]:

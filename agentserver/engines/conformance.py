@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code, HandlerResponse, TodoClosed, TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.conversation import Accepted, Conversation, Finished, Outside
+from agentserver.core.conversation import Accepted, Conversation
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
-from agentserver.core.messages import Failed, Moment, Reply, Returned
+from agentserver.core.messages import Failed, Finished, Moment, Outside, Reply, Returned
 from agentserver.core.payload.codec import Codecs
 from agentserver.core.replies import Drafts, normalise
 from agentserver.ports import ConflictError
 
 if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
-    from agentserver.core.step import Outcome
+    from agentserver.core.outcome import Outcome
     from agentserver.ports import Engine
 
 
@@ -105,7 +105,14 @@ def _hold(promise: bool, what: str) -> None:  # noqa: FBT001 - reads as an asser
 
 
 async def _runnable(engine: Engine) -> list[str]:
-    return [delivery.id async for delivery in engine.runnable()]
+    return [delivery.id for delivery in await _heads(engine)]
+
+
+async def _heads(engine: Engine) -> list[Delivery]:
+    """What a restart would take up: the first delivery of every inbox of the conversations at work."""
+    found = [await engine.load(key) async for key in engine.at_work()]
+    threads = [thread for one in found if one is not None for thread in one.tree.nodes.values()]
+    return [thread.inbox[0] for thread in threads if thread.inbox]
 
 
 async def a_committed_conversation_is_there(subject: Subject) -> None:
@@ -236,7 +243,7 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
         await engine.commit(said)
         await engine.commit(story.failed(said.conversation, said.ready[0]))
     async with subject.open() as engine:
-        found = [delivery async for delivery in engine.runnable()]
+        found = await _heads(engine)
         _hold([one.id for one in found] == [said.ready[0].id], "a repetition is runnable under the same id")
         _hold(found[0].attempt == 1, "its attempts are counted")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentserver.core.audit import Record
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard, Rules
-    from agentserver.core.step import Cause
+    from agentserver.core.outcome import Cause
 
 
 class Ending(IntEnum):

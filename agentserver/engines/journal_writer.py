@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
     from agentserver.core.messages import Delivery, Moment
-    from agentserver.core.step import Outcome
+    from agentserver.core.outcome import Outcome
 
 GENESIS = bytes(32)
 """What the chain of a conversation begins with."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.core.conversation import Conversation
-    from agentserver.core.messages import Delivery, Parcel
-    from agentserver.core.step import Outcome
+    from agentserver.core.messages import Parcel
+    from agentserver.core.outcome import Outcome
 
 
 class MemoryEngine:
@@ -48,12 +48,11 @@ class MemoryEngine:
         """The conversation as last committed."""
         return self._kept.get(conversation)
 
-    async def runnable(self) -> AsyncIterator[Delivery]:
-        """The first delivery of every inbox."""
+    async def at_work(self) -> AsyncIterator[str]:
+        """Conversations in which something waits."""
         for conversation in list(self._kept.values()):
-            for thread in conversation.tree.nodes.values():
-                if thread.inbox:
-                    yield thread.inbox[0]
+            if not all(thread.quiet for thread in conversation.tree.nodes.values()):
+                yield conversation.id
 
     async def idle(self, before: float) -> AsyncIterator[str]:
         """Conversations that nothing touched since."""

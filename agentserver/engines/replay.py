@@ -15,7 +15,7 @@ from agentserver.core.audit import Event
 if TYPE_CHECKING:
     from agentserver.core.audit import Record
     from agentserver.core.guard import Rules
-    from agentserver.core.step import Outcome
+    from agentserver.core.outcome import Outcome
     from agentserver.engines.journal_reader import KeptStep, Story
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
-    from agentserver.core.messages import Delivery, Parcel
-    from agentserver.core.step import Outcome
+    from agentserver.core.messages import Parcel
+    from agentserver.core.outcome import Outcome
 
     Waiting = tuple[Outcome, asyncio.Future[None]]
 
@@ -154,14 +154,10 @@ class SqliteEngine:
         """The conversation as last committed."""
         return await self._do(lambda: self._reader.load(conversation))
 
-    async def runnable(self) -> AsyncIterator[Delivery]:
-        """The first delivery of every inbox."""
+    async def at_work(self) -> AsyncIterator[str]:
+        """Conversations of which a delivery is not consumed."""
         for key in await self._do(self._reader.at_work):
-            conversation = await self.load(key)
-            nodes = () if conversation is None else tuple(conversation.tree.nodes.values())
-            for thread in nodes:
-                if thread.inbox:
-                    yield thread.inbox[0]
+            yield key
 
     async def idle(self, before: float) -> AsyncIterator[str]:
         """Open conversations that nothing touched since."""

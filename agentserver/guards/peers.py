@@ -24,11 +24,15 @@ class PeersGuard:
 
     name = "peers"
 
-    def observe(self, memory: object, delivery: Delivery, element: etree._Element) -> object:  # noqa: ARG002 - a guard's signature
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:  # noqa: ARG002 - a guard's signature
         """Peers are fixed; there is nothing to remember."""
         return memory
 
-    def judge(self, memory: object, proposal: Proposal) -> Verdict:  # noqa: ARG002 - a guard's signature
+    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:  # noqa: ARG002 - a guard's signature
+        """Nobody is ever asked about a peer."""
+        return memory
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
         """Pass answers, self-calls and services; a peer must be declared."""
         if proposal.route is not Route.PEER or proposal.to in proposal.sender.peers:
             return None

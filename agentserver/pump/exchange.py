@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentserver.core.conversation import Outside
-from agentserver.core.messages import Done, Parcel, Reply
+from agentserver.core.messages import Done, Outside, Parcel, Reply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import anyio
 
 from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, Running
-from agentserver.core.conversation import Finished
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
-from agentserver.core.messages import Failed, Returned
+from agentserver.core.messages import Failed, Finished, Returned
 from agentserver.core.replies import normalise
 
 if TYPE_CHECKING:

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from agentserver.contract import Code
-from agentserver.core import envelope
-from agentserver.core.audit import Event
-from agentserver.core.conversation import Accepted, Conversation, Finished
-from agentserver.core.messages import SYSTEM, Failed, Parcel
+from agentserver.core import approving, envelope
+from agentserver.core.approvals import Answer, Decided
+from agentserver.core.conversation import Accepted, Conversation
+from agentserver.core.messages import SYSTEM, Failed, Finished, Parcel
 from agentserver.ports import ConflictError, EngineError
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Invoker
+from agentserver.pump.reporting import Reporter
 from agentserver.pump.schedule import Schedule, Turns, backoff
+from agentserver.pump.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -30,12 +32,12 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
+    from agentserver.core.approvals import Approval
     from agentserver.core.audit import Record
-    from agentserver.core.conversation import Outside
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery
-    from agentserver.core.step import Outcome
-    from agentserver.ports import Clock, Engine
+    from agentserver.core.messages import Delivery, Outside
+    from agentserver.core.outcome import Outcome
+    from agentserver.ports import Approver, Clock, Engine
     from agentserver.pump.invoke import Bound
 
 logger = logging.getLogger("agentserver.pump")
@@ -54,6 +56,7 @@ class Pump:
         clock: time and randomness.
         resources: what the organism's lifespan provides.
         observers: called with the records of every committed step; must not block or raise.
+        approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
     """
 
     def __init__(
@@ -64,13 +67,15 @@ class Pump:
         clock: Clock,
         resources: Sequence[object] = (),
         observers: Sequence[Callable[[tuple[Record, ...]], None]] = (),
+        approver: Approver | None = None,
     ) -> None:
         self._rules = rules
         self._limits = rules.blueprint.limits
         self._bound = bound
         self._engine = engine
         self._clock = clock
-        self._observers = tuple(observers)
+        self._reporter = Reporter(observers)
+        self._waiting = Waiting(rules.blueprint.limits.approval, approver)
         self._invoker = Invoker(rules, resources)
         self._turns = Turns()
         self._schedule = Schedule(
@@ -86,7 +91,6 @@ class Pump:
         self._rest.set()
         self._stopping = False
         self._halted = False
-        self._warned: set[str] = set()
         self._life = self._run()
 
     # Life
@@ -109,6 +113,7 @@ class Pump:
             for _ in range(self._limits.concurrency):
                 self._tasks.start_soon(self._work)
             self._tasks.start_soon(self._sweep)
+            self._tasks.start_soon(self._refuse_overdue)
             try:
                 yield
                 self._stopping = True
@@ -122,12 +127,16 @@ class Pump:
 
     async def _take_up(self) -> None:
         """Schedule what an earlier run left; everything that waits in its conversations is in hand again."""
-        async for delivery in self._engine.runnable():
-            if delivery.conversation not in self._live:
-                conversation = await self._find(delivery.conversation)
-                waiting = () if conversation is None else conversation.requests.values()
-                self._pend(sum(request.pending for request in waiting))
-            self._dispatch(delivery)
+        async for key in self._engine.at_work():
+            conversation = await self._find(key)
+            if conversation is None:
+                continue
+            asked = conversation.approvals()
+            self._pend(sum(request.pending for request in conversation.requests.values()) - len(asked))
+            self._waiting.add(asked)
+            for thread in conversation.tree.nodes.values():
+                if thread.inbox:
+                    self._dispatch(thread.inbox[0])
 
     # Gateways
 
@@ -209,6 +218,32 @@ class Pump:
     def conversation(self, conversation: str) -> Conversation | None:
         """A conversation at work, as last committed."""
         return self._live.get(conversation)
+
+    # Approvals
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """The messages that wait for a person, the oldest first."""
+        return self._waiting.known()
+
+    async def decide(self, conversation: str, decided: Decided) -> bool:
+        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
+        spent = False
+
+        def answer(current: Conversation) -> Outcome | None:
+            nonlocal spent
+            outcome = approving.decide(current, decided, self._rules, self._clock.moment())
+            spent = outcome is not None
+            return outcome
+
+        return await self._step(conversation, answer) and spent
+
+    async def _refuse_overdue(self) -> None:
+        """Answer no for whoever has not answered in time."""
+        while True:
+            for approval, why in await self._waiting.overdue(self._clock):
+                decided = Decided(approval.id, approval.digest, Answer.DENY, why)
+                await self.decide(approval.delivery.conversation, decided)
+                self._waiting.forget(approval)
 
     # Work
 
@@ -310,7 +345,9 @@ class Pump:
         self._parsed.update(outcome.parsed)
         for delivery in outcome.dropped:
             self._parsed.pop(delivery.id, None)
-        self._pend(len(outcome.added) - len(outcome.dropped) - (outcome.done is not None))
+        self._pend(len(outcome.added) - len(outcome.dropped) - (outcome.done is not None) - outcome.asking)
+        self._waiting.add(outcome.asked)
+        self._waiting.settle(outcome.records)
         for delivery in outcome.ready:
             self._dispatch(delivery)
         if outcome.retry is not None:
@@ -321,7 +358,7 @@ class Pump:
                 exchange.deliver(Parcel(outcome.conversation.version, position, event))
         if outcome.conversation.closed:
             self._forget(outcome.conversation.id)
-        self._report(outcome)
+        self._reporter.report(outcome)
 
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
@@ -364,36 +401,3 @@ class Pump:
     def _idle(self, conversation: Conversation) -> bool:
         limit = self._clock.moment().now - self._limits.idle
         return conversation.touched < limit and not conversation.requests
-
-    def _report(self, outcome: Outcome) -> None:
-        for observe in self._observers:
-            observe(outcome.records)
-        for record in outcome.records:
-            level = _LEVELS.get(record.event, logging.DEBUG)
-            if logger.isEnabledFor(level):
-                logger.log(
-                    level,
-                    "%s %s -> %s %s",
-                    record.event,
-                    record.sender,
-                    record.to,
-                    " ".join(filter(None, (record.root, record.code, record.detail))),
-                    extra={"conversation": record.conversation, "thread_id": record.thread},
-                )
-        if outcome.deprecated:
-            self._warn_deprecated(outcome)
-
-    def _warn_deprecated(self, outcome: Outcome) -> None:
-        name = next((r.to for r in outcome.records if r.event is Event.HANDLED), "")
-        if name not in self._warned:
-            self._warned.add(name)
-            logger.warning("%s returned bytes, which is deprecated: return a HandlerResponse", name)
-
-
-_LEVELS = {
-    Event.REFUSED: logging.WARNING,
-    Event.FAILED: logging.WARNING,
-    Event.REPAIRED: logging.WARNING,
-    Event.RETRIED: logging.INFO,
-    Event.DISCARDED: logging.INFO,
-}

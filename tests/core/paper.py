@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
 from agentserver.contract import Code
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.conversation import Accepted, Conversation, Finished, Outside
+from agentserver.core.conversation import Accepted, Conversation
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.envelope import Bounds, read
 from agentserver.core.guard import Rules
-from agentserver.core.messages import Done, Failed, Moment, Reply, Returned
+from agentserver.core.messages import Done, Failed, Finished, Moment, Outside, Reply, Returned
 from agentserver.core.payload.codec import Codecs
 from agentserver.core.replies import normalise
 from agentserver.core.usage import usage_instructions

@@ -23,10 +23,10 @@ class Denies:
 
     name = "denies"
 
-    def observe(self, memory, delivery, element):
+    def observe(self, memory, delivery, element, at):
         return memory
 
-    def judge(self, memory, proposal):
+    def judge(self, memory, proposal, at):
         self.asked.append((memory, proposal.to))
         code = self.codes.get(proposal.to)
         return None if code is None else Denied(code, f"no {proposal.to}")
@@ -41,7 +41,7 @@ def asked(rules, *drafts, memory=None, todos=0):
     place = Place(rules.blueprint.listeners["a"], "t", "console")
     made = [draft(payload, to, rules.codecs, rules.bounds) for payload, to in drafts]
     found = judge(made, place, rules, memory or {}, todos)
-    return found if isinstance(found, Refusal) else [proposal.to for proposal in found]
+    return found.refusal or [proposal.to for proposal in found.proposals]
 
 
 def test_what_nobody_denies_is_admitted_in_order():
@@ -89,7 +89,7 @@ def test_peers_are_a_matter_of_the_sender_and_nobody_else():
     place = Place(rules.blueprint.listeners["b"], "t", "a")
     for to in ("x", "nobody"):
         (made,) = [draft(Note("x"), to, rules.codecs, rules.bounds)]
-        assert judge([made], place, rules, {}).code is Code.ROUTING
+        assert judge([made], place, rules, {}).refusal.code is Code.ROUTING
 
 
 @pytest.mark.parametrize(

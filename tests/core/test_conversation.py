@@ -104,7 +104,7 @@ def test_an_invalid_outside_payload_is_told_what_to_correct():
 
 def test_turning_away_tells_the_gateway_busy():
     paper = solo(answer)
-    from agentserver.core.conversation import Outside
+    from agentserver.core.messages import Outside
 
     paper.apply(paper.conversation.turn_away(Outside(b"", "r", "a"), Code.BUSY, paper.rules, paper.moment()))
     assert errors(paper.replies) == ["busy"]
@@ -551,10 +551,10 @@ class Nobody:
 
     name = "nobody"
 
-    def observe(self, memory, delivery, element):
+    def observe(self, memory, delivery, element, at):
         return memory
 
-    def judge(self, memory, proposal):
+    def judge(self, memory, proposal, at):
         return Denied(Code.ROUTING, "test")
 
 

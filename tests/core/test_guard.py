@@ -13,10 +13,10 @@ class Taint:
 
     name = "taint"
 
-    def observe(self, memory, delivery, element):
+    def observe(self, memory, delivery, element, at):
         return (*(memory or ()), (delivery.to, element[0].text))
 
-    def judge(self, memory, proposal):
+    def judge(self, memory, proposal, at):
         poisoned = any(text == "poison" for _, text in memory or ())
         return Denied(Code.DENIED, "poison") if poisoned and proposal.to == "sink" else None
 

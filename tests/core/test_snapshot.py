@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core import recording
-from agentserver.core.conversation import Conversation, Finished, Outside
+from agentserver.core.conversation import Conversation
 from agentserver.core.guard import Denied
-from agentserver.core.messages import Failed, Moment, Reply
+from agentserver.core.messages import Failed, Finished, Moment, Outside, Reply
 from agentserver.core.recording import Beginning
 from agentserver.core.requeue import requeue
 from agentserver.core.snapshot import Snapshot, UnreadableError, restore, take
@@ -103,10 +103,10 @@ class Counting:
 
     name = "counting"
 
-    def observe(self, memory, delivery, element):
+    def observe(self, memory, delivery, element, at):
         return (memory or 0) + 1
 
-    def judge(self, memory, proposal):
+    def judge(self, memory, proposal, at):
         return Denied(Code.DENIED, "enough") if (memory or 0) > 2 else None
 
     def dump(self, memory):

@@ -7,8 +7,8 @@ import pytest
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
-from agentserver.core.messages import Moment
-from agentserver.core.step import PARSED_LIMIT, Letter, Step
+from agentserver.core.messages import Letter, Moment
+from agentserver.core.step import PARSED_LIMIT, Step
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 SHOP = rules(listener("a"), listener("b"), messages=5, hops=3)

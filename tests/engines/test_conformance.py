@@ -43,7 +43,7 @@ class Late(MemoryEngine):
 
 
 class Idle(MemoryEngine):
-    async def runnable(self):
+    async def at_work(self):
         return
         yield
 

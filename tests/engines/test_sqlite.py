@@ -11,8 +11,7 @@ import anyio
 import pytest
 
 from agentserver.contract import Code
-from agentserver.core.conversation import Finished, Outside
-from agentserver.core.messages import Failed, Reply
+from agentserver.core.messages import Failed, Finished, Outside, Reply
 from agentserver.core.requeue import requeue
 from agentserver.engines import journal_care
 from agentserver.engines.conformance import CHECKS, BrokenPromiseError, Story, Subject

@@ -305,10 +305,10 @@ async def test_an_observer_that_raises_keeps_nobody_from_what_was_committed():
         exchange = await d.open()
 
         def observe(records):
-            d.pump._observers = ()
+            d.pump._reporter._observers = ()
             raise ZeroDivisionError
 
-        d.pump._observers = (observe,)
+        d.pump._reporter._observers = (observe,)
         with pytest.raises(ZeroDivisionError):
             await d.send(exchange, Ask("1"))
         await until(lambda: not d.pump.conversation(exchange.id).requests)

@@ -1,0 +1,71 @@
+"""Messages that wait until a person permits them.
+
+Owns the value of such a message, what binds an answer to it, and who may be told what. Refuses to know why a message
+needs a permission, and where it waits.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from agentserver.core.guard import Question
+    from agentserver.core.messages import Delivery
+
+
+class Answer(StrEnum):
+    """What a person says to a question."""
+
+    ONCE = "once"  # this one message may go on
+    ALWAYS = "always"  # so may, in this conversation, whatever the guard that asked takes for the same
+    DENY = "deny"
+
+
+class Approval(NamedTuple):
+    """An admitted message that waits on its thread for a person's answer.
+
+    Args:
+        id: unique; an answer names it.
+        delivery: the message.
+        questions: what has to be permitted; at least one.
+        at: when it was asked, in seconds since the epoch.
+        digest: what an answer is bound to; see ``digest``.
+    """
+
+    id: str
+    delivery: Delivery
+    questions: tuple[Question, ...]
+    at: float
+    digest: str
+
+
+class Decided(NamedTuple):
+    """A person's answer.
+
+    Args:
+        approval: id of what it answers.
+        digest: of the message that the person was shown.
+        answer: what it says.
+        by: who answered, for the record.
+    """
+
+    approval: str
+    digest: str
+    answer: Answer
+    by: str
+
+
+def digest(delivery: Delivery) -> str:
+    """SHA-256, in hexadecimal, of a message in the canonical form in which it goes out, and of where it goes.
+
+    The envelope is written in one form only, so its bytes are that form. The delivery's id is in it: of two equal
+    messages each has a digest of its own, so that one answer never counts for both.
+    """
+    parts = (delivery.id, delivery.thread, delivery.sender, delivery.to, delivery.root)
+    hashed = sha256()
+    for part in (*(text.encode() for text in parts), delivery.message):
+        hashed.update(len(part).to_bytes(8, "big"))
+        hashed.update(part)
+    return hashed.hexdigest()

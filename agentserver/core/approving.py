@@ -1,0 +1,54 @@
+"""A person's answer to a question about a message that waits.
+
+Owns what becomes of the message and of its sender. Refuses to know who answered, and how long that may take.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code
+from agentserver.core import intake
+from agentserver.core.approvals import Answer, digest
+from agentserver.core.step import Step
+
+if TYPE_CHECKING:
+    from agentserver.core.approvals import Decided
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery, Moment
+    from agentserver.core.outcome import Outcome
+
+
+def decide(conversation: Conversation, decided: Decided, rules: Rules, moment: Moment) -> Outcome | None:
+    """Let a message that waits for a person go on, or tell its sender that it does not.
+
+    None when the answer is to nothing that waits, or to another message than the one that does: it was spent
+    already, the message went with its thread, or the person was shown something else.
+    """
+    approval = next((one for one in conversation.approvals() if one.id == decided.approval), None)
+    if approval is None or not approval.digest == decided.digest == digest(approval.delivery):
+        return None
+    step = Step(conversation, rules, moment)
+    step.cause = decided
+    delivery = approval.delivery
+    if decided.answer is Answer.DENY:
+        step.withdraw(approval, decided.by)
+        _tell_withdrawn(step, delivery)
+        return step.finish()
+    if decided.answer is Answer.ALWAYS:
+        codec = rules.codecs.named(delivery.root)
+        element = None if codec is None else intake.read_own(delivery, codec, rules.bounds)
+        if element is not None:
+            step.memory = rules.permit(step.memory, approval.questions, delivery, element)
+    step.permit(approval, f"{decided.by}, {decided.answer}")
+    return step.finish()
+
+
+def _tell_withdrawn(step: Step, delivery: Delivery) -> None:
+    """Tell the sender of a withdrawn message: as the caller of its thread, or as the one that answered it."""
+    letter = step.error(delivery, Code.DENIED, about=delivery.to)
+    if step.tree.nodes[delivery.thread].parent == delivery.origin:
+        step.answer(letter, delivery)
+    elif step.tree.get(delivery.origin) is not None:
+        step.post(letter._replace(origin=delivery.origin), delivery.origin)

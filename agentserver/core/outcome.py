@@ -1,0 +1,71 @@
+"""What one step changes.
+
+Owns the shape of it, and of what a step is decided about. Refuses to know how it comes about and who commits it.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lxml import etree
+
+    from agentserver.core.approvals import Approval, Decided
+    from agentserver.core.audit import Record
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.messages import (
+        Closing,
+        Delivery,
+        Done,
+        Finished,
+        Moment,
+        Outside,
+        Reply,
+        Requeued,
+        TurnedAway,
+    )
+
+    Cause: TypeAlias = Outside | TurnedAway | Finished | Decided | Closing | Requeued
+
+
+class Outcome(NamedTuple):
+    """What one step changes. Committed whole or not at all.
+
+    Args:
+        before: version of the conversation that the step was decided on.
+        conversation: the conversation after the step.
+        done: the delivery that was consumed, if one was.
+        added: new deliveries.
+        dropped: deliveries that will never be handled.
+        asked: messages that wait for a person since this step.
+        asking: by how many the messages that wait for a person have become more, or fewer.
+        ready: deliveries that may be handled now.
+        retry: the delivery to hand to its handler again, if any.
+        closed: threads that closed; what runs on them is to be cancelled.
+        replies: what the gateway is told, in order.
+        records: what happened, in order.
+        parsed: payload elements of new deliveries, by delivery; spares whoever runs them the reading. Not to be kept.
+        deprecated: whether a handler returned bytes.
+        moment: when, and with which seed, the step was decided.
+        cause: what the step was decided about, so that it can be decided again.
+    """
+
+    before: int
+    conversation: Conversation
+    done: str | None = None
+    added: tuple[Delivery, ...] = ()
+    dropped: tuple[Delivery, ...] = ()
+    asked: tuple[Approval, ...] = ()
+    asking: int = 0
+    ready: tuple[Delivery, ...] = ()
+    retry: Delivery | None = None
+    closed: tuple[str, ...] = ()
+    replies: tuple[Reply | Done, ...] = ()
+    records: tuple[Record, ...] = ()
+    parsed: Mapping[str, etree._Element] = MappingProxyType({})
+    deprecated: bool = False
+    moment: Moment | None = None
+    cause: Cause | None = None

@@ -1,0 +1,70 @@
+"""Approval: some listeners get nothing that a person has not permitted.
+
+Owns that rule and what was permitted for the rest of a conversation. Refuses to know who is asked, and how.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from agentserver.core import envelope
+from agentserver.core.guard import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from lxml import etree
+
+    from agentserver.core.guard import Verdict
+    from agentserver.core.messages import Delivery
+    from agentserver.core.routing import Proposal
+
+_PERMITTED = "permitted"
+
+
+class ApprovalGuard:
+    """Asks about every message to the listeners that want it.
+
+    Args:
+        listeners: their names.
+    """
+
+    name = "approval"
+
+    def __init__(self, listeners: AbstractSet[str] = frozenset()) -> None:
+        self._listeners = frozenset(listeners)
+
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:  # noqa: ARG002 - a guard's signature
+        """What listeners were given changes nothing."""
+        return memory
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
+        """Ask, unless this very content was permitted for the rest of the conversation."""
+        if proposal.to not in self._listeners or _content(proposal.to, proposal.element) in _permitted(
+            memory
+        ):
+            return None
+        return Asked(f"{proposal.sender.name} wants to send this to {proposal.to}, which needs an approval.")
+
+    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:
+        """Remember the content and its receiver."""
+        return _permitted(memory) | {_content(delivery.to, element)}
+
+    def dump(self, memory: object) -> Mapping[str, bytes]:
+        """What was permitted, a digest a line."""
+        return {_PERMITTED: "\n".join(sorted(_permitted(memory))).encode()}
+
+    def load(self, parts: Mapping[str, bytes]) -> object:
+        """What ``dump`` wrote."""
+        return frozenset(parts[_PERMITTED].decode().split())
+
+
+def _permitted(memory: object) -> frozenset[str]:
+    return memory if isinstance(memory, frozenset) else frozenset()
+
+
+def _content(to: str, element: etree._Element) -> str:
+    """A digest of a receiver and a payload in canonical form."""
+    return sha256(to.encode() + b"\0" + envelope.canonical(element)).hexdigest()

@@ -1,0 +1,69 @@
+"""Who hears of committed steps: observers and the log.
+
+Owns which event is worth which level. Refuses to decide anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agentserver.core.audit import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agentserver.core.audit import Record
+    from agentserver.core.outcome import Outcome
+
+logger = logging.getLogger("agentserver.pump")
+
+
+class Reporter:
+    """Tells everybody who watches.
+
+    Args:
+        observers: called with the records of a step; must not block or raise.
+    """
+
+    def __init__(self, observers: Iterable[Callable[[tuple[Record, ...]], None]]) -> None:
+        self._observers = tuple(observers)
+        self._warned: set[str] = set()
+
+    def report(self, outcome: Outcome) -> None:
+        """Pass on the records of a committed step."""
+        for observe in self._observers:
+            observe(outcome.records)
+        for record in outcome.records:
+            level = _LEVELS.get(record.event, logging.DEBUG)
+            if logger.isEnabledFor(level):
+                logger.log(
+                    level,
+                    "%s %s -> %s %s",
+                    record.event,
+                    record.sender,
+                    record.to,
+                    " ".join(filter(None, (record.root, record.code, record.detail.partition("\n")[0]))),
+                    extra={"conversation": record.conversation, "thread_id": record.thread},
+                )
+        if outcome.deprecated:
+            self._warn_deprecated(outcome)
+
+    def _warn_deprecated(self, outcome: Outcome) -> None:
+        name = next((r.to for r in outcome.records if r.event is Event.HANDLED), "")
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning("%s returned bytes, which is deprecated: return a HandlerResponse", name)
+
+
+_LEVELS = {
+    Event.REFUSED: logging.WARNING,
+    Event.FAILED: logging.WARNING,
+    Event.REPAIRED: logging.WARNING,
+    Event.ASKED: logging.WARNING,
+    Event.APPROVED: logging.WARNING,
+    Event.WITHDRAWN: logging.WARNING,
+    Event.FLAGGED: logging.WARNING,
+    Event.RETRIED: logging.INFO,
+    Event.DISCARDED: logging.INFO,
+}

@@ -402,6 +402,16 @@ def test_a_thread_with_fewer_peers_reaches_no_other_and_neither_does_anybody_bel
     assert [record.detail for record in p.records if record.event is Event.ATTEMPTED] == ["a handoff"]
 
 
+def test_only_the_peers_in_force_are_explained():
+    p = desk(lambda call: None, narrowed("c"))
+    p.say(Ask("1"), "a")
+    p.run()
+    (told,) = [call.metadata.usage_instructions for name, call in p.calls if name == "b"]
+    assert "## c" in told
+    assert "## sink" not in told
+    assert "## sink" in p.rules.blueprint.usage["b"]
+
+
 def test_without_a_narrowing_the_same_listeners_reach_them():
     def b(call):
         return HandlerResponse(Ask("out"), "sink") if isinstance(call.payload, Ask) else None

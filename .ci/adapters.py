@@ -28,6 +28,7 @@ STAMP = "complete"
 CHOSEN = "AGENTSERVER_ADAPTER"
 """Names the framework that must be there to the test; without it, a missing one is a skip."""
 
+PYTEST = "pytest --noconftest -q -rs -W default --disable-warnings -o faulthandler_timeout=120".split()
 UNKNOWN, INTERRUPTED = 64, 130
 
 
@@ -93,16 +94,22 @@ class Row:
         """The environment's interpreter."""
         return self.home / "bin/python"
 
-    def wanted(self) -> list[str]:
-        """What pip is told to install: exactly what a lock of its own says, else what the project and its extra ask for.
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """What pip is told to install: the framework's own lock, else what the project and the row ask for.
 
-        In both cases together with the package's own dependencies: an extra that cannot be installed beside them is
-        no extra.
+        The package's own dependencies are always in it: an extra that cannot be installed beside them is no extra.
         """
         if self.adapter.lock != DEV and self.version == self.adapter.newest:
-            return ["--require-hashes", "--requirement", str(self.adapter.lock)]
+            return ("--require-hashes", "--requirement", str(self.adapter.lock))
         own, tests = PROJECT["project"]["dependencies"], PROJECT["dependency-groups"]["adapters"]
-        return [*own, *tests, f"{self.adapter.name}=={self.version}"]
+        return (*own, *tests, f"{self.adapter.name}=={self.version}")
+
+    @property
+    def stamp(self) -> str:
+        """What a complete environment was made from."""
+        locked = "--requirement" in self.wanted
+        return "\n".join([sys.version, self.adapter.lock.read_text("utf-8") if locked else str(self.wanted)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +146,21 @@ def prepare(row: Row) -> None:
     Raises:
         NotInstalledError: the version cannot be installed here.
     """
-    wanted = row.wanted()
-    stamp = "\n".join([sys.version, *wanted, row.adapter.lock.read_text("utf-8") if "-" in wanted[0][:1] else ""])
     complete = row.home / STAMP
-    if complete.exists() and complete.read_text("utf-8") == stamp:
+    if complete.exists() and complete.read_text("utf-8") == row.stamp:
         return
     shutil.rmtree(row.home, ignore_errors=True)
     CACHE.mkdir(parents=True, exist_ok=True)
     (CACHE / ".gitignore").write_text("*\n", "utf-8")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", row.home], check=True)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", row.python, "install"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(row.python), "install"]
     done = subprocess.run(
-        [*pip, "--quiet", "--only-binary=:all:", *wanted], check=False, capture_output=True, text=True
+        [*pip, "--quiet", "--only-binary=:all:", *row.wanted], check=False, capture_output=True, text=True
     )
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise NotInstalledError(said[0] if said else done.stderr[-300:])
-    complete.write_text(stamp, "utf-8")
+    complete.write_text(row.stamp, "utf-8")
 
 
 def imported(row: Row) -> str:
@@ -173,9 +178,8 @@ def examine(row: Row) -> str:
     The conftest of the checkout stays out: it wants the whole of the tests' environment. A framework's warnings are its
     own affair here; where it lives with the other tests they are errors as everywhere.
     """
-    pytest = ["pytest", "--noconftest", "-q", "-rs", "-W", "default", "--disable-warnings", "-o", "faulthandler_timeout=120"]
     done = subprocess.run(
-        [row.python, "-m", "coverage", "run", "-m", *pytest, TESTS / row.adapter.test],
+        [row.python, "-m", "coverage", "run", "-m", *PYTEST, TESTS / row.adapter.test],
         cwd=ROOT,
         env={**os.environ, CHOSEN: row.adapter.name},
         check=False,
@@ -227,10 +231,20 @@ def select(names: list[str], *, short: bool) -> list[Row]:
 
 def table() -> str:
     """The frameworks, as the documentation shows them."""
-    lines = ["| extra | oldest | newest tested | also runs on | test | in each run of CI |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| extra | oldest | newest tested | also runs on | test | in each run of CI |",
+        "|---|---|---|---|---|---|",
+    ]
     for each in ADAPTERS:
         short = "with the other tests" if each.lock == DEV else "in an environment of its own"
-        cells = (f"`{each.name}`", each.oldest, each.newest, ", ".join(each.also) or "-", f"`{each.test}`", short)
+        cells = (
+            f"`{each.name}`",
+            each.oldest,
+            each.newest,
+            ", ".join(each.also) or "-",
+            f"`{each.test}`",
+            short,
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -256,7 +270,10 @@ def main(argv: list[str]) -> int:
     try:
         rows = select(asked.names, short=asked.short)
     except KeyError as error:
-        print(f"no adapter {error}; these there are: {', '.join(each.name for each in ADAPTERS)}", file=sys.stderr)
+        print(
+            f"no adapter {error}; these there are: {', '.join(each.name for each in ADAPTERS)}",
+            file=sys.stderr,
+        )
         return UNKNOWN
     results: list[Result] = []
     try:

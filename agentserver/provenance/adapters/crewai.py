@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from agentserver.provenance.adapters.decorator import Holder, engine_of
 from agentserver.provenance.classic import TaintViolationError
@@ -33,7 +33,7 @@ class _Step:
 
     done: bool = True
 
-    def __enter__(self) -> _Step:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,18 +1,36 @@
 """CrewAI, run by a scripted model, in both of its ways of calling tools."""
 
+# ruff: noqa: E402 - the framework is imported after the word on what to do without it
+
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import Any
 
 import pytest
 
 from agentserver.provenance import Sleuth
 from agentserver.provenance.adapters.crewai import WITHHELD, hooks
-from tests.provenance.adapters.scene import FOE, FRIEND, QUERY, Scene, calls, came_from, framework, scene, watching
+from tests.provenance.adapters.scene import (
+    FOE,
+    FRIEND,
+    QUERY,
+    Scene,
+    calls,
+    came_from,
+    framework,
+    scene,
+    watching,
+)
 
 pytestmark = pytest.mark.filterwarnings("default")
+os.environ |= {
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+    "OTEL_SDK_DISABLED": "true",
+}
 framework("crewai", "crewai")
 
 from crewai import Agent, Crew, Task
@@ -29,7 +47,9 @@ class Scripted(BaseLLM):
             return "done" if self.native else "Thought: I now know the final answer\nFinal Answer: done"
         name, given = self.steps.pop(0)
         if self.native:
-            return [{"id": name, "type": "function", "function": {"name": name, "arguments": json.dumps(given)}}]
+            return [
+                {"id": name, "type": "function", "function": {"name": name, "arguments": json.dumps(given)}}
+            ]
         return f"Thought: go\nAction: {name}\nAction Input: {json.dumps(given)}"
 
     async def acall(self, messages: Any, *args: Any, **kwargs: Any) -> Any:

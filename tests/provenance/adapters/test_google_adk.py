@@ -1,5 +1,7 @@
 """Google ADK, run by a scripted model."""
 
+# ruff: noqa: E402 - the framework is imported after the word on what to do without it
+
 from __future__ import annotations
 
 import asyncio
@@ -9,7 +11,17 @@ from typing import Any
 import pytest
 
 from agentserver.provenance.adapters.google_adk import REFUSED, plugin
-from tests.provenance.adapters.scene import FOE, FRIEND, QUERY, Scene, calls, came_from, framework, scene, watching
+from tests.provenance.adapters.scene import (
+    FOE,
+    FRIEND,
+    QUERY,
+    Scene,
+    calls,
+    came_from,
+    framework,
+    scene,
+    watching,
+)
 
 pytestmark = pytest.mark.filterwarnings("default")
 framework("google-adk", "google.adk")

@@ -1,5 +1,7 @@
 """The LangChain adapter against the real framework, with a scripted model."""
 
+# ruff: noqa: E402 - the framework is imported after the word on what to do without it
+
 from __future__ import annotations
 
 import asyncio
@@ -220,7 +222,9 @@ def test_create_agent_with_sync_middleware_stops_or_goes_on(stop: bool) -> None:
     sleuth = Sleuth(mode="enforce")
     sleuth.reset(QUERY)
     tools = [fetch_url, send_email]
-    agent = agents.create_agent(scripted("attacker@evil.com"), tools, middleware=[middleware(sleuth, stop=stop)])
+    agent = agents.create_agent(
+        scripted("attacker@evil.com"), tools, middleware=[middleware(sleuth, stop=stop)]
+    )
     asked = {"messages": [{"role": "user", "content": QUERY}]}
     if stop:
         with pytest.raises(TaintViolationError):

@@ -1,5 +1,7 @@
 """Client sessions of MCP against a real server in the same process."""
 
+# ruff: noqa: E402 - the framework is imported after the word on what to do without it
+
 from __future__ import annotations
 
 import asyncio
@@ -10,10 +12,22 @@ import pytest
 
 from agentserver.provenance import TaintViolationError
 from agentserver.provenance.adapters.mcp import TrackedSession
-from tests.provenance.adapters.scene import FOE, FRIEND, PAGE, Scene, calls, came_from, framework, scene, watching
+from tests.provenance.adapters.scene import (
+    FOE,
+    FRIEND,
+    PAGE,
+    Scene,
+    calls,
+    came_from,
+    framework,
+    scene,
+    watching,
+)
 
 pytestmark = pytest.mark.filterwarnings("default")
 framework("mcp", "mcp")
+
+import jsonschema  # noqa: F401 - the SDK imports it at its first need, which may not be inside a watched event loop
 
 try:
     from mcp.client.client import Client as connected

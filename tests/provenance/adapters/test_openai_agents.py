@@ -1,5 +1,7 @@
 """The OpenAI Agents SDK, run by a scripted model."""
 
+# ruff: noqa: E402 - the framework is imported after the word on what to do without it
+
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +14,7 @@ import pytest
 from agentserver.provenance import TaintViolationError
 from agentserver.provenance.adapters.mcp import TrackedSession
 from agentserver.provenance.adapters.openai_agents import REFUSED, guarded
-from tests.provenance.adapters.scene import FOE, FRIEND, PAGE, QUERY, calls, came_from, framework, scene, watching
+from tests.provenance.adapters.scene import FOE, FRIEND, QUERY, calls, came_from, framework, scene, watching
 
 pytestmark = pytest.mark.filterwarnings("default")
 agents = framework("openai-agents", "agents")
@@ -30,9 +32,13 @@ class Scripted(Model):
 
     def __init__(self, script: list[tuple[str, dict[str, str]]]) -> None:
         said = ResponseOutputText(text="done", annotations=[], type="output_text")
-        last = ResponseOutputMessage(id="m", content=[said], role="assistant", status="completed", type="message")
+        last = ResponseOutputMessage(
+            id="m", content=[said], role="assistant", status="completed", type="message"
+        )
         self.outputs: list[Any] = [
-            ResponseFunctionToolCall(call_id=name, name=name, arguments=json.dumps(args), type="function_call")
+            ResponseFunctionToolCall(
+                call_id=name, name=name, arguments=json.dumps(args), type="function_call"
+            )
             for name, args in script
         ] + [last]
         self.shown: list[str] = []
@@ -96,7 +102,9 @@ def test_a_confirmation_is_awaited() -> None:
 
     there = scene()
     sleuth = watching("confirm", confirm_callback=confirm)
-    assert drive(Scripted(calls(FOE)), tools=guarded(map(agents.function_tool, there.tools), sleuth)) == "done"
+    assert (
+        drive(Scripted(calls(FOE)), tools=guarded(map(agents.function_tool, there.tools), sleuth)) == "done"
+    )
     assert there.sent == [FOE]
 
 
@@ -106,7 +114,10 @@ def test_tools_that_run_elsewhere_are_refused() -> None:
 
 
 def test_an_mcp_server_of_an_agent_is_watched_as_a_session() -> None:
-    """Its tools are not in the agent's list, so the server is wrapped instead."""
+    """Its tools are not in the agent's list, so the server is wrapped instead.
+
+    The SDK shows a model the words of a server's error, unless told to let it end the run.
+    """
     from agents.mcp import MCPServer
     from mcp.types import CallToolResult, TextContent, Tool
 
@@ -127,7 +138,7 @@ def test_an_mcp_server_of_an_agent_is_watched_as_a_session() -> None:
             said = {fn.__name__: fn for fn in there.tools}[tool_name](**arguments)
             return CallToolResult(content=[TextContent(type="text", text=said)])
 
+    settings = {"failure_error_function": None}
     with pytest.raises(Exception, match="BLOCKED"):
-        drive(Scripted(calls(FOE)), mcp_servers=[TrackedSession(Local(), sleuth)])
+        drive(Scripted(calls(FOE)), mcp_servers=[TrackedSession(Local(), sleuth)], mcp_config=settings)
     assert there.sent == []
-    assert PAGE

@@ -28,7 +28,7 @@ STAMP = "complete"
 CHOSEN = "AGENTSERVER_ADAPTER"
 """Names the framework that must be there to the test; without it, a missing one is a skip."""
 
-PYTEST = "pytest --noconftest -q -rs -W default --disable-warnings -o faulthandler_timeout=120".split()
+PYTEST = ("pytest", "--noconftest", "-qrs", "-Wdefault", "--disable-warnings", "-ofaulthandler_timeout=120")
 UNKNOWN, INTERRUPTED = 64, 130
 
 

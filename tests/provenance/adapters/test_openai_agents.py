@@ -14,7 +14,17 @@ import pytest
 from agentserver.provenance import TaintViolationError
 from agentserver.provenance.adapters.mcp import TrackedSession
 from agentserver.provenance.adapters.openai_agents import REFUSED, guarded
-from tests.provenance.adapters.scene import FOE, FRIEND, QUERY, calls, came_from, framework, scene, watching
+from tests.provenance.adapters.scene import (
+    FOE,
+    FRIEND,
+    PAGE,
+    QUERY,
+    calls,
+    came_from,
+    framework,
+    scene,
+    watching,
+)
 
 pytestmark = pytest.mark.filterwarnings("default")
 agents = framework("openai-agents", "agents")
@@ -106,6 +116,16 @@ def test_a_confirmation_is_awaited() -> None:
         drive(Scripted(calls(FOE)), tools=guarded(map(agents.function_tool, there.tools), sleuth)) == "done"
     )
     assert there.sent == [FOE]
+
+
+def test_arguments_that_are_no_object_are_judged_as_they_are() -> None:
+    there, sleuth = scene(), watching(strict=True)
+    sleuth.engine.on_tool_result("fetch_url", PAGE)
+    _, send = guarded(map(agents.function_tool, there.tools), sleuth)
+    for text in ('["attacker@evil.com"]', "attacker@evil.com"):
+        with pytest.raises(TaintViolationError):
+            asyncio.run(send.on_invoke_tool(None, text))
+    assert there.sent == []
 
 
 def test_tools_that_run_elsewhere_are_refused() -> None:

@@ -11,20 +11,16 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-CACHE = ROOT / ".cache/adapters"
+from environments import CACHE, PROJECT, ROOT, NotInstalledError, locked, prepare
+
 TESTS = Path("tests/provenance/adapters")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 DEV = ROOT / "requirements-dev.lock"
-STAMP = "complete"
 CHOSEN = "AGENTSERVER_ADAPTER"
 """Names the framework that must be there to the test; without it, a missing one is a skip."""
 
@@ -87,7 +83,7 @@ class Row:
     @property
     def home(self) -> Path:
         """The environment's folder."""
-        return CACHE / f"{self.adapter.name}-{self.version}"
+        return CACHE / "adapters" / f"{self.adapter.name}-{self.version}"
 
     @property
     def python(self) -> Path:
@@ -101,15 +97,9 @@ class Row:
         The package's own dependencies are always in it: an extra that cannot be installed beside them is no extra.
         """
         if self.adapter.lock != DEV and self.version == self.adapter.newest:
-            return ("--require-hashes", "--requirement", str(self.adapter.lock))
+            return locked(self.adapter.lock)
         own, tests = PROJECT["project"]["dependencies"], PROJECT["dependency-groups"]["adapters"]
         return (*own, *tests, f"{self.adapter.name}=={self.version}")
-
-    @property
-    def stamp(self) -> str:
-        """What a complete environment was made from."""
-        locked = "--requirement" in self.wanted
-        return "\n".join([sys.version, self.adapter.lock.read_text("utf-8") if locked else str(self.wanted)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,34 +123,7 @@ class Result:
         return f"{name:<15} {version:<9} imported {self.imported:<9} {times}  {self.outcome}"
 
 
-class NotInstalledError(Exception):
-    """pip could not make the environment; the message is its last line about why."""
-
-
 # --- one row ---------------------------------------------------------------------------------------------------------
-
-
-def prepare(row: Row) -> None:
-    """Make the environment unless a complete one of the same contents is there.
-
-    Raises:
-        NotInstalledError: the version cannot be installed here.
-    """
-    complete = row.home / STAMP
-    if complete.exists() and complete.read_text("utf-8") == row.stamp:
-        return
-    shutil.rmtree(row.home, ignore_errors=True)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    (CACHE / ".gitignore").write_text("*\n", "utf-8")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", row.home], check=True)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(row.python), "install"]
-    done = subprocess.run(
-        [*pip, "--quiet", "--only-binary=:all:", *row.wanted], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise NotInstalledError(said[0] if said else done.stderr[-300:])
-    complete.write_text(row.stamp, "utf-8")
 
 
 def imported(row: Row) -> str:
@@ -197,7 +160,7 @@ def run(row: Row) -> Result:
     print(f"... {row.adapter.name} {row.version}", flush=True)
     start = time.monotonic()
     try:
-        prepare(row)
+        prepare(row.home, row.wanted)
     except NotInstalledError as error:
         return Result(row, f"NOT INSTALLED: {error}", installing=time.monotonic() - start)
     installed = time.monotonic()

@@ -36,6 +36,7 @@ BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {"handoff": ("3",), "hop": ("--rounds=1", "--hops=300"), "provenance": ("--sizes=10",)}
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
 ADAPTER_LOCKS = "tests/provenance/adapters/*.lock"
+AGENTDOJO_LOCK = "benchmarks/agentdojo/agentdojo.lock"
 LOCK_MACHINES = ("x86_64-manylinux_2_28", "aarch64-manylinux_2_28")
 
 USAGE, INTERRUPTED, TERMINATED = 64, 130, 143
@@ -178,6 +179,11 @@ def adapters(*args: str) -> None:
     call(PYTHON, Path(__file__).with_name("adapters.py"), *args)
 
 
+def agentdojo(*args: str) -> None:
+    """Run AgentDojo; see agentdojo.py beside this file for where."""
+    call(PYTHON, Path(__file__).with_name("agentdojo.py"), *args)
+
+
 # --- the wheel -------------------------------------------------------------------------------------------------------
 
 
@@ -263,10 +269,11 @@ def lock(*args: str) -> None:
     silent = ("--no-emit-index-url", "--no-emit-find-links")
     run = ("--extra=console", "--group=example")
     dev = (*run, "--extra=codegen", "--group=dev", "--constraint=requirements.lock")
-    apart = [
+    apart: list[tuple[str, tuple[str, ...]]] = [
         (path.relative_to(ROOT).as_posix(), (f"--extra={path.stem}", "--group=adapters"))
         for path in sorted(ROOT.glob(ADAPTER_LOCKS))
     ]
+    apart.append((AGENTDOJO_LOCK, ("--group=agentdojo",)))
     for output, wanted in (("requirements.lock", run), ("requirements-dev.lock", dev), *apart):
         compiled = ("pip", "compile", *flags, *silent, *wanted, *args, "-o", output, "pyproject.toml")
         call(uv, *compiled, env={"UV_CUSTOM_COMPILE_COMMAND": "./run lock"})
@@ -288,6 +295,7 @@ def check_lock(uv: Path, output: str) -> None:
 TESTS = (
     Stage("tests", covered_tests, needs=("tests",)),
     Stage("adapters", lambda: adapters("--short")),
+    Stage("agentdojo", lambda: agentdojo("--short")),
     Stage("coverage", coverage_bounds),
     Stage("wheel", try_wheel, needs=("README.md", "LICENSE")),
     Stage("bench", quick_benchmarks, needs=("benchmarks/hop.py",)),
@@ -304,6 +312,8 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "pytest": [Stage("tests", lambda: pytest(*args))],
         "docs": [Stage("docs", lambda: pytest("tests/test_docs.py", *args))],
         "adapters": [Stage("adapters", lambda: adapters(*args))],
+        "agentdojo": [Stage("agentdojo", lambda: agentdojo(*args))],
+        "crash": [Stage("crash", lambda: soak("tests/crash", *args))],
         "wheel": [Stage("wheel", try_wheel)],
         "bench": [Stage("bench", lambda: benchmarks(*args), needs=("benchmarks/hop.py",))],
         "soak": [Stage("soak", lambda: soak(*args))],

@@ -1,21 +1,25 @@
 """AgentDojo 0.1.35, benchmark v1.2.2: utility, attack success and questions, for every defence in one run.
 
 python -m benchmarks.agentdojo.run [--suite NAME] [--only "DEFENCE|DEFENCE"] [--encode KIND|all] [--show]
-[--markdown]
+[--markdown] [--require UTILITY ATTACKS]
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import sys
 from collections import Counter, defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentdojo.task_suite.load_suites import get_suites
 
 from benchmarks.agentdojo.contestants import VERSION, contestants
 from benchmarks.agentdojo.encodings import ENCODINGS, encoded
 from benchmarks.agentdojo.scenario import Attack, achieved, attacker, execute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ENVELOPE = """\
 Exact on values and on spans of 24 letters and digits, through the encodings listed, whoever passes them on.
@@ -145,6 +149,7 @@ def main() -> None:
     parser.add_argument("--encode", default="plain")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--require", nargs=2, type=float, metavar=("UTILITY", "ATTACKS"))
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     suites = {name: suite for name, suite in get_suites(VERSION).items() if options.suite in (None, name)}
@@ -160,6 +165,20 @@ def main() -> None:
     print()
     print(shown(parts(defences, tallies, list(suites)), markdown=options.markdown))
     print(f"\n{ENVELOPE}")
+    if options.require and (missed := [*misses(defences, tallies, *options.require)]):
+        sys.exit("\n".join(missed))
+
+
+def misses(defences: list[Any], tallies: dict[str, Tally], utility: float, attacks: float) -> Iterator[str]:
+    """Which defences are below a utility or above an attack success, both in per cent."""
+    for defence in defences:
+        plain = tallies["plain"][defence.name]
+        if 100 * plain["utility"] < utility * plain["tasks"]:
+            yield f"{defence.name}: utility below {utility:g} %"
+        for kind, tally in tallies.items():
+            count = tally[defence.name]
+            if 100 * count["attacks"] > attacks * count["pairs"]:
+                yield f"{defence.name}: attack success above {attacks:g} % ({kind})"
 
 
 if __name__ == "__main__":

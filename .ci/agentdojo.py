@@ -1,0 +1,33 @@
+"""AgentDojo without a model, in an environment of its own: it and what it needs are no business of the tests.
+
+Owns the environment and what the short form asks for. What is measured is in benchmarks/agentdojo.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from environments import CACHE, ROOT, NotInstalledError, locked, prepare
+
+LOCK = ROOT / "benchmarks/agentdojo/agentdojo.lock"
+SHORT = ("--suite=banking", "--only=declared roles, field trust and plan", "--require", "80", "3")
+"""One suite under the declared policy, held to less utility than the whole has, because it is a small part of it."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the benchmark with its own arguments; ``--short`` stands for what CI runs."""
+    asked = [part for each in argv for part in (SHORT if each == "--short" else (each,))]
+    print("... agentdojo, agent-sleuth", flush=True)
+    try:
+        python = prepare(CACHE / "agentdojo", locked(LOCK))
+    except NotInstalledError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return subprocess.run(
+        [python, "-m", "benchmarks.agentdojo.run", *asked], cwd=ROOT, check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -25,7 +25,10 @@ def shop(folder):
 def verb(*args, status=0):
     """Run a verb in this process; gives what it printed, the errors last."""
     sys.modules.pop("shop_handlers", None)
-    done = CliRunner().invoke(cli, [*map(str, args)])
+    try:
+        done = CliRunner().invoke(cli, [*map(str, args)])
+    finally:
+        sys.modules.pop("shop_handlers", None)
     assert done.exit_code == status, done.output
     return done.stdout + done.stderr
 

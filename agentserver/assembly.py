@@ -27,7 +27,7 @@ from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
-from agentserver.pump import Bound, Pump
+from agentserver.pump import Bound, Onlookers, Pump
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,9 +101,8 @@ class Server:
             bound = {
                 b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners
             }
-            pump = Pump(
-                self.rules, bound, engine, self.clock, resources, (self.trace.observe,), self.approver
-            )
+            onlookers = Onlookers((self.trace.observe,), self.approver)
+            pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
         return self

@@ -16,11 +16,13 @@ from agentserver.core import intake
 from agentserver.core.admission import Judged, judge
 from agentserver.core.audit import Event
 from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
+from agentserver.core.minutes import local
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.routing import Place, Route
 from agentserver.core.step import Step
 from agentserver.core.threads import ThreadTree
 from agentserver.core.todos import NO_TODOS, TodoBook, Watcher, nudge
+from agentserver.core.usage import usage_instructions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,12 +111,12 @@ class Conversation(NamedTuple):
             return _turn_away(step, request, judged.refusal)
         for proposal in judged.proposals:
             letter = _letter(proposal, request, 1)
-            step.note(
+            step.minutes.note(
                 Event.RECEIVED,
                 thread=self.tree.root,
                 sender=self.principal,
                 to=proposal.to,
-                root=_local(proposal.root),
+                root=local(proposal.root),
             )
             step.call(letter, proposal.to)
         return step.finish()
@@ -131,7 +133,7 @@ class Conversation(NamedTuple):
         step = Step(self, rules, moment)
         step.cause = Closing(reason)
         step.end()
-        step.note(Event.CLOSED, thread=self.tree.root, to=self.principal, detail=reason)
+        step.minutes.note(Event.CLOSED, thread=self.tree.root, to=self.principal, detail=reason)
         return step.finish(closed=True)
 
     # From a person
@@ -165,7 +167,7 @@ class Conversation(NamedTuple):
             delivery.sender,
             listener.name if listener.agent else None,
             delivery.sender == listener.name,
-            rules.blueprint.usage[listener.name],
+            _usage(listener, thread, rules),
             nudge(todos),
         )
         return Accepted(delivery, codec, element, metadata, thread.storage, todos)
@@ -177,7 +179,7 @@ class Conversation(NamedTuple):
         delivery, result = finished.delivery, finished.result
         thread = self._working_on(delivery)
         if thread is None:
-            step.record(Event.DISCARDED, delivery)
+            step.minutes.record(Event.DISCARDED, delivery)
             return step.finish()
         listener = rules.blueprint.listeners.get(delivery.to)
         if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
@@ -185,7 +187,7 @@ class Conversation(NamedTuple):
             retries = 0 if listener is None else listener.retries
             return _failed(step, delivery, result if isinstance(result, Failed) else gone, retries=retries)
         step.take(delivery)
-        step.record(Event.HANDLED, delivery)
+        step.minutes.record(Event.HANDLED, delivery)
         step.todos = step.todos.notice(delivery)
         if finished.element is not None:
             step.memory = rules.observe(step.memory, delivery, finished.element, moment.now)
@@ -208,7 +210,7 @@ def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
         return Judged(refusal=said)
     step.deprecated = said.deprecated
     for repair in said.repairs:
-        step.record(Event.REPAIRED, delivery, detail=repair)
+        step.minutes.record(Event.REPAIRED, delivery, detail=repair)
     thread = step.tree.nodes[delivery.thread]
     caller = step.tree.caller(thread)
     listener = _in_force(step.rules.blueprint.listeners[delivery.to], thread)
@@ -222,6 +224,15 @@ def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
     return judged
 
 
+def _usage(listener: Listener, thread: Thread, rules: Rules) -> str:
+    """What the peers in force accept."""
+    known = rules.blueprint.usage[listener.name]
+    present = _in_force(listener, thread)
+    if present.peers == listener.peers:
+        return known
+    return usage_instructions(present, rules.blueprint.listeners, rules.codecs)
+
+
 def _in_force(listener: Listener, thread: Thread) -> Listener:
     """A listener with the peers that it may reach on this thread."""
     return listener if thread.allowed is None else replace(listener, peers=listener.peers & thread.allowed)
@@ -229,7 +240,7 @@ def _in_force(listener: Listener, thread: Thread) -> Listener:
 
 def _remark(step: Step, judged: Judged, thread: str, sender: str) -> None:
     for event, to, detail in judged.remarks:
-        step.note(event, thread=thread, sender=sender, to=to, detail=detail)
+        step.minutes.note(event, thread=thread, sender=sender, to=to, detail=detail)
 
 
 def _letter(proposal: Proposal, request: str, hop: int) -> Letter:
@@ -300,7 +311,7 @@ def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
     thread = step.tree.nodes[delivery.thread]
     count = thread.refusals + 1
     step.change.put(thread._replace(refusals=count))
-    step.note(
+    step.minutes.note(
         Event.REFUSED,
         thread=thread.id,
         sender=delivery.to,
@@ -328,7 +339,7 @@ def _failed(step: Step, delivery: Delivery, failed: Failed, retries: int) -> Out
     """A crash or a missed deadline: try again while that is allowed, else tell the caller."""
     if delivery.attempt < retries:
         step.again(delivery)
-        step.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
+        step.minutes.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
         return step.finish()
     step.take(delivery)
     return _give_up(step, delivery, failed)
@@ -336,7 +347,7 @@ def _failed(step: Step, delivery: Delivery, failed: Failed, retries: int) -> Out
 
 def _give_up(step: Step, delivery: Delivery, failed: Failed) -> Outcome:
     """End the work of a thread with a SystemError to its caller."""
-    step.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
+    step.minutes.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
     _forgive(step, delivery.thread)
     step.prune(delivery.thread)
     step.answer(step.error(delivery, failed.code, about=delivery.to), delivery)
@@ -347,7 +358,7 @@ def _turn_away(step: Step, request: str, refusal: Refusal) -> Outcome:
     payload = system_error(refusal.code, refusal.corrections)
     codec = step.rules.codecs.of(type(payload))
     root = step.before.tree.root
-    step.note(
+    step.minutes.note(
         Event.REFUSED,
         thread=root,
         sender=step.before.principal,
@@ -357,7 +368,3 @@ def _turn_away(step: Step, request: str, refusal: Refusal) -> Outcome:
     )
     step.leave(Letter(SYSTEM, root, codec.name, codec.encode(payload), request, 0))
     return step.finish()
-
-
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]

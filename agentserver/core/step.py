@@ -6,14 +6,14 @@ decide anything: conversation.py says what happens, this module keeps the books 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core import envelope
 from agentserver.core.approvals import Approval, digest
-from agentserver.core.audit import ATTEMPT, DETAIL, GUARDS, LINES, Event, Record
-from agentserver.core.legible import legible, paragraph
+from agentserver.core.audit import Event
 from agentserver.core.messages import SYSTEM, Delivery, Done, Letter, Reply
+from agentserver.core.minutes import Minutes, local
 from agentserver.core.outcome import Outcome
 from agentserver.core.refusals import system_error
 from agentserver.core.requests import RequestChange
@@ -41,6 +41,7 @@ class Step:
         self.before = conversation
         self.rules = rules
         self.moment = moment
+        self.minutes = Minutes(conversation.id, moment.now)
         self.ids = moment.ids()
         self.change = TreeChange(conversation.tree)
         self.tree = self.change.tree
@@ -58,7 +59,6 @@ class Step:
         self._woken: dict[str, None] = {}
         self._closed: list[str] = []
         self._replies: list[Reply | Done] = []
-        self._records: list[Record] = []
         self._exhausted: dict[str, None] = {}
         self.deprecated = False
         self.cause: Cause | None = None
@@ -83,7 +83,7 @@ class Step:
         """Queue a delivery that was consumed before."""
         self._added[delivery.id] = delivery
         self.requests.count(delivery.request, 1)
-        self.record(Event.SENT, delivery)
+        self.minutes.record(Event.SENT, delivery)
         self._queue(delivery.thread, (delivery,))
 
     def post(self, letter: Letter, thread: str) -> None:
@@ -111,7 +111,7 @@ class Step:
             self._parsed[delivery.id] = letter.element
         self._added[delivery.id] = delivery
         self.requests.count(delivery.request, 1)
-        self.record(Event.SENT, delivery)
+        self.minutes.record(Event.SENT, delivery)
         if letter.questions:
             self._ask(delivery, letter.questions)
         else:
@@ -124,18 +124,18 @@ class Step:
         self.change.put(thread._replace(approvals=(*thread.approvals, approval)))
         self._asked[approval.id] = approval
         self._asking += 1
-        self.record(Event.ASKED, delivery, detail="\n".join(question.text for question in questions))
+        self.minutes.record(Event.ASKED, delivery, detail="\n".join(question.text for question in questions))
 
     def permit(self, approval: Approval, by: str) -> None:
         """Let a delivery that waited for a person go on its way."""
         self._answered(approval)
-        self.record(Event.APPROVED, approval.delivery, detail=by)
+        self.minutes.record(Event.APPROVED, approval.delivery, detail=by)
         self._place(approval.delivery)
 
     def withdraw(self, approval: Approval, by: str) -> None:
         """Drop a delivery that a person did not permit."""
         self._answered(approval)
-        self.record(Event.WITHDRAWN, approval.delivery, detail=by)
+        self.minutes.record(Event.WITHDRAWN, approval.delivery, detail=by)
         self._drop((approval.delivery,))
 
     def _answered(self, approval: Approval) -> None:
@@ -229,12 +229,12 @@ class Step:
                 self.requests.count(held.delivery.request, 0, held=-1)
             self._asking -= len(thread.approvals)
             self._drop(thread.waiting())
-            self.note(Event.CLOSED, thread=thread.id, to=thread.owner)
+            self.minutes.note(Event.CLOSED, thread=thread.id, to=thread.owner)
 
     def _drop(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
             self.requests.count(delivery.request, -1)
-            self.record(Event.DROPPED, delivery)
+            self.minutes.record(Event.DROPPED, delivery)
             self._parsed.pop(delivery.id, None)
             if self._added.pop(delivery.id, None) is None:
                 self._dropped.append(delivery)
@@ -257,12 +257,12 @@ class Step:
             Reply(self.before.id, letter.request, letter.sender, letter.root, message, error=error)
         )
         self.requests.answer(letter.request)
-        self.note(
+        self.minutes.note(
             Event.ANSWERED,
             thread=letter.origin,
             sender=letter.sender,
             to=self.before.principal,
-            root=_local(letter.root),
+            root=local(letter.root),
             hop=letter.hop,
             message=message,
         )
@@ -281,32 +281,6 @@ class Step:
         codec = self.rules.codecs.of(type(payload))
         markup = codec.encode(payload)
         return Letter(SYSTEM, cause.thread, codec.name, markup, cause.request, cause.hop + 1, about)
-
-    # Records
-
-    def record(self, event: Event, delivery: Delivery, *, code: str = "", detail: str = "") -> None:
-        """Note an event of a delivery. The envelope goes with the event that admitted it."""
-        self._records.append(
-            Record(
-                event,
-                self.moment.now,
-                self.before.id,
-                delivery.thread,
-                delivery.sender,
-                delivery.to,
-                _local(delivery.root),
-                delivery.hop,
-                code,
-                _legible(event, detail) if detail else "",
-                delivery.id,
-                delivery.message if event is Event.SENT else b"",
-            )
-        )
-
-    def note(self, event: Event, *, thread: str, to: str, detail: str = "", **more: Any) -> None:
-        """Note any event; ``more`` are fields of Record."""
-        about = {"to": legible(to, DETAIL), "detail": _legible(event, detail), **more}
-        self._records.append(Record(event, self.moment.now, self.before.id, thread, **about))
 
     # The end
 
@@ -344,7 +318,7 @@ class Step:
             retry=self._retry,
             closed=tuple(self._closed),
             replies=tuple(self._replies),
-            records=tuple(self._records),
+            records=tuple(self.minutes.records),
             parsed=self._parsed,
             deprecated=self.deprecated,
             moment=self.moment,
@@ -375,7 +349,9 @@ class Step:
             payload = system_error(Code.BUDGET)
             codec = self.rules.codecs.of(type(payload))
             letter = Letter(SYSTEM, self.tree.root, codec.name, codec.encode(payload), request, 0)
-            self.note(Event.REFUSED, thread=self.tree.root, to=self.before.principal, code=Code.BUDGET)
+            self.minutes.note(
+                Event.REFUSED, thread=self.tree.root, to=self.before.principal, code=Code.BUDGET
+            )
             self.leave(letter)
 
     def _settle_held(self) -> None:
@@ -389,7 +365,7 @@ class Step:
         for request in self.requests.at_rest():
             self._replies.append(Done(self.before.id, request.id, request.answered))
             if not request.answered:
-                self.note(Event.ENDED, thread=self.tree.root, to=self.before.principal)
+                self.minutes.note(Event.ENDED, thread=self.tree.root, to=self.before.principal)
 
 
 def _narrowed(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:
@@ -397,14 +373,3 @@ def _narrowed(above: frozenset[str] | None, own: frozenset[str] | None) -> froze
     if own is None or above is None:
         return above if own is None else own
     return above & own
-
-
-def _legible(event: Event, detail: str) -> str:
-    """A detail as records keep it: a guard's in its own lines, anybody else's in one, handoffs' whole."""
-    if event is Event.ATTEMPTED:
-        return legible(detail, ATTEMPT)
-    return paragraph(detail, DETAIL, LINES) if event in GUARDS else legible(detail, DETAIL)
-
-
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]

@@ -3,5 +3,6 @@
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Bound
 from agentserver.pump.pump import Pump
+from agentserver.pump.reporting import Onlookers
 
-__all__ = ["Bound", "Pump", "ServerExchange"]
+__all__ = ["Bound", "Onlookers", "Pump", "ServerExchange"]

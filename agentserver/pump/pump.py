@@ -16,13 +16,12 @@ import anyio
 
 from agentserver.contract import Code
 from agentserver.core import approving, envelope
-from agentserver.core.approvals import Answer, Decided
 from agentserver.core.conversation import Accepted, Conversation
 from agentserver.core.messages import SYSTEM, Failed, Finished, Parcel
 from agentserver.ports import ConflictError, EngineError
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Invoker
-from agentserver.pump.reporting import Reporter
+from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
 from agentserver.pump.schedule import Schedule, Turns, backoff
 from agentserver.pump.waiting import Waiting
 
@@ -32,12 +31,11 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.approvals import Approval
-    from agentserver.core.audit import Record
+    from agentserver.core.approvals import Approval, Decided
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Outside
     from agentserver.core.outcome import Outcome
-    from agentserver.ports import Approver, Clock, Engine
+    from agentserver.ports import Clock, Engine
     from agentserver.pump.invoke import Bound
 
 logger = logging.getLogger("agentserver.pump")
@@ -55,8 +53,7 @@ class Pump:
         engine: where conversations are kept; already open.
         clock: time and randomness.
         resources: what the organism's lifespan provides.
-        observers: called with the records of every committed step; must not block or raise.
-        approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
+        onlookers: who watches, and who asks a person.
     """
 
     def __init__(
@@ -66,16 +63,15 @@ class Pump:
         engine: Engine,
         clock: Clock,
         resources: Sequence[object] = (),
-        observers: Sequence[Callable[[tuple[Record, ...]], None]] = (),
-        approver: Approver | None = None,
+        onlookers: Onlookers = NOBODY,
     ) -> None:
         self._rules = rules
         self._limits = rules.blueprint.limits
         self._bound = bound
         self._engine = engine
         self._clock = clock
-        self._reporter = Reporter(observers)
-        self._waiting = Waiting(rules.blueprint.limits.approval, approver)
+        self._reporter = Reporter(onlookers.observers)
+        self._waiting = Waiting(rules.blueprint.limits.approval, onlookers.approver)
         self._invoker = Invoker(rules, resources)
         self._turns = Turns()
         self._schedule = Schedule(
@@ -113,7 +109,7 @@ class Pump:
             for _ in range(self._limits.concurrency):
                 self._tasks.start_soon(self._work)
             self._tasks.start_soon(self._sweep)
-            self._tasks.start_soon(self._refuse_overdue)
+            self._tasks.start_soon(self._waiting.watch, self._clock, self.decide)
             try:
                 yield
                 self._stopping = True
@@ -236,14 +232,6 @@ class Pump:
             return outcome
 
         return await self._step(conversation, answer) and spent
-
-    async def _refuse_overdue(self) -> None:
-        """Answer no for whoever has not answered in time."""
-        while True:
-            for approval, why in await self._waiting.overdue(self._clock):
-                decided = Decided(approval.id, approval.digest, Answer.DENY, why)
-                await self.decide(approval.delivery.conversation, decided)
-                self._waiting.forget(approval)
 
     # Work
 

@@ -6,7 +6,7 @@ Owns which event is worth which level. Refuses to decide anything.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.audit import Event
 
@@ -15,8 +15,24 @@ if TYPE_CHECKING:
 
     from agentserver.core.audit import Record
     from agentserver.core.outcome import Outcome
+    from agentserver.ports import Approver
 
 logger = logging.getLogger("agentserver.pump")
+
+
+class Onlookers(NamedTuple):
+    """Who watches.
+
+    Args:
+        observers: called with the records of every committed step; must not block or raise.
+        approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
+    """
+
+    observers: tuple[Callable[[tuple[Record, ...]], None], ...] = ()
+    approver: Approver | None = None
+
+
+NOBODY = Onlookers()
 
 
 class Reporter:

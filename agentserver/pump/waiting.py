@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from agentserver.core.approvals import Approval
     from agentserver.core.audit import Record
@@ -57,19 +58,17 @@ class Waiting:
                 if record.event in _OVER:
                     self._known.pop(record.delivery, None)
 
-    def forget(self, approval: Approval) -> None:
-        """Forget one."""
-        self._known.pop(approval.delivery.id, None)
-
-    async def overdue(self, clock: Clock) -> list[tuple[Approval, str]]:
-        """Wait until the time of some is over; gives them with the reason."""
+    async def watch(self, clock: Clock, decide: Callable[[str, Decided], Awaitable[bool]]) -> None:
+        """Answer no for whoever does not answer in time; never ends."""
         why = "no answer in time" if self._approver is not None else "nobody is there to ask"
         while True:
             self._news.clear()
             now = clock.moment().now
-            over = [one for one in self._known.values() if one.at + self._limit <= now]
-            if over:
-                return [(one, why) for one in over]
+            for approval in [one for one in self._known.values() if one.at + self._limit <= now]:
+                await decide(
+                    approval.delivery.conversation, Decided(approval.id, approval.digest, Answer.DENY, why)
+                )
+                self._known.pop(approval.delivery.id, None)
             await self._sleep(min((one.at for one in self._known.values()), default=None), now)
 
     async def _sleep(self, oldest: float | None, now: float) -> None:

@@ -104,7 +104,7 @@ def test_load_raises_with_every_error_in_order_and_no_warning(project):
     assert lines == [
         'organism.yaml:8: listeners[1].peers[0]: unknown listener "greter" (did you mean "greeter"?)',
         (
-            'organism.yaml:9: listeners[1].colour: unknown key "colour" (known here: agent, broadcast, concurrency, '
+            'organism.yaml:9: listeners[1].colour: unknown key "colour" (known here: agent, approval, broadcast, concurrency, '
             "deadline, description, handler, name, payload_class, peers, retries, schema, settings, settings_class)"
         ),
         "organism.yaml:10: listeners[2].description: is missing",

@@ -11,7 +11,7 @@ from agentserver import HandlerResponse
 from agentserver.assembly import SystemClock
 from agentserver.core.envelope import read
 from agentserver.engines.memory import MemoryEngine
-from agentserver.pump import Bound, Pump
+from agentserver.pump import Bound, Onlookers, Pump
 from tests.core.paper import Answer, Note, rules
 
 
@@ -50,7 +50,7 @@ async def desk(*pairs, engine=None, resources=(), settings=None, payloads=(Answe
     shop = rules(*(one for one, _ in pairs), payloads=payloads, **{"drain": 1.0, **limits})
     bound = {one.name: Bound(one, handler, settings) for one, handler in pairs}
     records = []
-    pump = Pump(shop, bound, engine or MemoryEngine(), SystemClock(), resources, (records.extend,))
+    pump = Pump(shop, bound, engine or MemoryEngine(), SystemClock(), resources, Onlookers((records.extend,)))
     with anyio.fail_after(20):
         async with pump:
             yield Desk(pump, shop, records)

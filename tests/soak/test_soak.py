@@ -19,7 +19,7 @@ from agentserver import HandlerResponse, invocation
 from agentserver.assembly import SystemClock
 from agentserver.engines.memory import MemoryEngine
 from agentserver.gateways.trace import TraceBook
-from agentserver.pump import Bound, Pump
+from agentserver.pump import Bound, Onlookers, Pump
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.pump.desk import until
 
@@ -92,7 +92,7 @@ async def room(**limits):
     shop = rules(*listeners, **{"concurrency": 64, "drain": 0.0, "messages": 1 << 30, **limits})
     engine, trace = MemoryEngine(), TraceBook()
     bound = {one.name: Bound(one, handlers[one.name]) for one in listeners}
-    async with Pump(shop, bound, engine, SystemClock(), (), (trace.observe,)) as pump:
+    async with Pump(shop, bound, engine, SystemClock(), (), Onlookers((trace.observe,))) as pump:
         yield Room(pump, engine, trace, shop)
 
 

@@ -156,12 +156,9 @@ def requeue(ctx: click.Context, delivery: str, organism: Path | None, journal: P
 
 def _next(reader: Reader) -> Iterator[tuple[Conversation, Delivery]]:
     """The deliveries that the next run hands to their listeners first: one of each thread."""
-    for key in reader.at_work():
-        conversation = reader.load(key)
-        if conversation is not None:
-            for thread in conversation.tree.nodes.values():
-                if thread.inbox:
-                    yield conversation, thread.inbox[0]
+    for conversation in filter(None, map(reader.load, reader.at_work())):
+        threads = conversation.tree.nodes.values()
+        yield from ((conversation, thread.inbox[0]) for thread in threads if thread.inbox)
 
 
 @command.command("next")

@@ -119,6 +119,33 @@ def test_the_other_guards_see_what_listeners_were_really_given():
     assert watching.seen == ["mallory", "mallory", "pay mallory", "pay mallory", "paid pay mallory"]
 
 
+class Patient(Wordy):
+    """Objects to a message to the bank after the third that a listener was given."""
+
+    def judge(self, memory, proposal, at):
+        return self._verdict if proposal.to == "bank" and len(memory or ()) == 3 else None
+
+
+@pytest.mark.parametrize("then", [(), (Wordy("never", DENIED),)], ids=["none", "one of its name"])
+def test_the_other_guards_remember_from_step_to_step(then):
+    paper, shop = recorded(*then)
+    report = what_if(story_of(paper), shop, other(Patient("", DENIED)))
+    assert [one[:2] for one in differing(report)] == [("agent", "bank")]
+
+
+def test_the_recorded_guards_do_not_see_the_others_memories():
+    class Forgetful(Wordy):
+        def observe(self, memory, delivery, element, at):
+            return ()
+
+    shop = other(Patient("", DENIED))
+    paper = Paper(shop, HANDLERS)
+    paper.say(Ask("mallory"), "agent")
+    report = what_if(story_of(paper.run()), shop, other(Forgetful("never", DENIED)))
+    assert report.lost is None
+    assert [(one[1], one[4]) for one in differing(report)] == [("bank", PASSED)]
+
+
 def test_memories_of_guards_of_one_name_are_not_mixed():
     paper, shop = recorded(Wordy("never", DENIED))
     watching = Wordy("pay mallory", DENIED)

@@ -63,11 +63,11 @@ def command(
     loaded = project.load(ctx, organism)
     rules = project.server(ctx, loaded).rules
     path = located(ctx, organism, journal)
-    say = _saying(loaded)
-    if asked["against"] or asked["policy"]:
-        report: _Comparison | _WhatIf = _WhatIf(say, rules, _others(ctx, loaded, asked))
-    else:
-        report = _Comparison(say, rules)
+    other = _other(ctx, loaded, asked)
+    say = _saying(loaded, other)
+    report: _Comparison | _WhatIf = _Comparison(say, rules)
+    if other is not None:
+        report = _WhatIf(say, rules, project.server(ctx, other).rules)
     with reading(ctx, path) as reader:
         for story in _stories(ctx, reader, conversations):
             report.take(story)
@@ -84,25 +84,29 @@ def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:
         raise click.UsageError("--save takes exactly one CONVERSATION")
 
 
-def _saying(loaded: Organism) -> Callable[[str], None]:
-    """Print a line without secrets and without anything that a terminal could act on."""
+def _saying(*organisms: Organism | None) -> Callable[[str], None]:
+    """Print a line without the organisms' secrets and without anything that a terminal could act on."""
     from agentserver.gateways.terminal import visible
 
     def say(text: str) -> None:
-        click.echo(visible(loaded.secrets.redact(text)))
+        for organism in organisms:
+            text = text if organism is None else organism.secrets.redact(text)
+        click.echo(visible(text))
 
     return say
 
 
-def _others(ctx: click.Context, loaded: Organism, asked: dict[str, Any]) -> Rules:
-    """The rules that are asked beside."""
+def _other(ctx: click.Context, loaded: Organism, asked: dict[str, Any]) -> Organism | None:
+    """The organism whose rules are asked beside, if one is."""
     from agentserver import config
 
     if asked["policy"]:
-        return project.server(ctx, under_policy(ctx, loaded, asked["policy"])).rules
+        return under_policy(ctx, loaded, asked["policy"])
+    if asked["against"] is None:
+        return None
     # Both may have modules of the same names. What the first was made of stays in use.
     config.forget(loaded)
-    return project.server(ctx, project.load(ctx, asked["against"])).rules
+    return project.load(ctx, asked["against"])
 
 
 def under_policy(ctx: click.Context, loaded: Organism, policy: Path) -> Organism:

@@ -60,7 +60,7 @@ def redacted(records: Sequence[Record], redaction: Redaction) -> tuple[Record, .
     """
     gone: list[str] = []
     shown = [_message(record.message, redaction, gone) for record in records]
-    quoted = _quoted([record.detail for record in records], gone)
+    quoted = _quoted([record.detail for record in records], gone) if gone else set()
     return tuple(
         record._replace(
             sender=redaction.secrets(record.sender),
@@ -118,8 +118,6 @@ def _content(element: etree._Element) -> Iterator[str]:
 def _quoted(details: Iterable[str], gone: Iterable[str]) -> set[str]:
     """The pieces of the details that stand in what is gone too."""
     pieces = {piece for detail in details for size in _SIZES for piece in _pieces(_folded(detail), size)}
-    if not pieces:
-        return set()
     return {piece for value in gone for piece in _needles(_folded(value)) if piece in pieces}
 
 

@@ -121,6 +121,13 @@ def test_secrets_are_not_printed(shop, monkeypatch):
     assert "till routing: [redacted] of clerk" in verb("replay", status=1)
 
 
+def test_secrets_of_the_other_organism_are_not_printed(shop, monkeypatch):
+    monkeypatch.setenv("WHO", "till is no peer")
+    stricter = other(shop, "peers: [till, ghost]", "peers: [ghost]")
+    change(shop / stricter, "description: Adds up.", "description: ${WHO}.")
+    assert "([redacted] of clerk)" in verb("replay", "--against", stricter, status=1)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

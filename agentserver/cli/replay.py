@@ -184,7 +184,9 @@ class _WhatIf:
         parted = False
         for opinion in filter(_differs, report.opinions):
             self._changes[opinion.now] += 1
-            self._say(f"{story.beginning.id}: {_told(opinion)}")
+            first, *more = _told(opinion)
+            for line in (f"{story.beginning.id}: {first}", *more):
+                self._say(line)
             if opinion.parts and not parted:
                 parted = True
                 self._say(REALLY)
@@ -209,7 +211,10 @@ def _differs(opinion: Opinion) -> bool:
     return opinion.differs
 
 
-def _told(opinion: Opinion) -> str:
+def _told(opinion: Opinion) -> Iterator[str]:
+    """One line, and one below it for each further line that a guard has to say."""
     place = " ".join(filter(None, (opinion.sender, "->", opinion.to or "?", opinion.root)))
-    reason = f" ({opinion.reason})" if opinion.reason else ""
-    return f"step {opinion.version}: {place}: was {opinion.then}, would have been {opinion.now}{reason}"
+    first, *more = opinion.reason.split("\n")
+    treated = f"was {opinion.then}, would have been {opinion.now}"
+    yield f"step {opinion.version}: {place}: {treated}{f' ({first})' if first else ''}"
+    yield from (f"    {line}" for line in more)

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from agentserver.contract import Code
+from agentserver.core.guard import Denied
+from agentserver.guards.approval import ApprovalGuard
 from tests.cli import journals
 from tests.cli.conftest import environment
 from tests.cli.journals import change, verb
@@ -194,3 +197,15 @@ def test_a_conversation_that_differs_is_saved_and_said_to_differ(shop):
     change(shop / "organism.yaml", "peers: [till, ghost]", "peers: [ghost]")
     assert "1 differ" in verb("replay", key(), "--save", "tea.json", status=1)
     assert Path("tea.json").exists()
+
+
+def test_a_guard_that_has_much_to_say_gets_a_line_for_each(monkeypatch, shop):
+    def judge(self, memory, proposal, at):
+        text = "BLOCKED: a\nbecause \x1b[31mb\n\nand c"
+        return Denied(Code.DENIED, text) if proposal.to == "till" and self._listeners else None
+
+    monkeypatch.setattr(ApprovalGuard, "judge", judge)
+    asking = other(shop, "name: till\n", "name: till\n    approval: required\n")
+    lines = verb("replay", "--against", asking, status=1).splitlines()
+    assert lines[0].endswith("would have been blocked (BLOCKED: a)")
+    assert lines[1:4] == ["    because \ufffd[31mb", "    ", "    and c"]

@@ -161,7 +161,7 @@ def _next(reader: Reader) -> Iterator[tuple[Conversation, Delivery]]:
         yield from ((conversation, thread.inbox[0]) for thread in threads if thread.inbox)
 
 
-@command.command("next")
+@command.command("next", short_help="List what the next run begins with.")
 @journal_option
 @click.pass_context
 def upcoming(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
@@ -192,7 +192,7 @@ def _given_up(delivery: Delivery, rules: Rules, reason: str) -> Finished:
     return Finished(delivery._replace(attempt=spent), None, failed)
 
 
-@command.command("add")
+@command.command("add", short_help="Give up a delivery that the next run begins with.")
 @click.argument("delivery")
 @click.option("--reason", default="no reason given", show_default=True, help="For the record.")
 @journal_option

@@ -35,6 +35,7 @@ SOAK_SCALE = 100
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {"handoff": ("3",), "hop": ("--rounds=1", "--hops=300"), "provenance": ("--sizes=10",)}
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
+ADAPTER_LOCKS = "tests/provenance/adapters/*.lock"
 LOCK_MACHINES = ("x86_64-manylinux_2_28", "aarch64-manylinux_2_28")
 
 USAGE, INTERRUPTED, TERMINATED = 64, 130, 143
@@ -172,6 +173,11 @@ def fuzz(*args: str) -> None:
     pytest("-m", "hypothesis", *args, env={"HYPOTHESIS_PROFILE": "fuzz"})
 
 
+def adapters(*args: str) -> None:
+    """Test the provenance adapters against real frameworks; see adapters.py beside this file for which."""
+    call(PYTHON, Path(__file__).with_name("adapters.py"), *args)
+
+
 # --- the wheel -------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +243,7 @@ def mutate(*globs: str) -> None:
 
 
 def lock(*args: str) -> None:
-    """Write both lock files from pyproject.toml; pins stay unless an argument such as --upgrade moves them.
+    """Write the lock files from pyproject.toml; pins stay unless an argument such as --upgrade moves them.
 
     uv resolves for all interpreters at once and keeps environment markers, which pip's own resolver cannot do. It lives
     in .venv only after this verb: nobody needs it to run or test. Then every pin must have a file for each target.
@@ -257,7 +263,11 @@ def lock(*args: str) -> None:
     silent = ("--no-emit-index-url", "--no-emit-find-links")
     run = ("--extra=console", "--group=example")
     dev = (*run, "--extra=codegen", "--group=dev", "--constraint=requirements.lock")
-    for output, wanted in (("requirements.lock", run), ("requirements-dev.lock", dev)):
+    apart = [
+        (path.relative_to(ROOT).as_posix(), (f"--extra={path.stem}", "--group=adapters"))
+        for path in sorted(ROOT.glob(ADAPTER_LOCKS))
+    ]
+    for output, wanted in (("requirements.lock", run), ("requirements-dev.lock", dev), *apart):
         compiled = ("pip", "compile", *flags, *silent, *wanted, *args, "-o", output, "pyproject.toml")
         call(uv, *compiled, env={"UV_CUSTOM_COMPILE_COMMAND": "./run lock"})
         check_lock(uv, output)
@@ -277,6 +287,7 @@ def check_lock(uv: Path, output: str) -> None:
 
 TESTS = (
     Stage("tests", covered_tests, needs=("tests",)),
+    Stage("adapters", lambda: adapters("--short")),
     Stage("coverage", coverage_bounds),
     Stage("wheel", try_wheel, needs=("README.md", "LICENSE")),
     Stage("bench", quick_benchmarks, needs=("benchmarks/hop.py",)),
@@ -292,6 +303,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "lint": LINT,
         "pytest": [Stage("tests", lambda: pytest(*args))],
         "docs": [Stage("docs", lambda: pytest("tests/test_docs.py", *args))],
+        "adapters": [Stage("adapters", lambda: adapters(*args))],
         "wheel": [Stage("wheel", try_wheel)],
         "bench": [Stage("bench", lambda: benchmarks(*args), needs=("benchmarks/hop.py",))],
         "soak": [Stage("soak", lambda: soak(*args))],

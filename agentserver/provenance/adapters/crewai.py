@@ -1,21 +1,48 @@
 """CrewAI: tool hooks for as long as a block of code runs.
 
 Owns registering and removing them: CrewAI's hooks are global to the process. Refuses by answering, never by
-raising, because CrewAI goes on when a hook raises. Tested with crewai 1.15.30.
+raising: CrewAI drops whatever a hook raises and goes on, so a call that could not be judged is refused, and an output
+that could not be labelled is withheld.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from agentserver.provenance.adapters.decorator import Holder, engine_of
 from agentserver.provenance.classic import TaintViolationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import TracebackType
 
     from agentserver.provenance.session import Engine
+
+_log: Final = logging.getLogger(__name__)
+
+WITHHELD = "The output is withheld."
+"""What a model is shown instead of an output that could not be labelled."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """What a hook does, which ends here whatever it raises; ``done`` says whether it did it."""
+
+    done: bool = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.done = error is None
+        if isinstance(error, Exception) and not isinstance(error, TaintViolationError):
+            _log.error("a tool hook failed, so its tool is refused", exc_info=error)
+        return isinstance(error, Exception)
 
 
 @contextmanager
@@ -33,17 +60,17 @@ def hooks(engine: Engine | Holder) -> Iterator[None]:
 
     def before(context: Any) -> bool | None:
         """CrewAI runs no tool whose hook answers ``False``."""
-        try:
+        with _Step() as step:
             engine_of(engine).on_tool_call(context.tool_name, dict(context.tool_input))
-        except TaintViolationError:
-            return False
-        return None
+        return None if step.done else False
 
     def after(context: Any) -> str | None:
-        raw = getattr(context, "raw_tool_result", None)
-        said = context.tool_result if raw is None else raw
-        engine_of(engine).on_tool_result(context.tool_name, said, arguments=dict(context.tool_input))
-        return None
+        """What this answers, if anything, takes the place of the output."""
+        with _Step() as step:
+            raw = getattr(context, "raw_tool_result", None)
+            said = context.tool_result if raw is None else raw
+            engine_of(engine).on_tool_result(context.tool_name, said, arguments=dict(context.tool_input))
+        return None if step.done else WITHHELD
 
     register_before_tool_call_hook(before)
     register_after_tool_call_hook(after)

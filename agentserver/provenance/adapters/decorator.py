@@ -1,7 +1,7 @@
 """Wrapping of plain functions: the adapter for agents of one's own making.
 
 Owns the four kinds of callable. Refuses to change what a tool takes or returns. A call is judged before the
-tool's first line runs; an output, or each chunk of one, is labelled before the caller sees it.
+tool's first line runs; an output, each chunk of one, or the words of an error are labelled before the caller sees them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from agentserver.provenance.classic import TaintViolationError
 from agentserver.provenance.session import OVERLAP, Engine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from types import TracebackType
 
 
 class Holder(Protocol):
@@ -29,6 +31,24 @@ class Holder(Protocol):
 def engine_of(holder: Engine | Holder) -> Engine:
     """The engine to report to, looked up when it is needed: runs change."""
     return holder if isinstance(holder, Engine) else holder.engine
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """Stands around a tool's work: the words of an error that leaves it are labelled, for a model may read them."""
+
+    engine: Engine
+    tool: str
+    given: dict[str, Any]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, TaintViolationError):
+            self.engine.on_tool_result(self.tool, str(error), arguments=self.given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +90,9 @@ def _plain(tool: _Tool) -> Callable[..., Any]:
     def called(*args: Any, **kwargs: Any) -> Any:
         engine, given = engine_of(tool.holder), tool.given(args, kwargs)
         engine.on_tool_call(tool.name, given)
-        return _result(engine, tool.name, given, tool.fn(*args, **kwargs))
+        with Working(engine, tool.name, given):
+            result = tool.fn(*args, **kwargs)
+        return _result(engine, tool.name, given, result)
 
     return called
 
@@ -79,7 +101,9 @@ def _coroutine(tool: _Tool) -> Callable[..., Any]:
     async def called(*args: Any, **kwargs: Any) -> Any:
         engine, given = engine_of(tool.holder), tool.given(args, kwargs)
         await engine.acall(tool.name, given)
-        return _result(engine, tool.name, given, await tool.fn(*args, **kwargs))
+        with Working(engine, tool.name, given):
+            result = await tool.fn(*args, **kwargs)
+        return _result(engine, tool.name, given, result)
 
     return called
 
@@ -123,23 +147,27 @@ def _result(engine: Engine, tool: str, given: dict[str, Any], result: Any) -> An
 
 
 async def _awaited(engine: Engine, tool: str, given: dict[str, Any], result: Any) -> Any:
-    return _result(engine, tool, given, await result)
+    with Working(engine, tool, given):
+        answer = await result
+    return _result(engine, tool, given, answer)
 
 
 def _chunks(engine: Engine, tool: str, given: dict[str, Any], chunks: Iterator[Any]) -> Iterator[Any]:
     tail = ""
-    for chunk in chunks:
-        tail = _chunk(engine, tool, given, tail, chunk)
-        yield chunk
+    with Working(engine, tool, given):
+        for chunk in chunks:
+            tail = _chunk(engine, tool, given, tail, chunk)
+            yield chunk
 
 
 async def _achunks(
     engine: Engine, tool: str, given: dict[str, Any], chunks: AsyncIterator[Any]
 ) -> AsyncIterator[Any]:
     tail = ""
-    async for chunk in chunks:
-        tail = _chunk(engine, tool, given, tail, chunk)
-        yield chunk
+    with Working(engine, tool, given):
+        async for chunk in chunks:
+            tail = _chunk(engine, tool, given, tail, chunk)
+            yield chunk
 
 
 def _chunk(engine: Engine, tool: str, given: dict[str, Any], tail: str, chunk: Any) -> str:

@@ -1,6 +1,6 @@
 """Google ADK: a plugin for a runner, which sees the tools of every agent in it.
 
-Owns the translation of tool callbacks. Refuses to tell a model why. Tested with google-adk 2.13.0.
+Owns the translation of tool callbacks. Refuses to tell a model why.
 """
 
 from __future__ import annotations

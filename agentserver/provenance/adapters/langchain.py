@@ -1,7 +1,7 @@
 """LangChain: callbacks for any agent, and middleware for ``create_agent``.
 
 Owns the translation of tool events. Refuses to swallow a refusal: the handlers set ``raise_error``, without
-which LangChain logs the exception and runs the tool. Tested with langchain-core 0.3.0 and 1.7.2.
+which LangChain logs the exception and runs the tool.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 
-from agentserver.provenance.adapters.decorator import Holder, engine_of
+from agentserver.provenance.adapters.decorator import Holder, Working, engine_of
 from agentserver.provenance.classic import TaintViolationError
 
 if TYPE_CHECKING:
@@ -174,7 +174,8 @@ def middleware(engine: Engine | Holder, *, stop: bool = True) -> Any:
                 if stop:
                     raise
                 return refused(request)
-            result = handler(request)
+            with Working(engine_of(engine), call["name"], call["args"]):
+                result = handler(request)
             engine_of(engine).on_tool_result(call["name"], _content(result), arguments=call["args"])
             return result
 
@@ -186,7 +187,8 @@ def middleware(engine: Engine | Holder, *, stop: bool = True) -> Any:
                 if stop:
                     raise
                 return refused(request)
-            result = await handler(request)
+            with Working(engine_of(engine), call["name"], call["args"]):
+                result = await handler(request)
             engine_of(engine).on_tool_result(call["name"], _content(result), arguments=call["args"])
             return result
 

@@ -1,7 +1,7 @@
 """OpenAI Agents SDK: function tools, judged before and labelled after.
 
 Owns the wrapping of a tool's invocation. Refuses to use the SDK's guardrails for it: those of an agent run
-once a turn, this runs at every call. Tested with openai-agents 0.24.0.
+once a turn, this runs at every call.
 """
 
 from __future__ import annotations

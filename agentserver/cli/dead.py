@@ -1,25 +1,33 @@
 """``agentserver dead``: deliveries that their listeners could not deal with.
 
-Owns the listing and who may be queued again. What a dead letter is, the engine says.
+Owns the listing, who may be queued again and what may be given up. What a dead letter is, the engine says.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import journal_option, located, reading, when, writing
+from agentserver.cli.journal import journal_option, located, reading, refusing, when, writing
+from agentserver.cli.shown import journal_and_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.engines.journal_reader import DeadLetter
+    from agentserver.config import Secrets
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery, Finished
+    from agentserver.core.outcome import Outcome
+    from agentserver.engines.journal_reader import DeadLetter, Reader
+    from agentserver.engines.journal_writer import Writer
 
 
-@click.group("dead", short_help="List, show, queue again or discard dead letters.")
+@click.group("dead", short_help="List, show, queue again, discard or add dead letters.")
 def command() -> None:
     """Deliveries that were given up: their listener crashed, was late, or is not there any more."""
 
@@ -31,21 +39,24 @@ def _chosen(ctx: click.Context, letters: Sequence[DeadLetter], prefix: str) -> D
     return found[0]
 
 
+def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:
+    """One delivery of a list."""
+    from agentserver.gateways.terminal import visible
+
+    local = delivery.root.rpartition("}")[2]
+    place = f"{delivery.id}  {when(at)}  {delivery.sender} -> {delivery.to} {local}"
+    return visible(secrets.redact(f"{place}  {more}".rstrip()))
+
+
 @command.command("list")
 @journal_option
 @click.pass_context
 def listing(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """List the dead letters, oldest first."""
-    from agentserver.gateways.terminal import visible
-
-    with reading(ctx, located(ctx, organism, journal)) as reader:
+    path, secrets = journal_and_secrets(ctx, organism, journal)
+    with reading(ctx, path) as reader:
         for letter in reader.dead():
-            delivery = letter.delivery
-            local = delivery.root.rpartition("}")[2]
-            click.echo(
-                f"{delivery.id}  {when(letter.at)}  {delivery.sender} -> {delivery.to} {local}  "
-                f"{visible(letter.reason)[:200]}"
-            )
+            click.echo(_line(letter.delivery, letter.at, secrets.redact(letter.reason)[:200], secrets))
 
 
 @command.command("show")
@@ -56,7 +67,8 @@ def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path
     """Show one dead letter: why it was given up, and its message."""
     from agentserver.gateways.terminal import visible_lines
 
-    with reading(ctx, located(ctx, organism, journal)) as reader:
+    path, secrets = journal_and_secrets(ctx, organism, journal)
+    with reading(ctx, path) as reader:
         letter = _chosen(ctx, reader.dead(), delivery)
     one = letter.delivery
     state = "open" if letter.open else "finished"
@@ -67,7 +79,7 @@ def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path
         letter.reason,
         one.message.decode("utf-8", "backslashreplace"),
     ):
-        for row in visible_lines(text):
+        for row in visible_lines(secrets.redact(text)):
             click.echo(row)
 
 
@@ -86,6 +98,37 @@ def discard(ctx: click.Context, delivery: str, organism: Path | None, journal: P
     click.echo(f"{letter.delivery.id} is discarded")
 
 
+class _Books(NamedTuple):
+    """A journal with the rules that its conversations decide by."""
+
+    rules: Rules
+    reader: Reader
+    writer: Writer
+
+
+@contextmanager
+def _books(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[_Books]:
+    """The journal, to be changed by a decision."""
+    from agentserver.engines.journal_reader import Reader
+    from agentserver.engines.journal_writer import Writer
+
+    rules = project.server(ctx, project.load(ctx, organism)).rules
+    path = located(ctx, organism, journal)
+    with writing(ctx, path) as connection:
+        yield _Books(rules, Reader(connection, rules.guards), Writer(connection, path, rules.guards))
+
+
+def _commit(ctx: click.Context, books: _Books, decide: Callable[[], Outcome]) -> None:
+    """Take a decision and keep it, or say why neither."""
+    try:
+        outcome = decide()
+    except LookupError as error:
+        project.refuse(ctx, str(error.args[0]))
+    (trouble,) = books.writer.commit([outcome])
+    if trouble is not None:
+        project.refuse(ctx, str(trouble))
+
+
 @command.command("requeue")
 @click.argument("delivery")
 @journal_option
@@ -97,23 +140,78 @@ def requeue(ctx: click.Context, delivery: str, organism: Path | None, journal: P
     """
     from agentserver.assembly import SystemClock
     from agentserver.core.requeue import requeue as again
+
+    with _books(ctx, organism, journal) as books:
+        letter = _chosen(ctx, books.reader.dead(), delivery)
+        conversation = books.reader.load(letter.delivery.conversation)
+        if conversation is None:
+            project.refuse(ctx, "its conversation is finished: nobody waits for what would come of it")
+        moment = SystemClock().moment()
+        _commit(ctx, books, lambda: again(conversation, letter.delivery, books.rules, moment))
+    click.echo(f"{letter.delivery.id} is queued again")
+
+
+# What waits
+
+
+def _next(reader: Reader) -> Iterator[tuple[Conversation, Delivery]]:
+    """The deliveries that the next run hands to their listeners first: one of each thread."""
+    for conversation in filter(None, map(reader.load, reader.at_work())):
+        threads = conversation.tree.nodes.values()
+        yield from ((conversation, thread.inbox[0]) for thread in threads if thread.inbox)
+
+
+@command.command("next", short_help="List what the next run begins with.")
+@journal_option
+@click.pass_context
+def upcoming(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+    """List the queued deliveries that the next run hands to their listeners, one of each thread.
+
+    When handlers take the whole process down again and again, it is one of these. The time is that of the last thing
+    that happened in its conversation.
+    """
+    from agentserver.engines.journal_file import open_reading
     from agentserver.engines.journal_reader import Reader
-    from agentserver.engines.journal_writer import Writer
 
     loaded = project.load(ctx, organism)
     rules = project.server(ctx, loaded).rules
-    path = journal or located(ctx, organism, journal)
-    with writing(ctx, path) as connection:
-        reader = Reader(connection, rules.guards)
-        letter = _chosen(ctx, reader.dead(), delivery)
-        conversation = reader.load(letter.delivery.conversation)
-        if conversation is None:
-            project.refuse(ctx, "its conversation is finished: nobody waits for what would come of it")
-        try:
-            outcome = again(conversation, letter.delivery, rules, SystemClock().moment())
-        except LookupError as error:
-            project.refuse(ctx, str(error.args[0]))
-        (trouble,) = Writer(connection, path, rules.guards).commit([outcome])
-        if trouble is not None:
-            project.refuse(ctx, str(trouble))
-    click.echo(f"{letter.delivery.id} is queued again")
+    path = located(ctx, organism, journal)
+    with refusing(ctx), closing(open_reading(path)) as connection:
+        for conversation, delivery in _next(Reader(connection, rules.guards)):
+            click.echo(_line(delivery, conversation.touched, "", loaded.secrets))
+
+
+def _given_up(delivery: Delivery, rules: Rules, reason: str) -> Finished:
+    """What an operator gives up has failed, and has no attempts left."""
+    from agentserver.contract import Code
+    from agentserver.core.messages import Failed, Finished
+
+    listener = rules.blueprint.listeners.get(delivery.to)
+    spent = delivery.attempt if listener is None else max(delivery.attempt, listener.retries)
+    failed = Failed(Code.INTERNAL, f"given up by an operator: {reason}")
+    return Finished(delivery._replace(attempt=spent), None, failed)
+
+
+@command.command("add", short_help="Give up a delivery that the next run begins with.")
+@click.argument("delivery")
+@click.option("--reason", default="no reason given", show_default=True, help="For the record.")
+@journal_option
+@click.pass_context
+def add(ctx: click.Context, delivery: str, reason: str, organism: Path | None, journal: Path | None) -> None:
+    """Give up a delivery that the next run would hand to its listener. The server must not be running.
+
+    Its caller gets a SystemError, as for a listener that crashed and has no attempts left. ``dead next`` lists
+    what may be given up.
+    """
+    from agentserver.assembly import SystemClock
+
+    with _books(ctx, organism, journal) as books:
+        found = [pair for pair in _next(books.reader) if pair[1].id.startswith(delivery)]
+        if len(found) != 1:
+            number = len(found) or "none"
+            project.refuse(ctx, f"{number} of what the next run begins with begins with {delivery!r}")
+        ((conversation, one),) = found
+        moment = SystemClock().moment()
+        finished = _given_up(one, books.rules, reason)
+        _commit(ctx, books, lambda: conversation.conclude(finished, books.rules, moment))
+    click.echo(f"{one.id} is given up; its caller is told")

@@ -1,57 +1,220 @@
-"""``agentserver replay``: would everything be decided as it was?
+"""``agentserver replay``: would everything be decided as it was, or by other rules?
 
-Owns the report. The comparison is for engines/replay.py.
+Owns the reports. The comparisons are for engines/replay.py and engines/whatif.py, the saving for cli/saving.py.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import project
+from agentserver.cli import project, saving
 from agentserver.cli.journal import journal_option, located, one_conversation, reading
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
+
+    from agentserver.config import Organism
+    from agentserver.core.guard import Rules
+    from agentserver.engines.journal_reader import Reader, Story
+    from agentserver.engines.whatif import Opinion
 
 DIFFERENT = 1
 
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+REALLY = "  from here on: what these rules say of what really happened, which would not have come to it"
+
 
 @click.command("replay", short_help="Decide recorded conversations again and compare.")
-@click.argument("conversation", required=False)
+@click.argument("conversations", nargs=-1, metavar="[CONVERSATION]...")
 @journal_option
+@click.option(
+    "--against", type=FILE, metavar="OTHER", help="What would this organism have blocked and let through?"
+)
+@click.option("--policy", type=FILE, help="What would the organism with this provenance policy?")
+@click.option(
+    "--save",
+    type=FILE,
+    metavar="FILE",
+    help="Write the one CONVERSATION to FILE (.json), and beside it a pytest test that decides it again.",
+)
 @click.pass_context
 def command(
-    ctx: click.Context, conversation: str | None, organism: Path | None, journal: Path | None
+    ctx: click.Context,
+    /,
+    conversations: tuple[str, ...],
+    organism: Path | None,
+    journal: Path | None,
+    **asked: Any,
 ) -> None:
-    """Decide CONVERSATION, or every conversation of the journal, again under the organism as it is now.
+    """Decide CONVERSATIONs, or every conversation of the journal, again under the organism as it is now.
 
     No handler runs: what handlers answered is in the journal. Prints the first step of each conversation that would
     be decided otherwise, or that is not what was written; exit code 1 when there is one.
-    """
-    from agentserver.engines.journal_care import broken_link
-    from agentserver.engines.replay import replay
 
-    rules = project.server(ctx, project.load(ctx, organism)).rules
-    different = total = steps = 0
-    with reading(ctx, located(ctx, organism, journal)) as reader:
-        keys = (
-            [one.id for one in reader.conversations()]
-            if conversation is None
-            else [one_conversation(ctx, reader, conversation)]
-        )
-        for key in keys:
-            story = reader.story(key)
-            total, steps = total + 1, steps + len(story.steps)
-            changed = broken_link(story)
-            if changed is not None:
-                different += 1
-                click.echo(f"{key}: step {changed} is not what was written")
-                continue
-            found = replay(story, rules)
-            if found is not None:
-                different += 1
-                click.echo(f"{key}: step {found.version}: then {found.then}; now {found.now}")
-    click.echo(f"{total} conversations, {steps} steps; {different} differ")
-    ctx.exit(DIFFERENT if different else 0)
+    With --against or --policy: what other rules would have blocked, asked about and let through of what really
+    happened; exit code 1 when anything.
+    """
+    _check_options(conversations, asked)
+    loaded = project.load(ctx, organism)
+    rules = project.server(ctx, loaded).rules
+    path = located(ctx, organism, journal)
+    other = _other(ctx, loaded, asked)
+    say = _saying(loaded, other)
+    report: _Comparison | _WhatIf = _Comparison(say, rules)
+    if other is not None:
+        report = _WhatIf(say, rules, project.server(ctx, other).rules)
+    with reading(ctx, path) as reader:
+        for story in _stories(ctx, reader, conversations):
+            report.take(story)
+            if asked["save"]:
+                saving.save(ctx, story, asked["save"], (project.located(organism), loaded.secrets))
+    say(report.total())
+    ctx.exit(DIFFERENT if report.different else 0)
+
+
+def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:
+    if sum(asked[name] is not None for name in ("against", "policy", "save")) > 1:
+        raise click.UsageError("--against, --policy and --save go one at a time")
+    if asked["save"] and len(conversations) != 1:
+        raise click.UsageError("--save takes exactly one CONVERSATION")
+
+
+def _saying(*organisms: Organism | None) -> Callable[[str], None]:
+    """Print a line without the organisms' secrets and without anything that a terminal could act on."""
+    from agentserver.gateways.terminal import visible
+
+    def say(text: str) -> None:
+        for organism in organisms:
+            text = text if organism is None else organism.secrets.redact(text)
+        click.echo(visible(text))
+
+    return say
+
+
+def _other(ctx: click.Context, loaded: Organism, asked: dict[str, Any]) -> Organism | None:
+    """The organism whose rules are asked beside, if one is."""
+    from agentserver import config
+
+    if asked["policy"]:
+        return under_policy(ctx, loaded, asked["policy"])
+    if asked["against"] is None:
+        return None
+    # Both may have modules of the same names. What the first was made of stays in use.
+    config.forget(loaded)
+    return project.load(ctx, asked["against"])
+
+
+def under_policy(ctx: click.Context, loaded: Organism, policy: Path) -> Organism:
+    """The organism with another provenance policy. Ends the command when it can have none."""
+    del loaded
+    project.refuse(
+        ctx, f"{policy}: an organism has no provenance policy yet; compare whole organisms with --against"
+    )
+
+
+def _stories(ctx: click.Context, reader: Reader, prefixes: Sequence[str]) -> Iterator[Story]:
+    keys = [one_conversation(ctx, reader, prefix) for prefix in prefixes]
+    if not prefixes:
+        keys = [one.id for one in reader.conversations()]
+    return (reader.story(key) for key in keys)
+
+
+class _Comparison:
+    """Would everything be decided as it was?"""
+
+    def __init__(self, say: Callable[[str], None], rules: Rules) -> None:
+        self._say = say
+        self._rules = rules
+        self._total = self._steps = 0
+        self.different = 0
+
+    def take(self, story: Story) -> None:
+        """Decide one conversation again."""
+        from agentserver.engines.replay import replay
+
+        self._total, self._steps = self._total + 1, self._steps + len(story.steps)
+        found = _altered(story) or replay(story, self._rules)
+        if found is not None:
+            self.different += 1
+            self._say(f"{story.beginning.id}: {found}")
+
+    def total(self) -> str:
+        """The last line."""
+        return f"{self._total} conversations, {self._steps} steps; {self.different} differ"
+
+
+def _altered(story: Story) -> str | None:
+    from agentserver.engines.journal_care import broken_link
+
+    changed = broken_link(story)
+    return None if changed is None else f"step {changed} is not what was written"
+
+
+class _WhatIf:
+    """What would other rules have said?"""
+
+    def __init__(self, say: Callable[[str], None], rules: Rules, other: Rules) -> None:
+        self._say = say
+        self._rules = rules
+        self._other = other
+        self._conversations = self._messages = self._unknown = 0
+        self._changes: Counter[str] = Counter()
+
+    @property
+    def different(self) -> int:
+        """How many messages would be treated otherwise, and conversations that cannot be told of."""
+        return self._changes.total() + self._unknown
+
+    def take(self, story: Story) -> None:
+        """Ask about every message of one conversation."""
+        from agentserver.engines.whatif import what_if
+
+        self._conversations += 1
+        altered = _altered(story)
+        if altered is not None:
+            self._lose(story, altered)
+            return
+        report = what_if(story, self._rules, self._other)
+        self._messages += len(report.opinions)
+        parted = False
+        for opinion in filter(_differs, report.opinions):
+            self._changes[opinion.now] += 1
+            first, *more = _told(opinion)
+            for line in (f"{story.beginning.id}: {first}", *more):
+                self._say(line)
+            if opinion.parts and not parted:
+                parted = True
+                self._say(REALLY)
+        if report.lost is not None:
+            self._lose(story, f"followed as far as the organism decides as it did: {report.lost}")
+
+    def _lose(self, story: Story, why: str) -> None:
+        self._unknown += 1
+        self._say(f"{story.beginning.id}: {why}")
+
+    def total(self) -> str:
+        """The last line."""
+        from agentserver.engines.whatif import Treatment
+
+        changes = ", ".join(f"{self._changes[each]} {each}" for each in Treatment if self._changes[each])
+        unknown = f"; {self._unknown} conversations could not be followed" if self._unknown else ""
+        head = f"{self._conversations} conversations, {self._messages} messages"
+        return f"{head}; otherwise than then: {changes or 'none'}{unknown}"
+
+
+def _differs(opinion: Opinion) -> bool:
+    return opinion.differs
+
+
+def _told(opinion: Opinion) -> Iterator[str]:
+    """One line, and one below it for each further line that a guard has to say."""
+    place = " ".join(filter(None, (opinion.sender, "->", opinion.to or "?", opinion.root)))
+    first, *more = opinion.reason.split("\n")
+    treated = f"was {opinion.then}, would have been {opinion.now}"
+    yield f"step {opinion.version}: {place}: {treated}{f' ({first})' if first else ''}"
+    yield from (f"    {line}" for line in more)

@@ -10,13 +10,19 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording
+from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
+from agentserver.core.messages import Closing, Finished, Outside, Requeued, TurnedAway
 
 if TYPE_CHECKING:
     from agentserver.core.audit import Record
+    from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
-    from agentserver.core.outcome import Outcome
+    from agentserver.core.outcome import Cause, Outcome
     from agentserver.engines.journal_reader import KeptStep, Story
+
+AROUND = 40
+"""Characters before and after the place where two messages part that are shown of each."""
 
 
 class Difference(NamedTuple):
@@ -24,13 +30,18 @@ class Difference(NamedTuple):
 
     Args:
         version: of the conversation after it.
+        about: what was to be decided, in words.
         then: what was decided, where the two part.
         now: what would be.
     """
 
     version: int
+    about: str
     then: str
     now: str
+
+    def __str__(self) -> str:
+        return f"step {self.version} ({self.about}): then {self.then}; now {self.now}"
 
 
 def replay(story: Story, rules: Rules) -> Difference | None:
@@ -42,25 +53,60 @@ def replay(story: Story, rules: Rules) -> Difference | None:
     """
     conversation = story.beginning.conversation()
     for step in story.steps:
-        try:
-            outcome = recording.decide(conversation, story.cause(step, rules), rules, step.moment)
-        except LookupError as error:
-            return Difference(step.version, "a decision", f"cannot be taken: {error}")
-        difference = _difference(story, step, outcome)
-        if difference is not None:
-            return difference
-        conversation = outcome.conversation
+        decided = again(story, step, conversation, rules)
+        if isinstance(decided, Difference):
+            return decided
+        conversation = decided.conversation
     return None
 
 
-def _difference(story: Story, step: KeptStep, outcome: Outcome) -> Difference | None:
-    for then, now in zip_longest(map(_essence, story.records_of(step)), map(_essence, outcome.records)):
-        if then != now:
-            return Difference(step.version, _told(then), _told(now))
+def again(story: Story, step: KeptStep, conversation: Conversation, rules: Rules) -> Outcome | Difference:
+    """A recorded step decided once more: its outcome when that is what was recorded. Raises UnreadableError.
+
+    Args:
+        story: whose step it is.
+        step: the step.
+        conversation: as it was before it.
+        rules: to decide by.
+    """
+    cause = story.cause(step, rules)
+    try:
+        outcome = recording.decide(conversation, cause, rules, step.moment)
+    except LookupError as error:
+        return Difference(step.version, told(cause), "a decision", f"none can be taken: {error.args[0]}")
+    return _difference(story, step, outcome, told(cause)) or outcome
+
+
+def told(cause: Cause) -> str:
+    """What a step is about, in words."""
+    match cause:
+        case Outside():
+            return "a message from outside"
+        case TurnedAway():
+            return "a message from outside, turned away"
+        case Finished():
+            delivery = cause.delivery
+            return f"{delivery.to} finished with {_local(delivery.root)} from {delivery.sender}"
+        case Decided():
+            return f"the answer {cause.answer} of {cause.by}"
+        case Closing():
+            return f"the end: {cause.reason}"
+        case Requeued():
+            return f"a dead letter to {cause.delivery.to}, queued again"
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+def _difference(story: Story, step: KeptStep, outcome: Outcome, about: str) -> Difference | None:
+    for then, now in zip_longest(story.records_of(step), outcome.records):
+        if (then and _essence(then)) != (now and _essence(now)):
+            return Difference(step.version, about, *_parted(then, now))
     if tuple(outcome.replies) != step.events:
-        return Difference(step.version, "what left the conversation", "something else")
+        return Difference(step.version, about, "what left the conversation", "something else leaves it")
     if outcome.conversation.version != step.version:
-        return Difference(step.version, f"step {step.version}", f"step {outcome.conversation.version}")
+        return Difference(step.version, about, f"step {step.version}", f"step {outcome.conversation.version}")
     return None
 
 
@@ -68,16 +114,29 @@ def _essence(record: Record) -> Record:
     return record._replace(detail="", code=str(record.code), event=Event(record.event))
 
 
-def _told(record: Record | None) -> str:
+def _parted(then: Record | None, now: Record | None) -> tuple[str, str]:
+    """Two records that are not the same, in words that are not the same."""
+    if then is None or now is None or _words(then) != _words(now):
+        return _record(then), _record(now)
+    if then.message != now.message:
+        first, second = (each.message.decode("utf-8", "backslashreplace") for each in (then, now))
+        apart = (at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
+        place = next(apart, min(len(first), len(second)))
+        around = slice(max(0, place - AROUND), place + AROUND)
+        return f"{_words(then)}: ...{first[around]}...", f"...{second[around]}..."
+    old, new = _essence(then)._asdict(), _essence(now)._asdict()
+    field = next(name for name in old if old[name] != new[name])
+    return f"{_words(then)} with {field} {old[field]}", f"with {field} {new[field]}"
+
+
+def _record(record: Record | None) -> str:
     if record is None:
         return "nothing more"
-    parts = [
-        record.event,
-        record.sender,
-        "->" if record.sender else "",
-        record.to or "?",
-        record.root,
-        record.code,
-    ]
-    text = " ".join(part for part in map(str, parts) if part)
-    return f"{text} ({len(record.message)} bytes)" if record.message else text
+    return f"{_words(record)}: {record.detail}" if record.detail else _words(record)
+
+
+def _words(record: Record) -> str:
+    """From whom, to whom and what."""
+    sender = (record.sender, "->") if record.sender else ()
+    parts = (record.event, *sender, record.to or "?", record.root, record.code)
+    return " ".join(part for part in map(str, parts) if part)

@@ -43,7 +43,7 @@ def page(title: str, records: Sequence[Record]) -> str:
         row.text = "".join(visible(text) for _, text in line(hop))
         if hop.record.message:
             unfold = etree.SubElement(body, "details")
-            etree.SubElement(unfold, "summary").text = f"{len(hop.record.message)} bytes"
+            etree.SubElement(unfold, "summary").text = "message"
             text = hop.record.message.decode("utf-8", "backslashreplace")
             etree.SubElement(unfold, "div").text = "\n".join(map(visible, text.split("\n")))
     return etree.tostring(root, method="html", encoding="unicode", doctype="<!DOCTYPE html>")

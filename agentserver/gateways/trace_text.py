@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agentserver.core import envelope
 from agentserver.core.audit import Event
 from agentserver.gateways.terminal import Style, paint
 
@@ -124,18 +125,18 @@ def _bounded(text: str, most: int = 500) -> str:
     return text if len(text) <= most else f"{text[:most]} ... ({len(text) - most} more)"
 
 
-def tree(records: Sequence[Record]) -> tuple[Line, ...]:
+def tree(records: Sequence[Record], *, payloads: bool = False) -> tuple[Line, ...]:
     """The conversation as an indented tree of calls.
 
     One line for each record, less those that the next one tells too: a message from outside before its delivery, a
-    finished invocation before what it sent.
+    finished invocation before what it sent. With ``payloads``, what a message says stands below it.
     """
     lines: list[Line] = []
     following: Event | None = None
     for hop in reversed(list(read(records))):
         event = hop.record.event
         if event not in {Event.RECEIVED, Event.HANDLED} or following not in _TOLD:
-            lines.append(line(hop))
+            lines += [said(hop), line(hop)] if payloads and hop.record.message else [line(hop)]
         following = following if event in _BETWEEN else event
     return tuple(reversed(lines))
 
@@ -144,14 +145,23 @@ _BETWEEN = frozenset({Event.CLOSED, Event.DROPPED})
 _TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 
 
-def tree_text(records: Sequence[Record]) -> str:
+def said(hop: Hop) -> Line:
+    """What a message says as one line: its payload, or the whole of it where it is no envelope any more."""
+    read = envelope.read(hop.record.message)
+    text = (
+        hop.record.message if isinstance(read, envelope.Malformed) else envelope.canonical(read.payload)
+    ).decode("utf-8", "backslashreplace")
+    return (Style.DIM, " " * 12 + "  " * (hop.depth + 1)), (Style.PLAIN, _bounded(text))
+
+
+def tree_text(records: Sequence[Record], *, payloads: bool = False) -> str:
     """The tree as harmless text without colours."""
-    return "\n".join(paint(each, colour=False) for each in tree(records))
+    return "\n".join(paint(each, colour=False) for each in tree(records, payloads=payloads))
 
 
 def json_lines(records: Iterable[Record]) -> Iterator[str]:
     """One JSON object for each record, with ``depth``; ``message`` is the envelope as text."""
     for hop in read(records):
         fields = hop.record._asdict()
-        fields["message"] = hop.record.message.decode()
+        fields["message"] = hop.record.message.decode("utf-8", "backslashreplace")
         yield json.dumps({**fields, "depth": hop.depth})

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentserver.testing.declared import listener, organism_of
     from agentserver.testing.kit import Refused, Testbed, Trace, organism
     from agentserver.testing.plugin import Organisms
+    from agentserver.testing.regressions import replayed
     from agentserver.testing.scripted import Call
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "listener",
     "organism",
     "organism_of",
+    "replayed",
 ]
 
 _HOMES = {
@@ -37,6 +39,7 @@ _HOMES = {
     "listener": "declared",
     "organism": "kit",
     "organism_of": "declared",
+    "replayed": "regressions",
 }
 
 

@@ -1,0 +1,187 @@
+"""What other rules would have said of what really happened.
+
+Owns the walk through a recorded conversation under the rules it was decided by, with other rules asked beside it.
+Refuses to know where the other rules come from. No handler runs.
+
+At each step the conversation is the recorded one; only the guards' memories are those of the other rules, which see
+what listeners really were given. So each message is judged as it stood, also after one that would have been blocked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core import recording
+from agentserver.core.audit import Event
+from agentserver.core.messages import SYSTEM
+from agentserver.engines.replay import Difference, again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from agentserver.core.audit import Record
+    from agentserver.core.guard import Rules
+    from agentserver.core.outcome import Outcome
+    from agentserver.engines.journal_reader import KeptStep, Story
+
+
+class Treatment(StrEnum):
+    """What became of a message that somebody wanted to send."""
+
+    PASSED = "let through"
+    NOTED = "let through with a note"
+    ASKED = "asked about"
+    BLOCKED = "blocked"
+
+
+class Opinion(NamedTuple):
+    """What became of one message, and what would have under the other rules.
+
+    Args:
+        version: of the conversation after the step.
+        at: when, in seconds since the epoch.
+        sender: who wanted to send it.
+        to: to whom, empty when a blocked message named nobody.
+        root: local name of its payload; empty when it was blocked by both.
+        reason: why it would have been treated so, or why it was when that is what would be gone.
+    """
+
+    version: int
+    at: float
+    sender: str
+    to: str
+    root: str
+    then: Treatment
+    now: Treatment
+    reason: str
+
+    @property
+    def differs(self) -> bool:
+        """Whether the other rules treat it otherwise."""
+        return self.then is not self.now
+
+    @property
+    def parts(self) -> bool:
+        """Whether the conversation would have gone another way from here on."""
+        return self.differs and not {self.then, self.now} <= {Treatment.PASSED, Treatment.NOTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What other rules say of one conversation.
+
+    Args:
+        opinions: on each message, in order.
+        steps: that were followed.
+        lost: the step that the rules it was decided by decide otherwise today; nothing is said from there on.
+    """
+
+    opinions: tuple[Opinion, ...]
+    steps: int
+    lost: Difference | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything would have been treated otherwise, or cannot be told."""
+        return self.lost is not None or any(opinion.differs for opinion in self.opinions)
+
+
+def what_if(story: Story, rules: Rules, other: Rules) -> Report:
+    """What ``other`` would have blocked, asked about and let through of a conversation decided by ``rules``.
+
+    Raises UnreadableError.
+    """
+    conversation = story.beginning.conversation()
+    memory: Mapping[str, object] = conversation.memory
+    opinions: list[Opinion] = []
+    for number, step in enumerate(story.steps):
+        outcome = again(story, step, conversation, rules)
+        if isinstance(outcome, Difference):
+            return Report(tuple(opinions), number, outcome)
+        beside = recording.decide(
+            conversation._replace(memory=memory), story.cause(step, other), other, step.moment
+        )
+        opinions += _opinions(step, outcome, beside)
+        conversation, memory = outcome.conversation, beside.conversation.memory
+    return Report(tuple(opinions), len(story.steps))
+
+
+class _Message(NamedTuple):
+    """One message to one receiver; ``number`` counts equal ones of the step."""
+
+    sender: str
+    to: str
+    root: str
+    number: int
+
+
+class _Fate(NamedTuple):
+    treatment: Treatment
+    reason: str = ""
+
+
+_PASSED = _Fate(Treatment.PASSED)
+
+
+def _opinions(step: KeptStep, then: Outcome, now: Outcome) -> Iterator[Opinion]:
+    """One for each message that either let through or, when neither did, for what both refused."""
+    before, after = _fates(then.records), _fates(now.records)
+    for message in {**before, **after}:
+        old = before.get(message) or _missing(then.records)
+        new = after.get(message) or _missing(now.records)
+        reason = new.reason or (old.reason if new.treatment is not old.treatment else "")
+        yield Opinion(step.version, step.moment.now, *message[:3], old.treatment, new.treatment, reason)
+    if not before and not after:
+        yield from _unsent(step, then.records, now.records)
+
+
+def _unsent(step: KeptStep, then: Iterable[Record], now: Iterable[Record]) -> Iterator[Opinion]:
+    """On what neither let through, and on messages to services, which are recorded only when they are refused."""
+    old, new = _refusal(then), _refusal(now)
+    refused = new or old
+    if refused is None:
+        return
+    before, after = (Treatment.PASSED if each is None else Treatment.BLOCKED for each in (old, new))
+    reason = refused.detail or refused.code
+    yield Opinion(step.version, step.moment.now, refused.sender, refused.to, "", before, after, reason)
+
+
+def _refusal(records: Iterable[Record]) -> Record | None:
+    return next((record for record in records if record.event is Event.REFUSED), None)
+
+
+def _fates(records: tuple[Record, ...]) -> dict[_Message, _Fate]:
+    """What became of each message that a listener or the principal got sent in a step. The system's own are none."""
+    asked = {record.delivery: record.detail for record in records if record.event is Event.ASKED}
+    noted = {record.to: record.detail for record in records if record.event is Event.FLAGGED}
+    seen: Counter[tuple[str, str, str]] = Counter()
+    found: dict[_Message, _Fate] = {}
+    for record in records:
+        if record.event not in {Event.SENT, Event.ANSWERED} or _of_the_system(record.sender):
+            continue
+        place = (record.sender, record.to, record.root)
+        seen[place] += 1
+        if record.event is Event.SENT and record.delivery in asked:
+            fate = _Fate(Treatment.ASKED, asked[record.delivery])
+        elif record.to in noted:
+            fate = _Fate(Treatment.NOTED, noted[record.to])
+        else:
+            fate = _PASSED
+        found[_Message(*place, seen[place])] = fate
+    return found
+
+
+def _of_the_system(sender: str) -> bool:
+    return sender == SYSTEM or sender.startswith(f"{SYSTEM}.")
+
+
+_REASONS = (Event.REFUSED, Event.FAILED)
+
+
+def _missing(records: tuple[Record, ...]) -> _Fate:
+    """Why a message was not sent in a step where another decision sent it."""
+    reasons = [record.detail or record.code for record in records if record.event in _REASONS]
+    return _Fate(Treatment.BLOCKED, reasons[0] if reasons else "it has no such receiver, or a limit is spent")

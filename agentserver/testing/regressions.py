@@ -1,0 +1,47 @@
+"""Recorded conversations as tests.
+
+Owns what a test says when a conversation is decided otherwise than it was recorded. No handler runs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentserver.assembly import rules
+from agentserver.config import Organism, load
+from agentserver.engines import portable
+from agentserver.engines.replay import replay
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def replayed(
+    path: str | Path,
+    organism: str | Path | Organism = "config/organism.yaml",
+    *,
+    environ: Mapping[str, str] | None = None,
+) -> None:
+    """Decide a recorded conversation again, under the organism as it is now.
+
+    What handlers answered is in the file and is not asked again: the test holds the rules (peers, guards, schemas,
+    limits), not the handlers.
+
+    Args:
+        path: of the file that ``agentserver replay CONVERSATION --save`` wrote.
+        organism: its YAML file, or an organism made in code (``organism_of``).
+        environ: what ``${NAME}`` refers to; the process's environment when None.
+
+    Raises:
+        AssertionError: a step is decided otherwise; says which and how. Secrets of the organism are taken out.
+        UnreadableError: the file is no recorded conversation, or one of a later version.
+        ConfigError: the organism cannot load.
+    """
+    story = portable.load(Path(path).read_bytes())
+    if not isinstance(organism, Organism):
+        organism = load(Path(organism), environ=os.environ if environ is None else environ)
+    difference = replay(story, rules(organism))
+    if difference is not None:
+        raise AssertionError(organism.secrets.redact(f"{Path(path).name}: {difference}"))

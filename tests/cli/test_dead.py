@@ -1,0 +1,297 @@
+"""Dead letters, from the crash to the answer, and the way out for a delivery that takes the process down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentserver.assembly import build
+from agentserver.config import forget, load
+from agentserver.core.messages import Reply
+from agentserver.engines.journal_file import Lock
+from tests.cli.conftest import environment
+from tests.cli.journals import change, verb
+
+HANDLERS = '''
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from agentserver import HandlerResponse, SystemError, invocation, xmlify
+
+
+@xmlify
+@dataclass(frozen=True)
+class Job:
+    text: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Part:
+    text: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Result:
+    text: str
+
+
+async def boss(payload: Job | Result | SystemError, metadata):
+    """Hands the job on and answers nobody but with what came of it."""
+    if isinstance(payload, Job):
+        return HandlerResponse(Part(payload.text), "worker")
+    text = payload.text if isinstance(payload, Result) else f"failed: {payload.code}"
+    return HandlerResponse.respond(Result(text))
+
+
+async def work(payload: Part, metadata):
+    """Crashes or kills the process while the environment says so."""
+    if os.environ.get("WORKS_FAIL") == "crash":
+        raise RuntimeError("the key is s3cret-key\\x1b[31m")
+    if os.environ.get("WORKS_FAIL") == "kill":
+        os._exit(9)
+    return HandlerResponse.respond(Result(f"{payload.text}, attempt {invocation().attempt}"))
+'''
+
+ORGANISM = """
+name: works
+listeners:
+  - {name: boss, description: "Hands on. ${WORKS_KEY}", payload_class: works_handlers.Job, handler: works_handlers.boss,
+     agent: true, peers: [worker]}
+  - {name: worker, description: Works., payload_class: works_handlers.Part, handler: works_handlers.work, retries: 1}
+limits: {drain: 0.1s}
+"""
+
+
+@pytest.fixture
+def works(tmp_path, monkeypatch):
+    """A project in which things go wrong."""
+    (tmp_path / "works_handlers.py").write_text(HANDLERS)
+    (tmp_path / "organism.yaml").write_text(ORGANISM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WORKS_KEY", "s3cret-key")
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _no_modules():
+    yield
+    sys.modules.pop("works_handlers", None)
+
+
+def dead(*args, status=0):
+    sys.modules.pop("works_handlers", None)
+    return verb("dead", *args, status=status)
+
+
+def at_work(work):
+    """Run the organism on its journal for as long as ``work`` takes."""
+
+    sys.modules.pop("works_handlers", None)
+    organism = load(Path("organism.yaml"), environ=os.environ)
+
+    async def run():
+        async with build(organism, durable=True) as server:
+            with anyio.fail_after(20):
+                return await work(server)
+
+    try:
+        return anyio.run(run)
+    finally:
+        forget(organism)
+
+
+JOB = b'<Job xmlns="urn:agentserver:payload:Job:v1"><text>tea</text></Job>'
+PART = JOB.replace(b"Job", b"Part")
+
+
+def say(data=PART, *, close=False):
+    """Send a message and wait for its answer; the conversation stays open unless told otherwise."""
+
+    async def talk(server):
+        exchange = await server.open("console")
+        reply = await exchange.ask(data)
+        if close:
+            await exchange.close()
+        return reply.message.decode()
+
+    return at_work(talk)
+
+
+def heard(number=1):
+    """So many of the replies that an earlier run left or this one gives, in the one conversation that is open."""
+
+    async def listen(server):
+        (conversation,) = await server.left_over("console")
+        exchange = await server.resume("console", conversation)
+        events = exchange.events()
+        found = []
+        while len(found) < number:
+            event = await anext(events)
+            if isinstance(event, Reply):
+                found.append(event.message.decode())
+        return found
+
+    return at_work(listen)
+
+
+@pytest.fixture
+def failing(works, monkeypatch):
+    """The worker crashes."""
+    monkeypatch.setenv("WORKS_FAIL", "crash")
+    return works
+
+
+@pytest.fixture
+def letter(failing, monkeypatch):
+    """The id of a dead letter in an open conversation, whose listener works again."""
+    assert "<code>internal</code>" in say()
+    monkeypatch.delenv("WORKS_FAIL")
+    return dead("list").split()[0]
+
+
+def test_a_dead_letter_is_listed_with_its_reason(letter):
+    (line,) = dead("list").splitlines()
+    assert line.startswith(letter)
+    assert line.endswith("console -> worker Part  internal: RuntimeError: the key is [redacted]\ufffd[31m")
+
+
+def test_a_secret_is_not_cut_before_it_is_taken_out(failing, monkeypatch):
+    monkeypatch.setenv("WORKS_KEY", "the key is s3cret-" + "k" * 300)
+    change(Path("works_handlers.py"), "s3cret-key", "s3cret-" + "k" * 300)
+    say()
+    assert "s3cret" not in dead("list")
+
+
+def test_a_dead_letter_is_shown_with_its_message(letter):
+    shown = dead("show", letter[:8]).splitlines()
+    assert shown[1] == "from console to worker, hop 1"
+    assert shown[2].endswith("of console, which is open")
+    assert "<text>tea</text>" in shown[-1]
+    assert "s3cret" not in "".join(shown)
+
+
+def test_a_dead_letter_is_discarded_and_stays_in_the_record(letter):
+    assert dead("discard", letter) == f"{letter} is discarded\n"
+    assert dead("list") == ""
+    assert "dead letters begin with" in dead("requeue", letter, status=2)
+    (conversation,) = verb("conversations").splitlines()
+    sys.modules.pop("works_handlers", None)
+    assert "failed console -> worker" in verb("trace", conversation.split()[0])
+
+
+def test_a_dead_letter_is_queued_again_and_answered(letter):
+    assert dead("requeue", letter[:8]) == f"{letter} is queued again\n"
+    assert dead("list") == ""
+    assert "1 waiting" in verb("conversations")
+    assert "no dead letters begin with" in dead("requeue", letter, status=2)
+    assert dead("next").startswith(letter)
+    assert "tea, attempt 0" in heard()[-1]
+    assert dead("next") == ""
+    sys.modules.pop("works_handlers", None)
+    assert "; 0 differ" in verb("replay")
+
+
+def test_one_that_fails_again_is_dead_again(letter, monkeypatch):
+    dead("requeue", letter)
+    monkeypatch.setenv("WORKS_FAIL", "crash")
+    assert "<code>internal</code>" in heard()[-1]
+    assert dead("list").split()[0] == letter
+
+
+def test_a_letter_whose_conversation_is_over_cannot_be_queued_again(failing):
+    say(close=True)
+    letter = dead("list").split()[0]
+    assert "its conversation is finished" in dead("requeue", letter, status=2)
+    assert "which is finished" in dead("show", letter)
+
+
+def test_a_letter_whose_thread_is_closed_cannot_be_queued_again(failing):
+    assert "failed: internal" in say(JOB)  # the boss answered, which ended what it had asked for
+    assert "its thread is closed" in dead("requeue", dead("list").split()[0], status=2)
+
+
+def test_nothing_is_changed_while_a_server_has_the_journal(letter):
+    with Lock(Path("out/journal.sqlite")):
+        for change_ in ("requeue", "discard", "add"):
+            assert "in use by process" in dead(change_, letter, status=2)
+        assert dead("list")
+        assert dead("next") == ""
+
+
+def test_a_prefix_of_several_is_refused(failing):
+    say()
+    say()
+    assert "2 dead letters begin with ''" in dead("show", "", status=2)
+
+
+# A handler that takes the process down
+
+
+def killed(given=""):
+    """Run the console in a process that the worker kills."""
+    done = subprocess.run(
+        [sys.executable, "-m", "agentserver", "run"], env=environment(WORKS_KEY="s3cret-key", WORKS_FAIL="kill"),
+        input=given, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 9, done.stderr
+
+
+def test_a_delivery_that_kills_the_process_again_and_again_can_be_given_up(works):
+    killed("@boss tea\n")
+    (line,) = dead("next").splitlines()
+    assert line.endswith("boss -> worker Part")
+    killed()
+    key = line.split()[0]
+    assert dead("add", key[:8], "--reason", "kills the process") == f"{key} is given up; its caller is told\n"
+    assert "internal: given up by an operator: kills the process" in dead("list")
+    assert "failed: internal" in heard()[-1]
+    sys.modules.pop("works_handlers", None)
+    assert "; 0 differ" in verb("replay")
+
+
+def test_what_was_given_up_can_be_queued_again(works):
+    killed("@worker tea\n")
+    key = dead("next").split()[0]
+    dead("add", key)
+    dead("requeue", key)
+    error, answer = heard(2)
+    assert "<code>internal</code>" in error
+    assert "tea, attempt 0" in answer
+
+
+def test_only_what_is_next_can_be_given_up(letter):
+    assert "none of what the next run begins with begins with" in dead("add", letter, status=2)
+
+
+def test_a_delivery_to_a_listener_that_is_gone_can_be_given_up(works):
+    killed("@boss tea\n")
+    organism = Path("organism.yaml")
+    text = organism.read_text().replace(", peers: [worker]", "")
+    organism.write_text("\n".join(line for line in text.splitlines() if "name: worker" not in line))
+    (line,) = dead("next").splitlines()
+    dead("add", line.split()[0])
+    assert "given up by an operator: no reason given" in dead("list")
+
+
+def test_an_organism_that_keeps_no_journal(works):
+    change(Path("organism.yaml"), "limits:", "journal: none\nlimits:")
+    for args in (["list"], ["next"], ["add", "x"], ["requeue", "x"]):
+        assert "keeps no journal" in dead(*args, status=2)
+
+
+def test_a_journal_that_cannot_be_written_is_said(letter, monkeypatch):
+    from agentserver.engines.journal_writer import Writer
+    from agentserver.ports import EngineError
+
+    monkeypatch.setattr(Writer, "commit", lambda self, outcomes: [EngineError("the disk is full")])
+    assert "the disk is full" in dead("requeue", letter, status=2)
+    assert dead("list").startswith(letter)

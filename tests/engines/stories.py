@@ -1,0 +1,26 @@
+"""Conversations driven on paper, as a journal would give them back."""
+
+from __future__ import annotations
+
+from agentserver.core import recording
+from agentserver.core.recording import Beginning
+from agentserver.engines.journal_reader import KeptStep, Story
+
+
+def story_of(paper):
+    """What a journal would hold of it."""
+    steps = tuple(
+        KeptStep(
+            outcome.conversation.version,
+            outcome.moment,
+            recording.dump(outcome),
+            recording.dump_records(outcome),
+            outcome.added,
+            tuple(outcome.replies),
+            b"",
+        )
+        for outcome in paper.outcomes
+    )
+    one = paper.conversation
+    deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
+    return Story(Beginning(one.id, one.principal, one.tree.root), steps, deliveries)

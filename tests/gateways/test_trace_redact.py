@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from lxml import etree
+
+from agentserver.config import Secrets
+from agentserver.core import envelope
+from agentserver.core.audit import Event, Record
+from agentserver.gateways import trace_html, trace_text
+from agentserver.gateways.trace_redact import MARK, Redaction, redacted
+
+PAYLOAD = (
+    '<Mail xmlns="urn:x" id="m-1" ref="topsecret"><to>ann@example.org</to>'
+    "<body>Meet at the <b>old harbour</b> at noon</body><note>brief</note></Mail>"
+)
+MAIL = envelope.write("mailbox", "agent", "t1", PAYLOAD)
+
+
+def sent(message=MAIL, **more):
+    return Record(Event.SENT, 1.0, "c", "t1", "mailbox", "agent", "Mail", message=message, **more)
+
+
+def refused(detail):
+    return Record(Event.REFUSED, 2.0, "c", "t1", "agent", "bank", code="denied", detail=detail)
+
+
+def said(record):
+    return record.message.decode()
+
+
+def test_nothing_asked_for_changes_nothing():
+    records = (sent(), refused("quotes Meet at the old harbour"))
+    assert redacted(records, Redaction()) == records
+
+
+def test_a_field_goes_with_what_is_inside_and_nothing_else_does():
+    (one,) = redacted([sent()], Redaction(("body",)))
+    assert said(one) == said(sent()).replace("Meet at the <b>old harbour</b> at noon", MARK)
+
+
+def test_an_attribute_goes_by_its_name():
+    (one,) = redacted([sent()], Redaction(("ref",)))
+    assert said(one) == said(sent()).replace("topsecret", MARK)
+
+
+@pytest.mark.parametrize(("pattern", "gone"), [("b*", {"brief": False, "harbour": True}), ("n?te", {"brief": True}),
+                                               ("[nb]o*", {"brief": True, "harbour": True}), ("BODY", {"harbour": False})])  # fmt: skip
+def test_patterns_choose_fields(pattern, gone):
+    (one,) = redacted([sent()], Redaction((pattern,)))
+    assert {word: word not in said(one) for word in gone} == gone
+
+
+def test_the_envelope_is_no_field():
+    (one,) = redacted([sent()], Redaction(("from", "thread", "message")))
+    assert one == sent()
+
+
+def test_a_name_of_the_envelope_may_be_a_field_of_the_payload():
+    (one,) = redacted([sent()], Redaction(("to",)))
+    assert "ann@example.org" not in said(one)
+    assert envelope.read(one.message).to == "agent"
+
+
+def test_the_text_behind_a_field_stays():
+    mixed = envelope.write("a", "b", "t", '<M xmlns="urn:x">before<s>inside</s>behind</M>')
+    (one,) = redacted([sent(mixed)], Redaction(("s",)))
+    assert f"before<s>{MARK}</s>behind" in said(one)
+
+
+def test_everything_leaves_the_length_and_the_hash():
+    (one,) = redacted([sent()], Redaction(("*",)))
+    assert said(one) == f"[redacted: {len(MAIL)} bytes, sha256 {hashlib.sha256(MAIL).hexdigest()}]"
+    assert (one.sender, one.to, one.root, one.at) == ("mailbox", "agent", "Mail", 1.0)
+
+
+@pytest.mark.parametrize("broken", [b"<message", b"\xff\xfe", b"no markup at all"])
+def test_what_cannot_be_read_goes_whole(broken):
+    (one,) = redacted([sent(broken)], Redaction(("body",)))
+    assert said(one).startswith("[redacted: ")
+    assert broken not in one.message
+
+
+def test_a_record_without_a_message_has_none_afterwards():
+    assert redacted([sent(b"")], Redaction(("*",))) == (sent(b""),)
+
+
+def test_a_detail_that_quotes_a_field_loses_the_quotation():
+    detail = 'the words "MEET AT THE old" came from a stranger'
+    _, one = redacted([sent(), refused(detail)], Redaction(("body",)))
+    assert one.detail == f'the words "{MARK}old" came from a stranger'
+    assert (one.code, one.to) == ("denied", "bank")
+
+
+def test_a_detail_that_quotes_another_field_stays():
+    _, one = redacted([sent(), refused("ann@example.org is not allowed")], Redaction(("body",)))
+    assert one.detail == "ann@example.org is not allowed"
+
+
+def test_a_short_value_is_known_as_a_whole():
+    _, one, other = redacted([sent(), refused("said brief!"), refused("said brie")], Redaction(("note",)))
+    assert one.detail == f"said {MARK}!"
+    assert other.detail == "said brie"
+
+
+def test_letters_that_grow_when_they_are_made_small_do_not_move_the_rest():
+    message = envelope.write("a", "b", "t", '<M xmlns="urn:x"><s>\u0130stanbul straits</s></M>')
+    _, one = redacted([sent(message), refused("\u0130\u0130 STRAITS \u0130")], Redaction(("*",)))
+    assert one.detail == f"\u0130\u0130{MARK} \u0130"
+
+
+def test_without_a_refusal_says_so_as_before():
+    _, one = redacted([sent(), refused("bank is no peer of agent")], Redaction(("*",)))
+    assert one.detail == "bank is no peer of agent"
+
+
+def test_secrets_go_whatever_else_is_asked_for():
+    secrets = Secrets.of(["hunter2&co"])
+    message = envelope.write("a", "b", "t", '<M xmlns="urn:x">the key is hunter2&amp;co</M>')
+    one, other = redacted(
+        [sent(message), refused("RuntimeError: hunter2&co")._replace(to="hunter2&co")],
+        Redaction((), secrets.redact),
+    )
+    assert f"the key is {MARK}</M>" in said(one)
+    assert (other.detail, other.to) == (f"RuntimeError: {MARK}", MARK)
+    for text in (trace_html.page("t", [one, other]), trace_text.tree_text([one, other], payloads=True),
+                 *trace_text.json_lines([one, other])):  # fmt: skip
+        assert "hunter2" not in text
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</div></details></body><script src=//evil></script>",
+    "</title></style><img src=x onerror=alert(1)>",
+    "]]><!--", "--><svg/onload=alert(1)>", "&lt;script&gt;", "\x1b[31m\x00\x9b\u202e\ud800", '" onclick="x',
+    "<!DOCTYPE html><html>", "javascript:alert(1)",
+]  # fmt: skip
+
+ALLOWED = {"html", "head", "meta", "title", "style", "body", "h1", "div", "details", "summary"}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_page_is_a_tree_of_texts_whatever_the_records_say(text):
+    data = text.encode("utf-8", "surrogatepass")
+    record = sent(data)._replace(sender=text, to=text, root=text, code=text, detail=text)
+    for each in (record, *redacted([record], Redaction(("*",)))):
+        page = trace_html.page(text, [each])
+        page.encode()
+        tree = etree.fromstring(page, etree.HTMLParser())
+        assert {element.tag for element in tree.iter()} <= ALLOWED
+        assert {name for element in tree.iter() for name in element.attrib} <= {
+            "lang", "charset", "http-equiv", "content", "class"
+        }  # fmt: skip
+        assert not list(tree.iter(etree.Comment, etree.PI))
+        shown = "".join(tree.itertext())
+        if text.isprintable():
+            assert text in shown
+        assert not any(ord(character) < 32 and character != "\n" for character in shown)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_lines_are_lines_whatever_the_records_say(text):
+    record = sent(text.encode("utf-8", "surrogatepass"))._replace(to=text, detail=text)
+    assert json.loads(next(trace_text.json_lines([record])))["to"] == text
+    assert len(trace_text.tree_text([record], payloads=True).splitlines()) == 2
+
+
+def test_the_tree_shows_what_messages_say_below_them():
+    first, second = trace_text.tree_text([sent()], payloads=True).splitlines()
+    assert first == "   +0.000s  mailbox -> agent  Mail"
+    assert second.strip() == PAYLOAD

@@ -1,0 +1,69 @@
+"""A recorded conversation as a test of the organism that it was recorded on."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentserver.config import forget, load
+from agentserver.core.snapshot import UnreadableError
+from agentserver.testing import replayed
+from tests.cli.journals import change
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+SHOP = FIXTURES / "conversations" / "shop-1.json"
+
+
+@pytest.fixture
+def organism(tmp_path):
+    home = tmp_path / "shop"
+    shutil.copytree(FIXTURES / "journals" / "shop", home, ignore=shutil.ignore_patterns("__pycache__", "out"))
+    sys.modules.pop("shop_handlers", None)
+    yield home / "organism.yaml"
+    sys.modules.pop("shop_handlers", None)
+
+
+def again(organism, **environ):
+    found = load(organism, environ=environ)
+    try:
+        replayed(SHOP, found)
+    finally:
+        forget(found)
+
+
+def test_a_conversation_of_the_first_format_is_decided_as_it_was_for_ever(organism):
+    again(organism)
+
+
+def test_a_file_by_its_name_and_an_organism_by_its_file(organism, monkeypatch):
+    monkeypatch.chdir(organism.parent)
+    (organism.parent / "config").mkdir()
+    replayed(str(SHOP), organism, environ={})
+    organism.write_text("name: ${NOBODY}\n")
+    with pytest.raises(Exception, match="NOBODY"):
+        replayed(SHOP, organism)
+
+
+def test_a_difference_is_an_assertion_in_words(organism):
+    change(organism, "peers: [till, ghost]", "peers: [ghost]")
+    with pytest.raises(AssertionError) as raised:
+        again(organism)
+    assert str(raised.value) == (
+        "shop-1.json: step 2 (clerk finished with Order from console): "
+        "then sent clerk -> till Sum; now refused clerk -> till routing: till is no peer of clerk"
+    )
+
+
+def test_secrets_are_taken_out_of_the_words(organism):
+    change(organism, "peers: [till, ghost]", "peers: [ghost]")
+    change(organism, "description: Adds up.", "description: ${WORD}.")
+    with pytest.raises(AssertionError, match=r"now refused \[redacted\] -> till"):
+        again(organism, WORD="clerk")
+
+
+def test_what_is_no_conversation(organism):
+    with pytest.raises(UnreadableError):
+        replayed(organism, organism)

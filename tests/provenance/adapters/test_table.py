@@ -24,7 +24,9 @@ def load() -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / ".ci")
+        spec.loader.exec_module(module)
     return module
 
 

@@ -179,7 +179,7 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
     from agentserver.gateways.plain_values import jsonable
     from agentserver.gateways.terminal import paint, visible_lines, wants_colour
 
-    value = decoded(reply, server.rules.codecs)
+    value = decoded(reply.message, server.rules.codecs)
     if isinstance(value, Refused):
         for line in visible_lines(f"{value.code}: {value.message}"):
             click.echo(line, err=True)

@@ -39,6 +39,10 @@ def command(ctx: click.Context, organism: Path | None) -> None:
 
     Fed from standard input it is a script: each message is awaited to rest before the next line, and the exit code
     tells whether every message was answered without an error.
+
+    What needs a permission is asked here: at a prompt, or where there is a journal, into which agentserver approve and
+    agentserver deny write answers. A script without a journal is refused what needs one. A script may answer what waits
+    with /approve, and waits at its end for what is not answered.
     """
     import anyio
 
@@ -52,6 +56,8 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     console = Console(
         server, screen, interactive=sys.stdin.isatty(), principal=project.principal(server.organism)
     )
+    if console.interactive or server.organism.journal is not None:
+        server.approver = console.questions
     if console.interactive:
         _greet(console, server, screen)
     lines, above = _lines(console, server, screen)
@@ -117,7 +123,7 @@ def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, Abs
     past, trouble = history(history_file(os.environ), server.organism.secrets.redact)
     if trouble:
         screen.say(trouble)
-    prompt = PromptLines(ListenerCompleter(console.takers, console.conversations), past)
+    prompt = PromptLines(ListenerCompleter(console.takers, console.ids), past)
     return prompt, prompt.above()
 
 

@@ -15,6 +15,7 @@ from agentserver.ports import Ingress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agentserver.core.approvals import Decided
     from agentserver.core.guard import Rules
     from agentserver.gateways.trace import TraceBook
     from agentserver.ports import Exchange
@@ -31,6 +32,10 @@ class Host(Ingress, Protocol):
     @property
     def trace(self) -> TraceBook:
         """What happened lately."""
+        ...
+
+    async def decide(self, conversation: str, decided: Decided) -> bool:
+        """Commit a person's answer. False when nothing waits for it any more."""
         ...
 
 

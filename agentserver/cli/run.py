@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from agentserver.assembly import Server
+    from agentserver.core.messages import Done, Reply
     from agentserver.gateways.console import Console
     from agentserver.gateways.console_input import Lines
     from agentserver.gateways.terminal import Screen
+    from agentserver.pump import ServerExchange
 
 
 @click.command("run", short_help="Open the console on an organism.")
@@ -63,10 +65,13 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     lines, above = _lines(console, server, screen)
 
     async def session() -> int:
-        async with server:
-            await _fetch(server, screen)
+        async with server, anyio.create_task_group() as tasks:
+            for exchange in await _fetch(server, screen):
+                tasks.start_soon(_follow, exchange, server, screen)
             with above:
-                return await console.run(lines)
+                status = await console.run(lines)
+            tasks.cancel_scope.cancel()
+        return status
 
     try:
         status = anyio.run(session, backend="asyncio")
@@ -75,20 +80,36 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     ctx.exit(status)
 
 
-async def _fetch(server: Server, screen: Screen) -> None:
-    """Show what left earlier conversations after, or just before, their console was gone, and end those at rest."""
-    from agentserver.core.messages import Reply
-    from agentserver.gateways import console_view
-
+async def _fetch(server: Server, screen: Screen) -> list[ServerExchange]:
+    """Show what left earlier conversations after, or just before, their console was gone; gives those not at rest."""
     me = project.principal(server.organism)
+    followed = []
     for key in await server.left_over(me):
         exchange = await server.resume(me, key)
         for event in exchange.waiting():
-            if isinstance(event, Reply):
-                again = ", perhaps again" if event.redelivered else ""
-                screen.say(f"from conversation {key}{again}:")
-                screen.show(*console_view.reply_lines(event, server.rules.codecs, raw=False))
-        exchange.leave()
+            _show(event, server, screen)
+        conversation = server.conversation(key)
+        if conversation is not None and conversation.requests:
+            followed.append(exchange)
+        else:
+            exchange.leave()
+    return followed
+
+
+async def _follow(exchange: ServerExchange, server: Server, screen: Screen) -> None:
+    """Show what still comes of an earlier conversation, which is nobody's to go on with."""
+    async for event in exchange.events():
+        _show(event, server, screen)
+
+
+def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
+    from agentserver.core.messages import Reply
+    from agentserver.gateways import console_view
+
+    if isinstance(event, Reply):
+        again = ", perhaps again" if event.redelivered else ""
+        screen.say(f"from conversation {event.conversation}{again}:")
+        screen.show(*console_view.reply_lines(event, server.rules.codecs, raw=False))
 
 
 def _greet(console: Console, server: Server, screen: Screen) -> None:

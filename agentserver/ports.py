@@ -105,6 +105,10 @@ class Exchange(Protocol):
         """Everything that ``replies`` does not take, in order, until the conversation is closed."""
         ...
 
+    def leave(self) -> None:
+        """Go without ending the conversation: what still comes is kept until somebody resumes it."""
+        ...
+
     async def close(self) -> None:
         """End the conversation, cancelling whatever runs in it."""
         ...

@@ -118,7 +118,8 @@ class Console:
 
         Returns:
             0; for a script 1 when a message was refused or not answered, 2 when a line meant nothing (which
-            weighs more), 130 after Ctrl-C. SIGTERM waits ``limits.drain`` seconds for what runs and gives 0.
+            weighs more), 130 after Ctrl-C. SIGTERM waits ``limits.drain`` seconds for what runs, not for what waits
+            for a person, and gives 0.
 
         Raises:
             ValueError: when the principal's name is a listener's.
@@ -223,7 +224,9 @@ class Console:
         except RuntimeError as error:
             # The conversation was closed since it was looked up, or the server stops.
             self._screen.say(str(error), Style.BAD)
-        if not answered:
+        if talk.kept:
+            self._screen.say("still waits for a permission", Style.WARN)
+        elif not answered:
             self._failures += 1
             self.questions.flush()
             self._screen.say("cancelled" if talk.over else "ended without an answer", Style.WARN)
@@ -251,12 +254,16 @@ class Console:
             self._screen.show(*(((Style.WARN, part),) for part in visible_lines(line)))
 
     async def _wind_up(self) -> None:
-        """After SIGTERM let what runs come to rest; then end every conversation."""
-        if self._ending is Ending.TERMINATED:
+        """End every conversation; after SIGTERM let what runs come to rest, and keep what waits for a person."""
+        stopped = self._ending is Ending.TERMINATED
+        if stopped:
             with anyio.move_on_after(self._host.rules.blueprint.limits.drain):
-                await self._talks.rest.wait()
+                await self._settled()
         for talk in self._talks:
-            await talk.close()
+            if stopped and self.questions.only_asks(talk):
+                talk.keep()
+            else:
+                await talk.close()
         await self._talks.rest.wait()
         self.questions.flush()
         await self._screen.written()

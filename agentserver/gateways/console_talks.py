@@ -47,6 +47,7 @@ class Talk:
         running: requests that have not come to rest.
         left: whether the session turned to another one; it closes when it comes to rest.
         over: whether the session closed it.
+        kept: whether the session left it to the next one.
     """
 
     exchange: Exchange
@@ -54,6 +55,12 @@ class Talk:
     running: int = 0
     left: bool = False
     over: bool = False
+    kept: bool = False
+
+    def keep(self) -> None:
+        """Leave the conversation to the next session."""
+        self.kept = self.over = True
+        self.exchange.leave()
 
     async def close(self) -> None:
         """End the conversation, once."""

@@ -149,6 +149,20 @@ def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, 
     assert f"approved clerk -> vault  Greet  permitted by {ME}, always" in verb("trace", one["conversation"])
 
 
+def test_a_server_that_is_stopped_keeps_what_waits_and_does_not_wait_for_it(guarded, server, verb):
+    (guarded / "organism.yaml").write_text(ORGANISM + "limits: {drain: 10m}\n")
+    running = server()
+    tell(running, "@clerk name=Ada")
+    see(running, "/deny")
+    running.terminate()
+    see(running, "still waits for a permission")
+    assert running.wait(20) == 0
+    running = server()
+    see(running, "/deny")
+    verb("approve", verb("approvals").split()[0])
+    see(running, "Good day, Ada!")
+
+
 def test_a_denial_takes_back_a_permission_that_no_server_has_taken(server, verb):
     running = server()
     tell(running, "@clerk name=Ada")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 
 import anyio
 import pytest
@@ -17,7 +18,7 @@ from agentserver.gateways.console_questions import SHOWN
 from agentserver.gateways.terminal import Screen
 from agentserver.testing import listener, organism_of
 from tests.gateways.payloads import Greet, Greeting, greet
-from tests.gateways.test_console import Feed, until
+from tests.gateways.test_console import Feed, send, until
 
 pytestmark = pytest.mark.anyio
 
@@ -238,6 +239,15 @@ async def test_an_answer_that_comes_too_late_is_said_so():
         (key,) = console.questions.ids()
         await exchange.close()
         assert await console.questions.answer(key, Answer.ONCE) == "it does not wait any more"
+
+
+async def test_a_stop_keeps_what_waits_and_quitting_does_not():
+    status, shown = await session("@clerk name=Ada", WAITS, send(signal.SIGTERM))
+    assert status == 0
+    assert "still waits for a permission" in shown
+    assert "gone with" not in shown
+    _, shown = await session("@clerk name=Ada", WAITS, "/quit")
+    assert "gone with" in shown
 
 
 # Scripts

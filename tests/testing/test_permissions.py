@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import anyio
 import pytest
 
 from agentserver import HandlerResponse, SystemError
+from agentserver.assembly import build
+from agentserver.config.organism import Journal
 from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
 from agentserver.testing import Answer, Asked, listener, organism, organism_of
@@ -84,3 +89,18 @@ async def test_a_failing_function_fails_the_test():
 async def test_what_strict_says_of_a_denial_of_what_the_test_itself_sent():
     async with organism(DESK) as o:
         assert (await o.ask(Ask("x"), to="library")).code is Code.DENIED
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_server_with_a_journal_waits_for_an_answer_and_one_without_refuses(tmp_path, durable):
+    """An answer may be left in the journal, though this process asks nobody."""
+    server = build(replace(DESK, project=tmp_path, journal=Journal()), durable=durable)
+    async with server:
+        exchange = await server.open("somebody")
+        codec = server.rules.codecs.of(Ask)
+        with anyio.move_on_after(0.3) as patience:
+            reply = await exchange.ask(codec.encode(Ask("owls")).encode(), "library")
+        assert patience.cancelled_caught == durable
+        assert len(server.approvals()) == durable
+        if not durable:
+            assert reply.error

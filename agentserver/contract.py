@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Annotated, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar, cast
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
@@ -128,6 +128,17 @@ class TodoUntil:
     description: Annotated[str, MaxLen(256)] = ""
     count: Annotated[int, Ge(1), Le(1000)] = 1
     hold: bool = False
+
+    if TYPE_CHECKING:  # the field holds a name; authors may say the class
+
+        def __init__(
+            self,
+            wait_for: type | str,
+            from_listener: str | None = None,
+            description: str = "",
+            count: int = 1,
+            hold: bool = False,  # noqa: FBT001, FBT002 - the field's place
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         """Let authors name the payload class itself."""

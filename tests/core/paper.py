@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
 from agentserver.contract import Code
+from agentserver.core import approving
+from agentserver.core.approvals import Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.conversation import Accepted, Conversation
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
@@ -127,6 +129,13 @@ class Paper:
 
     def conclude(self, finished):
         return self.apply(self.conversation.conclude(finished, self.rules, self.moment()))
+
+    def decide(self, answer, to=None, **changed):
+        """Answer the question about a message; None when the answer counts for nothing."""
+        approval = to or self.conversation.approvals()[0]
+        decided = Decided(approval.id, approval.digest, answer, "somebody")._replace(**changed)
+        outcome = approving.decide(self.conversation, decided, self.rules, self.moment())
+        return None if outcome is None else self.apply(outcome)
 
     def step(self, index=0):
         finished = self.invoke(self.waiting.pop(index))

@@ -9,7 +9,7 @@ import pytest
 
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
-from agentserver.core import approving, recording
+from agentserver.core import recording
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided, digest
 from agentserver.core.audit import Event
@@ -44,13 +44,6 @@ def paper(a=tell, sink=respond, guards=None, **limits):
     return Paper(shop, {"a": a, "b": respond, "sink": sink})
 
 
-def decided(p, answer, to=None, **changed):
-    approval = to or p.conversation.approvals()[0]
-    said = Decided(approval.id, approval.digest, answer, "somebody")._replace(**changed)
-    outcome = approving.decide(p.conversation, said, p.rules, p.moment())
-    return None if outcome is None else p.apply(outcome)
-
-
 def waiting(p, text="hi", **more):
     p = paper(**more) if p is None else p
     p.say(Ask(text), "a")
@@ -73,7 +66,7 @@ def test_what_needs_a_permission_waits_and_its_listener_hears_nothing_of_it():
 
 def test_once_permitted_it_goes_on_and_the_answer_comes_back():
     p = waiting(None)
-    outcome = decided(p, Said.ONCE)
+    outcome = p.decide(Said.ONCE)
     assert outcome.asking == -1
     p.run()
     assert p.replies == [Answer("told: re: hi")]
@@ -83,7 +76,7 @@ def test_once_permitted_it_goes_on_and_the_answer_comes_back():
 
 def test_denied_its_sender_learns_so_and_nothing_else():
     p = waiting(None)
-    outcome = decided(p, Said.DENY)
+    outcome = p.decide(Said.DENY)
     assert [delivery.to for delivery in outcome.dropped] == ["sink"]
     p.run()
     assert p.seen("sink") == []
@@ -95,17 +88,17 @@ def test_denied_its_sender_learns_so_and_nothing_else():
 def test_an_answer_is_spent_once():
     p = waiting(None)
     (approval,) = p.conversation.approvals()
-    decided(p, Said.ONCE)
-    assert decided(p, Said.ONCE, approval) is None
-    assert decided(p, Said.DENY, approval) is None
+    p.decide(Said.ONCE)
+    assert p.decide(Said.ONCE, approval) is None
+    assert p.decide(Said.DENY, approval) is None
 
 
 def test_an_answer_to_another_message_than_the_one_shown_counts_for_nothing():
     p = waiting(None)
     waiting(p, "other")
     first, second = p.conversation.approvals()
-    assert decided(p, Said.ONCE, first, digest=second.digest) is None
-    assert decided(p, Said.ONCE, first, approval="another") is None
+    assert p.decide(Said.ONCE, first, digest=second.digest) is None
+    assert p.decide(Said.ONCE, first, approval="another") is None
     assert len(p.conversation.approvals()) == 2
 
 
@@ -116,9 +109,9 @@ def test_a_message_that_was_changed_while_it_waited_cannot_be_permitted():
     forged = approval._replace(delivery=approval.delivery._replace(message=b"<other/>"))
     nodes = {**p.conversation.tree.nodes, thread.id: thread._replace(approvals=(forged,))}
     p.conversation = p.conversation._replace(tree=p.conversation.tree._replace(nodes=nodes))
-    assert decided(p, Said.ONCE, approval) is None
-    assert decided(p, Said.ALWAYS, approval) is None
-    assert decided(p, Said.DENY, approval) is not None, "or it would wait for ever, and its sender with it"
+    assert p.decide(Said.ONCE, approval) is None
+    assert p.decide(Said.ALWAYS, approval) is None
+    assert p.decide(Said.DENY, approval) is not None, "or it would wait for ever, and its sender with it"
 
 
 def test_two_equal_messages_wait_for_an_answer_each():
@@ -126,15 +119,15 @@ def test_two_equal_messages_wait_for_an_answer_each():
     waiting(p)
     first, second = p.conversation.approvals()
     assert first.digest != second.digest
-    decided(p, Said.DENY, first)
-    decided(p, Said.ONCE, second)
+    p.decide(Said.DENY, first)
+    p.decide(Said.ONCE, second)
     p.run()
     assert sorted(answer.text for answer in p.replies) == ["told: denied", "told: re: hi"]
 
 
 def test_what_is_permitted_for_good_is_not_asked_about_again_and_anything_else_is():
     p = waiting(None)
-    decided(p, Said.ALWAYS)
+    p.decide(Said.ALWAYS)
     waiting(p)
     assert p.conversation.approvals() == ()
     assert len(p.seen("sink")) == 2
@@ -144,7 +137,7 @@ def test_what_is_permitted_for_good_is_not_asked_about_again_and_anything_else_i
 
 def test_once_is_not_for_good():
     p = waiting(None)
-    decided(p, Said.ONCE)
+    p.decide(Said.ONCE)
     waiting(p)
     assert len(p.conversation.approvals()) == 1
 
@@ -165,7 +158,7 @@ def test_a_message_from_outside_waits_too():
     p.say(Ask("x"), "sink")
     p.run()
     assert p.seen("sink") == []
-    decided(p, Said.DENY)
+    p.decide(Said.DENY)
     assert errors(p.replies) == ["denied"]
     assert isinstance(p.events[-1], Done)
 
@@ -183,11 +176,11 @@ def test_an_answer_that_waits_for_a_person_waits_at_its_caller():
 
     p = Paper(shop, {"sink": sink, "b": b})
     p.say(Ask("x"), "sink")
-    decided(p, Said.ONCE)
+    p.decide(Said.ONCE)
     p.run()
     (approval,) = p.conversation.approvals()
     assert (approval.delivery.sender, approval.delivery.to) == ("b", "sink")
-    decided(p, Said.DENY)
+    p.decide(Said.DENY)
     p.run()
     assert errors(p.seen("b")) == ["denied"]
     assert len(p.seen("sink")) == 1
@@ -257,7 +250,7 @@ def test_a_reply_that_a_todo_holds_waits_for_the_person_too():
 
     p = waiting(None, a=a)
     assert [type(payload).__name__ for payload in p.seen("a")] == ["Ask", "TodoRegistered"]
-    decided(p, Said.ONCE)
+    p.decide(Said.ONCE)
     p.run()
     assert [payload.text for payload in p.seen("a")[2:]] == ["re: 1", "re: 2"]
 
@@ -272,7 +265,7 @@ def test_a_denial_counts_for_the_todo_that_waits_for_it():
         return None
 
     p = waiting(None, a=a)
-    decided(p, Said.DENY)
+    p.decide(Said.DENY)
     p.run()
     assert any(watcher.raised for kept in p.conversation.todos.watchers.values() for watcher in kept)
 
@@ -294,7 +287,7 @@ def test_budgets_end_what_waits():
 
 def test_what_waits_is_kept():
     p = waiting(None)
-    decided(p, Said.ALWAYS)
+    p.decide(Said.ALWAYS)
     p.run()
     waiting(p, "more")
     kept = restore(take(p.conversation, p.rules.guards), p.rules.guards)
@@ -317,7 +310,7 @@ def test_a_conversation_of_the_first_format_is_read():
 def test_an_answer_is_recorded_and_decided_again(answer):
     p = waiting(None)
     before, (approval,) = p.conversation, p.conversation.approvals()
-    outcome = decided(p, answer)
+    outcome = p.decide(answer)
     known = {approval.delivery.id: approval.delivery}
     cause = recording.load(recording.dump(outcome), known, recording.gone_out(outcome), p.rules)
     again = recording.decide(before, cause, p.rules, outcome.moment)
@@ -351,7 +344,7 @@ def test_what_two_guards_ask_is_one_question_and_one_answer():
     p = waiting(None, guards=[Says("x", Asked("one?")), Says("y", Asked("two?")), Says("z", None)])
     (approval,) = p.conversation.approvals()
     assert [tuple(question) for question in approval.questions] == [("x", "one?"), ("y", "two?")]
-    decided(p, Said.ALWAYS)
+    p.decide(Said.ALWAYS)
     assert p.conversation.memory == {
         "x": ("permitted", "sink", "hi"),
         "y": ("permitted", "sink", "hi"),
@@ -409,6 +402,16 @@ def test_a_thread_with_fewer_peers_reaches_no_other_and_neither_does_anybody_bel
     below = [thread.allowed for thread in p.conversation.tree.nodes.values() if thread.owner in {"b", "c"}]
     assert below == [frozenset({"c"})] * 2
     assert [record.detail for record in p.records if record.event is Event.ATTEMPTED] == ["a handoff"]
+
+
+def test_only_the_peers_in_force_are_explained():
+    p = desk(lambda call: None, narrowed("c"))
+    p.say(Ask("1"), "a")
+    p.run()
+    (told,) = [call.metadata.usage_instructions for name, call in p.calls if name == "b"]
+    assert "## c" in told
+    assert "## sink" not in told
+    assert "## sink" in p.rules.blueprint.usage["b"]
 
 
 def test_without_a_narrowing_the_same_listeners_reach_them():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse, SystemError, TodoComplete, TodoUntil
+from agentserver.core.approvals import Answer as Answered
 from agentserver.core.messages import Done
+from agentserver.core.snapshot import restore, take
+from agentserver.guards.approval import ApprovalGuard
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 
 SHOP = rules(
@@ -21,6 +26,9 @@ SHOP = rules(
     hops=25,
     refusals=2,
 )
+
+ASKING = replace(SHOP, guards=(*SHOP.guards, ApprovalGuard({"c.d", "e"})))
+"""The same, but a person has to permit what two of them are sent."""
 
 
 def whims(random):
@@ -66,6 +74,10 @@ def whim(random, reachable):
     return handler
 
 
+def answer(paper, random):
+    paper.decide(random.choice(list(Answered)), random.choice(paper.conversation.approvals()))
+
+
 def check_books(paper):
     conversation = paper.conversation
     waiting = [d for node in conversation.tree.nodes.values() for d in node.waiting()]
@@ -84,15 +96,19 @@ def check_books(paper):
     assert len(set(began)) == len(began)
     for node in conversation.tree.nodes.values():
         assert all(d.thread == node.id and d.to == node.owner for d in node.waiting())
+    asked = [approval.delivery for approval in conversation.approvals()]
+    assert sum(outcome.asking for outcome in paper.outcomes) == len(asked)
+    assert not {d.id for d in asked} & {d.id for d in paper.waiting}
     assert not conversation.tree.nodes[conversation.tree.root].inbox
     assert conversation.messages <= SHOP.blueprint.limits.messages
 
 
+@pytest.mark.parametrize("rules", [SHOP, ASKING], ids=["unasked", "asked"])
 @settings(max_examples=150)
 @given(st.integers(0, 2**32))
-def test_nothing_is_lost_or_done_twice_and_everything_comes_to_rest(seed):
+def test_nothing_is_lost_or_done_twice_and_everything_comes_to_rest(rules, seed):
     random = Random(seed)
-    paper = Paper(SHOP, whims(random))
+    paper = Paper(rules, whims(random))
     running, requests = [], []
     for _ in range(400):
         choice = random.random()
@@ -102,12 +118,17 @@ def test_nothing_is_lost_or_done_twice_and_everything_comes_to_rest(seed):
         elif choice < 0.6 and paper.waiting:
             started = paper.invoke(paper.waiting.pop(random.randrange(len(paper.waiting))))
             running += [started] if started else []
+        elif choice < 0.7 and paper.conversation.approvals():
+            answer(paper, random)
         elif running:
             paper.conclude(running.pop(random.randrange(len(running))))
         check_books(paper)
     for finished in running:
         paper.conclude(finished)
     paper.run()
+    while paper.conversation.approvals():
+        answer(paper, random)
+        paper.run()
     check_books(paper)
     assert not paper.conversation.requests
     ends = [event.request for event in paper.events if isinstance(event, Done)]
@@ -116,6 +137,21 @@ def test_nothing_is_lost_or_done_twice_and_everything_comes_to_rest(seed):
     gone = [o.done for o in paper.outcomes if o.done] + [d.id for o in paper.outcomes for d in o.dropped]
     assert len(set(added)) == len(added)
     assert sorted(added) == sorted(gone)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32))
+def test_what_is_kept_after_any_step_is_what_was_there(seed):
+    random = Random(seed)
+    paper = Paper(ASKING, whims(random))
+    for _ in range(3):
+        paper.say(Ask("go"), "a")
+    for _ in range(60):
+        if paper.conversation.approvals() and random.random() < 0.3:
+            answer(paper, random)
+        elif paper.waiting:
+            paper.step(random.randrange(len(paper.waiting)))
+        assert restore(take(paper.conversation, ASKING.guards), ASKING.guards) == paper.conversation
 
 
 @settings(max_examples=30)

@@ -14,7 +14,6 @@ from itertools import chain, islice, product
 from sys import maxunicode
 from typing import TYPE_CHECKING, Any
 
-from elementpath.regex import RegexError, translate_pattern
 from lxml import etree
 
 from agentserver.core.payload.lexical import carried
@@ -56,6 +55,8 @@ def objection(regex: str) -> str:
 
 def misjudged(regex: str) -> str:
     """Why libxml2 cannot be the judge of ``regex``; empty when it can."""
+    from elementpath.regex import RegexError  # slow to import, and most programs declare no pattern
+
     try:
         word = misread(regex)
     except (RegexError, re.error, RecursionError, OverflowError, etree.LxmlError):
@@ -199,6 +200,8 @@ def _unclassed(regex: str) -> Iterator[str]:
 
 def _tree(regex: str) -> Any:
     """The parsed expression; its groups capture nothing and so leave no node. Raises RegexError or re.error."""
+    from elementpath.regex import translate_pattern
+
     return sre_parser.parse(
         translate_pattern(regex, back_references=False, lazy_quantifiers=False, anchors=False)
     )

@@ -48,6 +48,7 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
 @click.pass_context
 def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
     """Show one in full: what a guard asks, with the lineage of the values, and the message. ID may be its beginning."""
+    from agentserver.gateways.console_view import ASKS, MARGIN
     from agentserver.gateways.terminal import visible_lines
 
     outer = ctx.parent.params if ctx.parent is not None else {}
@@ -57,15 +58,15 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     one = _chosen(ctx, found, approval)
     delivery = one.delivery
     texts = [
-        f"approval {one.id}, asked {when(one.at)}{_answered(answers.get(one.id))}",
-        f"from {delivery.sender} to {delivery.to}, hop {delivery.hop}, in conversation {delivery.conversation}",
-        *(question.text for question in one.questions),
-        delivery.message.decode("utf-8", "backslashreplace"),
-        f"sha-256 {one.digest}",
+        ("", f"approval {one.id}, asked {when(one.at)}{_answered(answers.get(one.id))}"),
+        ("", f"{_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}"),
+        *((ASKS, question.text) for question in one.questions),
+        (MARGIN, delivery.message.decode("utf-8", "backslashreplace")),
+        ("", f"sha-256 {one.digest}"),
     ]
-    for text in texts:
+    for margin, text in texts:
         for row in visible_lines(text):
-            click.echo(row)
+            click.echo(f"{margin}{row}")
 
 
 @click.command("approve", short_help="Permit a message that waits.")

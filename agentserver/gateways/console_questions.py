@@ -68,11 +68,11 @@ class Questions:
         self._news.set()
 
     def _note(self, record: Record) -> None:
-        self._news.set()
         if record.event in _OUTCOMES:
             approval = self._known.pop(record.delivery, None)
             if approval is not None:
                 self._events.append((approval, record))
+                self._news.set()
 
     # For the session
 

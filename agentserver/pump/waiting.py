@@ -73,7 +73,7 @@ class Waiting:
     async def watch(self, clock: Clock, decide: Decide) -> None:
         """Pass on the answers that are left elsewhere, and answer no for whoever does not answer; never ends.
 
-        An answer that was given in time counts, though it be found later than that: it was for no server to take.
+        An answer that was given in time counts, though it is found later: there may have been no server.
         """
         await self._take_answers(decide)  # what was left while no server ran, whether something waits or not
         while True:

@@ -117,6 +117,7 @@ def test_a_running_server_takes_an_answer_that_is_given_beside_it(server, verb):
     assert "clerk -> vault Greet  clerk wants to send this to vault, which needs an approval." in line
     shown = verb("approvals", "show", key[:6])
     assert f"approval {key}, asked " in shown
+    assert "\n  ? clerk wants to send this to vault, which needs an approval.\n  | <message " in shown
     assert "<name>Ada</name>" in shown
     assert "clerk -> vault Greet: once; a running server takes it" in verb("approve", key[:8])
     assert f": permitted by {ME}, once" in see(running, "Good day, Ada!")

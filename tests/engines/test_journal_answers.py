@@ -11,7 +11,7 @@ import pytest
 
 from agentserver.core import approving
 from agentserver.core.approvals import Answer, Decided
-from agentserver.engines import journal_answers
+from agentserver.engines import journal_answers, journal_care
 from agentserver.engines.conformance import AskingGuard, Story
 from agentserver.engines.journal_file import Lock, Place, open_reading, open_writing
 from agentserver.engines.journal_reader import Reader
@@ -117,3 +117,15 @@ def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
     with closing(open_reading(path)) as connection:
         found = journal_answers.waiting(Reader(connection))
     assert found == [*second.conversation.approvals(), *other.conversation.approvals()]
+
+
+def test_a_copy_of_some_conversations_holds_no_answers(path, tmp_path):
+    story = Story(guards=(AskingGuard(),))
+    first, second = story.said(story.opened(), "1"), story.said(story.opened(), "2")
+    with closing(open_writing(Place(path))) as connection:
+        Writer(connection, path).commit([first, second])
+    journal_answers.leave(path, said(Answer.ONCE), 1.0)
+    journal_care.export(path, tmp_path / "all")
+    journal_care.export(path, tmp_path / "some", [first.conversation.id])
+    assert len(standing(tmp_path / "all")) == 1
+    assert standing(tmp_path / "some") == []

@@ -95,6 +95,7 @@ async def test_a_question_is_shown_with_what_is_to_be_permitted():
     start = next(number for number, line in enumerate(lines) if line.startswith("approval "))
     key = lines[start].split()[1]
     assert len(key) == 6
+    assert "clerk -> vault  Greet" in lines[start - 1], "what led to it comes first"
     assert re.fullmatch(
         rf"approval {key}  clerk -> vault  Greet  in conversation [\w-]+; refused at \d\d:\d\d:\d\d",
         lines[start],

@@ -78,7 +78,8 @@ class Server:
         engine: where conversations are kept.
         clock: time and randomness.
         trace: what happened lately.
-        approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
+        approver: shown what waits for a person. Without one and without a journal, into which the command line writes
+            answers, nothing that needs a permission is permitted.
     """
 
     organism: Organism
@@ -101,7 +102,8 @@ class Server:
             bound = {
                 b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners
             }
-            onlookers = Onlookers((self.trace.observe,), self.approver)
+            answers = engine if isinstance(engine, SqliteEngine) else None
+            onlookers = Onlookers((self.trace.observe,), self.approver, answers)
             pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
@@ -193,7 +195,8 @@ def build(
         engine: where conversations are kept; memory when there is none.
         durable: whether the engine is the one that the organism asks for.
         clock: time and randomness; the machine's when there is none.
-        approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
+        approver: shown what waits for a person. Without one and without a journal, into which the command line writes
+            answers, nothing that needs a permission is permitted.
 
     Raises PayloadError as ``rules`` does.
     """

@@ -1,6 +1,6 @@
 """What the pump needs of the world, as Protocols only.
 
-Owns the seams: Engine, Clock, Ingress, Approver, Completer. Refuses to hold any implementation.
+Owns the seams: Engine, Clock, Ingress, Approver, Answers, Completer. Refuses to hold any implementation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
-    from agentserver.core.approvals import Approval
+    from agentserver.core.approvals import Approval, Decided
     from agentserver.core.conversation import Conversation
     from agentserver.core.messages import Done, Moment, Parcel, Reply
     from agentserver.core.outcome import Outcome
@@ -105,6 +105,10 @@ class Exchange(Protocol):
         """Everything that ``replies`` does not take, in order, until the conversation is closed."""
         ...
 
+    def leave(self) -> None:
+        """Go without ending the conversation: what still comes is kept until somebody resumes it."""
+        ...
+
     async def close(self) -> None:
         """End the conversation, cancelling whatever runs in it."""
         ...
@@ -130,6 +134,18 @@ class Approver(Protocol):
 
     def asked(self, approval: Approval) -> None:
         """A message waits. Must not block or raise."""
+        ...
+
+
+class Answers(Protocol):
+    """Where people leave answers without being shown the question by this process."""
+
+    async def answers(self) -> Sequence[tuple[Decided, float]]:
+        """What was answered, and when, in seconds since the epoch. Raises EngineError."""
+        ...
+
+    async def drop_answers(self, approvals: Sequence[str]) -> None:
+        """Forget the answers to these approvals: they were decided about. Raises EngineError."""
         ...
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import (
+    approvals,
     audit,
     call,
     check,
@@ -97,25 +98,28 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     ctx.obj = Logging(Level(log_level), Format(log_format))
 
 
-for _verb in (
-    run,
-    call,
-    check,
-    init,
-    graph,
-    schemas,
-    conversations,
-    trace,
-    replay,
-    dead,
-    journal,
-    codegen,
-    plan,
-    audit,
-    orchestrate,
-    completion,
+for _command in (
+    run.command,
+    call.command,
+    check.command,
+    init.command,
+    graph.command,
+    schemas.command,
+    conversations.command,
+    approvals.command,
+    approvals.approve,
+    approvals.deny,
+    trace.command,
+    replay.command,
+    dead.command,
+    journal.command,
+    codegen.command,
+    plan.command,
+    audit.command,
+    orchestrate.command,
+    completion.command,
 ):
-    cli.add_command(_verb.command)
+    cli.add_command(_command)
 
 
 def main(args: Sequence[str] | None = None) -> None:

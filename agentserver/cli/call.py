@@ -83,7 +83,7 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     list is given by repeating its option. A field that is called like an option of this command goes by --set.
 
     Every answer is printed, until nothing more can come; without --timeout the deadlines of the listeners are the
-    only limit.
+    only limit. Nobody is asked for a permission: what needs one is refused at once.
     """
     import anyio
 
@@ -155,6 +155,7 @@ async def _exchange(server: Server, call: Call, data: bytes) -> int:
                 status = REFUSED if refused or status == REFUSED else 0
         await exchange.close()
     _show_trace(call.trace, server.trace.of(exchange.id))
+    _show_asked(server.trace.of(exchange.id))
     if scope.cancelled_caught:
         click.echo(f"no end of answers within {call.timeout:g} s", err=True)
         return SILENT
@@ -172,6 +173,21 @@ def _show_trace(form: str | None, records: Sequence[Record]) -> None:
         click.echo("\n".join(json_lines(records)), err=True)
 
 
+def _show_asked(records: Sequence[Record]) -> None:
+    """Say that a permission was needed: there is nobody whom a call could ask."""
+    from agentserver.core.audit import Event
+    from agentserver.gateways.terminal import visible_lines
+
+    asked = [record for record in records if record.event is Event.ASKED]
+    for record in asked:
+        for line in visible_lines(
+            f"{record.sender} -> {record.to} {record.root} needed a permission: {record.detail}"
+        ):
+            click.echo(line, err=True)
+    if asked:
+        click.echo("call asks nobody; agentserver run asks, or waits for agentserver approve", err=True)
+
+
 def _print(server: Server, reply: Reply, output: Output) -> bool:
     """Print one answer. A SystemError goes to standard error; gives whether it is one."""
     from agentserver.contract import SystemError as Refused
@@ -179,7 +195,7 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
     from agentserver.gateways.plain_values import jsonable
     from agentserver.gateways.terminal import paint, visible_lines, wants_colour
 
-    value = decoded(reply, server.rules.codecs)
+    value = decoded(reply.message, server.rules.codecs)
     if isinstance(value, Refused):
         for line in visible_lines(f"{value.code}: {value.message}"):
             click.echo(line, err=True)

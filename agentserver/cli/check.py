@@ -61,7 +61,9 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> st
         _count(len(findings), "warning"),
     ]
     lines = (f"ambiguous root {root.rpartition('}')[2]}: {', '.join(unclear[root])}" for root in unclear)
-    return "\n".join((*lines, f"{path}: {', '.join(parts)}"))
+    asking = [listener.name for listener in listeners if listener.approval]
+    waits = [f"every message to {', '.join(asking)} waits for a person's permission"] if asking else []
+    return "\n".join((*lines, *waits, f"{path}: {', '.join(parts)}"))
 
 
 def ambiguous(blueprint: Blueprint) -> dict[str, tuple[str, ...]]:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from agentserver.assembly import Server
+    from agentserver.core.messages import Done, Reply
     from agentserver.gateways.console import Console
     from agentserver.gateways.console_input import Lines
     from agentserver.gateways.terminal import Screen
+    from agentserver.pump import ServerExchange
 
 
 @click.command("run", short_help="Open the console on an organism.")
@@ -39,6 +41,10 @@ def command(ctx: click.Context, organism: Path | None) -> None:
 
     Fed from standard input it is a script: each message is awaited to rest before the next line, and the exit code
     tells whether every message was answered without an error.
+
+    What needs a permission is asked here: at a prompt, or where there is a journal, into which agentserver approve and
+    agentserver deny write answers. A script without a journal is refused what needs one. A script may answer what waits
+    with /approve, and waits at its end for what is not answered.
     """
     import anyio
 
@@ -52,15 +58,20 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     console = Console(
         server, screen, interactive=sys.stdin.isatty(), principal=project.principal(server.organism)
     )
+    if console.interactive or server.organism.journal is not None:
+        server.approver = console.questions
     if console.interactive:
         _greet(console, server, screen)
     lines, above = _lines(console, server, screen)
 
     async def session() -> int:
-        async with server:
-            await _fetch(server, screen)
+        async with server, anyio.create_task_group() as tasks:
+            for exchange in await _fetch(server, screen):
+                tasks.start_soon(_follow, exchange, server, screen)
             with above:
-                return await console.run(lines)
+                status = await console.run(lines)
+            tasks.cancel_scope.cancel()
+        return status
 
     try:
         status = anyio.run(session, backend="asyncio")
@@ -69,20 +80,36 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     ctx.exit(status)
 
 
-async def _fetch(server: Server, screen: Screen) -> None:
-    """Show what left earlier conversations after, or just before, their console was gone, and end those at rest."""
-    from agentserver.core.messages import Reply
-    from agentserver.gateways import console_view
-
+async def _fetch(server: Server, screen: Screen) -> list[ServerExchange]:
+    """Show what left earlier conversations after, or just before, their console was gone; gives those not at rest."""
     me = project.principal(server.organism)
+    followed = []
     for key in await server.left_over(me):
         exchange = await server.resume(me, key)
         for event in exchange.waiting():
-            if isinstance(event, Reply):
-                again = ", perhaps again" if event.redelivered else ""
-                screen.say(f"from conversation {key}{again}:")
-                screen.show(*console_view.reply_lines(event, server.rules.codecs, raw=False))
-        exchange.leave()
+            _show(event, server, screen)
+        conversation = server.conversation(key)
+        if conversation is not None and conversation.requests:
+            followed.append(exchange)
+        else:
+            exchange.leave()
+    return followed
+
+
+async def _follow(exchange: ServerExchange, server: Server, screen: Screen) -> None:
+    """Show what still comes of an earlier conversation, which is nobody's to go on with."""
+    async for event in exchange.events():
+        _show(event, server, screen)
+
+
+def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
+    from agentserver.core.messages import Reply
+    from agentserver.gateways import console_view
+
+    if isinstance(event, Reply):
+        again = ", perhaps again" if event.redelivered else ""
+        screen.say(f"from conversation {event.conversation}{again}:")
+        screen.show(*console_view.reply_lines(event, server.rules.codecs, raw=False))
 
 
 def _greet(console: Console, server: Server, screen: Screen) -> None:
@@ -117,7 +144,7 @@ def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, Abs
     past, trouble = history(history_file(os.environ), server.organism.secrets.redact)
     if trouble:
         screen.say(trouble)
-    prompt = PromptLines(ListenerCompleter(console.takers, console.conversations), past)
+    prompt = PromptLines(ListenerCompleter(console.takers, console.ids), past)
     return prompt, prompt.above()
 
 

@@ -24,14 +24,17 @@ def decide(conversation: Conversation, decided: Decided, rules: Rules, moment: M
     """Let a message that waits for a person go on, or tell its sender that it does not.
 
     None when the answer is to nothing that waits, or to another message than the one that does: it was spent
-    already, the message went with its thread, or the person was shown something else.
+    already, the message went with its thread, or the person was shown something else. A message that is not the
+    one that was asked about any more can still be denied.
     """
     approval = next((one for one in conversation.approvals() if one.id == decided.approval), None)
-    if approval is None or not approval.digest == decided.digest == digest(approval.delivery):
+    if approval is None or approval.digest != decided.digest:
+        return None
+    delivery = approval.delivery
+    if decided.answer is not Answer.DENY and approval.digest != digest(delivery):
         return None
     step = Step(conversation, rules, moment)
     step.cause = decided
-    delivery = approval.delivery
     if decided.answer is Answer.DENY:
         step.withdraw(approval, decided.by)
         _tell_withdrawn(step, delivery)

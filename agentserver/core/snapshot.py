@@ -8,6 +8,7 @@ parts. Refuses to know where the parts are kept.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
@@ -19,7 +20,7 @@ from agentserver.core.threads import NOTHING, Held, Thread, ThreadTree
 from agentserver.core.todos import TodoBook, Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from agentserver.core.guard import Guard
     from agentserver.core.messages import Delivery
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 """The version that is written. Every version that was ever written can be read: the first had no approvals."""
+
+
+_THREADS = 8
+"""Where the threads stand among the fields after the format."""
 
 
 class UnreadableError(ValueError):
@@ -100,15 +105,34 @@ def restore(snapshot: Snapshot, guards: Iterable[Guard] = ()) -> Conversation:
 
     Raises UnreadableError for another format, a part that is missing, and the memory of a guard that is not there.
     """
+    with _reading():
+        return _restored(_fields(snapshot), snapshot, guards)
+
+
+def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
+    """What waits for a person, for whoever has not the guards of the conversation. Raises UnreadableError."""
+    with _reading():
+        threads = [_thread(row, snapshot.waiting, {}) for row in _fields(snapshot)[_THREADS]]
+        return tuple([one for thread in threads for one in thread.approvals])
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """What is not as ``take`` writes it is unreadable."""
     try:
-        number, *fields = json.loads(snapshot.state)
-        if number not in range(1, FORMAT + 1):
-            raise UnreadableError(f"the conversation was kept in format {number}, this server reads {FORMAT}")
-        return _restored(fields, snapshot, guards)
+        yield
+    except UnreadableError:
+        raise
     except (LookupError, TypeError, ValueError) as error:
-        if isinstance(error, UnreadableError):
-            raise
         raise UnreadableError(f"the conversation cannot be read: {type(error).__name__}") from error
+
+
+def _fields(snapshot: Snapshot) -> list[Any]:
+    fields: list[Any]
+    number, *fields = json.loads(snapshot.state)
+    if number not in range(1, FORMAT + 1):
+        raise UnreadableError(f"the conversation was kept in format {number}, this server reads {FORMAT}")
+    return fields
 
 
 def encode(value: object) -> bytes:

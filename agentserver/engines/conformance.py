@@ -16,18 +16,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code, HandlerResponse, TodoClosed, TodoComplete, TodoUntil
+from agentserver.core import approving
+from agentserver.core.approvals import Answer, Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.conversation import Accepted, Conversation
 from agentserver.core.envelope import Bounds
-from agentserver.core.guard import Rules
+from agentserver.core.guard import Asked, Rules
 from agentserver.core.messages import Failed, Finished, Moment, Outside, Reply, Returned
 from agentserver.core.payload.codec import Codecs
 from agentserver.core.replies import Drafts, normalise
 from agentserver.ports import ConflictError
 
 if TYPE_CHECKING:
+    from lxml import etree
+
+    from agentserver.core.approvals import Approval
+    from agentserver.core.guard import Guard, Verdict
     from agentserver.core.messages import Delivery
     from agentserver.core.outcome import Outcome
+    from agentserver.core.routing import Proposal
     from agentserver.ports import Engine
 
 
@@ -54,7 +61,7 @@ Check: TypeAlias = Callable[[Subject], Awaitable[None]]
 class Story:
     """A small organism whose conversations give outcomes to commit."""
 
-    def __init__(self, retries: int = 0) -> None:
+    def __init__(self, retries: int = 0, guards: tuple[Guard, ...] = ()) -> None:
         listener = Listener("worker", (TodoClosed,), "answers what it is told", retries=retries)
         codecs = Codecs()
         name = codecs.of(TodoClosed).name
@@ -62,7 +69,7 @@ class Story:
         blueprint = Blueprint(
             {"worker": listener}, Limits(), {"worker": frozenset([name])}, services, {"worker": ""}
         )
-        self.rules = Rules(blueprint, codecs, (), Bounds())
+        self.rules = Rules(blueprint, codecs, guards, Bounds())
         self._moments = 0
 
     def moment(self) -> Moment:
@@ -94,9 +101,34 @@ class Story:
             Finished(delivery, None, Failed(Code.INTERNAL)), self.rules, self.moment()
         )
 
+    def permitted(self, conversation: Conversation, approval: Approval) -> Outcome:
+        """The outcome of a person's permission: what waited for it is queued."""
+        decided = Decided(approval.id, approval.digest, Answer.ONCE, "somebody")
+        outcome = approving.decide(conversation, decided, self.rules, self.moment())
+        assert outcome is not None
+        return outcome
+
     def closed(self, conversation: Conversation) -> Outcome:
         """The outcome of closing."""
         return conversation.close(self.rules, self.moment(), "over")
+
+
+class AskingGuard:
+    """Wants a person to permit every message."""
+
+    name = "asking"
+
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:  # noqa: ARG002 - a guard's signature
+        """Nothing to remember."""
+        return memory
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
+        """Ask, in two lines."""
+        return Asked("may it\nbe sent?")
+
+    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:  # noqa: ARG002 - a guard's signature
+        """Nothing to remember."""
+        return memory
 
 
 def _hold(promise: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
@@ -248,6 +280,36 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
         _hold(found[0].attempt == 1, "its attempts are counted")
 
 
+async def a_question_waits_for_its_answer(subject: Subject) -> None:
+    """A message that waits for a person is there though it is not runnable; for a durable engine after a restart."""
+    story = Story(guards=(AskingGuard(),))
+    asked = story.said(story.opened(), "1")
+    key, (approval,) = asked.conversation.id, asked.conversation.approvals()
+    async with subject.open() as engine:
+        await engine.commit(asked)
+        await _still_asked(engine, asked)
+        if not subject.durable:
+            await engine.commit(story.permitted(asked.conversation, approval))
+            _hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
+            return
+    async with subject.open() as engine:
+        await _still_asked(engine, asked)
+        await engine.commit(story.permitted(asked.conversation, approval))
+    async with subject.open() as engine:
+        _hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
+        found = await engine.load(key)
+        _hold(found is not None and not found.approvals(), "a question that was answered is none any more")
+
+
+async def _still_asked(engine: Engine, asked: Outcome) -> None:
+    key = asked.conversation.id
+    _hold(await _runnable(engine) == [], "what waits for a person is not runnable")
+    _hold(
+        key in [one async for one in engine.at_work()], "a conversation in which something waits is at work"
+    )
+    _hold(await engine.load(key) == asked.conversation, "a question is kept as it was asked")
+
+
 async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
     """For a durable engine: replies wait for their gateway; after a restart they are marked as redelivered."""
     if not subject.durable:
@@ -306,6 +368,7 @@ CHECKS: tuple[Check, ...] = (
     conversations_are_found_by_who_opened_them_and_by_age,
     many_at_once_are_each_kept_or_refused,
     a_repetition_outlives_a_restart,
+    a_question_waits_for_its_answer,
     what_left_is_there_until_it_is_acknowledged,
     a_commit_is_there_when_it_is_told,
 )

@@ -107,6 +107,8 @@ def export(source: Path, target: Path, conversations: Collection[str] = ()) -> N
             number for number, key in copy.execute("select number, id from conversation") if key not in known
         ]
         _remove(copy, others)
+        if copy.execute("select 1 from sqlite_master where name = 'answer'").fetchone():
+            copy.execute("delete from answer")  # they do not say of which conversation they are
         copy.execute("vacuum")
 
 

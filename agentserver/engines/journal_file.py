@@ -102,12 +102,25 @@ MIGRATIONS: Final = (
         primary key (conversation, owner, name)
     ) strict, without rowid;
     """,
+    """
+    create table answer (
+        approval text primary key,
+        digest text not null,
+        said text not null,
+        author text not null,
+        at real not null
+    ) strict, without rowid;
+    """,
 )
 """What brings a file from one version to the next. The version of a file is how many of them it has seen.
 
 ``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
+``answer``: see journal_answers.py.
 """
+
+READABLE: Final = 1
+"""The earliest version whose conversations are read as they are. What came later is no part of a conversation."""
 
 
 class Sync(StrEnum):
@@ -258,7 +271,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
             raise
     except sqlite3.Error as error:
         raise told(path, error) from error
-    if application != APPLICATION or version != len(MIGRATIONS):
+    if application != APPLICATION or not READABLE <= version <= len(MIGRATIONS):
         connection.close()
         raise EngineError(
             f"{path}: no journal of this version; agentserver run brings an older one up to date"

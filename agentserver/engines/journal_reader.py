@@ -148,6 +148,11 @@ class Reader:
 
     def load(self, conversation: str) -> Conversation | None:
         """An open conversation. Raises UnreadableError."""
+        kept = self.snapshot(conversation)
+        return None if kept is None else restore(kept, self._guards)
+
+    def snapshot(self, conversation: str) -> Snapshot | None:
+        """An open conversation as it was written."""
         row = self._connection.execute(
             "select number, state from conversation where id = ? and closed is null", (conversation,)
         ).fetchone()
@@ -163,7 +168,7 @@ class Reader:
         )
         waiting = [_delivery(conversation, one) for one in queued]
         stored = {(owner, name): data for owner, name, data in values}
-        return restore(Snapshot(state, {one.id: one for one in waiting}, stored), self._guards)
+        return Snapshot(state, {one.id: one for one in waiting}, stored)
 
     def at_work(self) -> list[str]:
         """The open conversations in which something is queued, in the order in which they were opened."""

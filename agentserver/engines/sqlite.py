@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.snapshot import UnreadableError
-from agentserver.engines import journal_care
+from agentserver.engines import journal_answers, journal_care
 from agentserver.engines.journal_file import Lock, Place, open_writing, told
 from agentserver.engines.journal_reader import Reader
 from agentserver.engines.journal_writer import Left, Writer
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from types import TracebackType
 
+    from agentserver.core.approvals import Decided
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
     from agentserver.core.messages import Parcel
@@ -183,6 +184,14 @@ class SqliteEngine:
             gone = await self._do(lambda: journal_care.forget(self._connection, limit))
             total += gone
         return total
+
+    async def answers(self) -> list[tuple[Decided, float]]:
+        """What people answered from outside of this process, and when."""
+        return await self._do(lambda: journal_answers.found(self._connection))
+
+    async def drop_answers(self, approvals: Sequence[str]) -> None:
+        """Forget answers that were decided about."""
+        await self._do(lambda: journal_answers.drop(self._connection, approvals))
 
     async def _do(self, work: Callable[[], T]) -> T:
         """Have the thread do something. What SQLite raises becomes an EngineError."""

@@ -6,16 +6,20 @@ how things look for console_view.py. Refuses to know how the server decides.
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import anyio
 
+from agentserver.core.approvals import Answer
 from agentserver.gateways import console_lines, console_view, trace_text
+from agentserver.gateways.console_complete import Ids
 from agentserver.gateways.console_hops import HopView
 from agentserver.gateways.console_input import Key
 from agentserver.gateways.console_lines import Address, Blank, Command, Completeness, Gathering, Letter, Verb
+from agentserver.gateways.console_questions import Questions
 from agentserver.gateways.console_talks import Talks
 from agentserver.gateways.terminal import Style, visible_lines
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from agentserver.core.audit import Record
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Reply
     from agentserver.gateways.console_input import Lines
@@ -69,6 +74,8 @@ class Console:
         self._addressee = next(iter(self._takers))
         self._talks = Talks(host, principal)
         self._hops = HopView(self._talks, screen)
+        self.questions = Questions(host, screen, self._hops.flush, principal)
+        self._stirred = asyncio.Event()
         self._gathering: Gathering | None = None
         self._raw = False
         self._failures = 0
@@ -82,6 +89,9 @@ class Console:
             Verb.LISTENERS: self._listeners,
             Verb.TRACE: self._trace,
             Verb.CANCEL: self._cancel,
+            Verb.APPROVALS: self._approvals,
+            Verb.APPROVE: self._approve,
+            Verb.DENY: self._deny,
             Verb.RAW: self._set_raw,
             Verb.HOPS: self._set_hops,
             Verb.QUIT: self._quit,
@@ -92,9 +102,9 @@ class Console:
         """Who takes what, for completion."""
         return self._takers
 
-    def conversations(self) -> list[str]:
-        """The ids of this session's conversations, for completion."""
-        return [talk.exchange.id for talk in self._talks]
+    def ids(self) -> Ids:
+        """What commands can be about, for completion."""
+        return Ids([talk.exchange.id for talk in self._talks], self.questions.ids())
 
     def greeting(self, name: str) -> str:
         """What an interactive session begins with."""
@@ -108,35 +118,43 @@ class Console:
 
         Returns:
             0; for a script 1 when a message was refused or not answered, 2 when a line meant nothing (which
-            weighs more), 130 after Ctrl-C. SIGTERM waits ``limits.drain`` seconds for what runs and gives 0.
+            weighs more), 130 after Ctrl-C. SIGTERM waits ``limits.drain`` seconds for what runs, not for what waits
+            for a person, and gives 0.
 
         Raises:
             ValueError: when the principal's name is a listener's.
         """
         self._reading = anyio.CancelScope()
         await self._talks.open()
-        stop = self._host.trace.watch(self._hops.note)
+        stop = self._host.trace.watch(self._note)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._signals)
                 tasks.start_soon(self._hops.show)
+                tasks.start_soon(self.questions.show)
                 with self._reading:
                     await self._converse(lines, tasks)
                 await self._wind_up()
                 tasks.cancel_scope.cancel()
         finally:
             stop()
+            self.questions.stop()
         return self._status()
+
+    def _note(self, record: Record) -> None:
+        self._hops.note(record)
+        self._stirred.set()
 
     async def _converse(self, lines: Lines, tasks: TaskGroup) -> None:
         while self._ending is None:
             if not lines.concurrent:
-                await self._talks.rest.wait()
+                await self._settled()
                 await self._screen.written()
             if self._screen.gone:
                 break
             typed = await lines.next("... " if self._gathering else f"{self._addressee}> ")
             if typed is Key.END:
+                await self._end_of_lines()
                 break
             if typed is Key.INTERRUPT:
                 await self._interrupt()
@@ -147,6 +165,20 @@ class Console:
                 await self._meet(typed, tasks)
         if self._gathering is not None:
             self._mistake("the XML at the end is not complete; it was not sent")
+
+    async def _settled(self) -> None:
+        """Wait until nothing runs, or what runs waits for an answer that the next line may hold."""
+        while not self._talks.rest.is_set():
+            if all(self.questions.only_asks(talk) for talk in self._talks.running()):
+                self.questions.flush()
+                return
+            self._stirred.clear()
+            await self._stirred.wait()
+
+    async def _end_of_lines(self) -> None:
+        """A script is over when it is answered: what still waits for a person may be answered elsewhere."""
+        if not self.interactive:
+            await self._talks.rest.wait()
 
     async def _meet(self, line: str, tasks: TaskGroup) -> None:
         """Do what a line says; a message is sent without waiting for its answers."""
@@ -192,14 +224,17 @@ class Console:
         except RuntimeError as error:
             # The conversation was closed since it was looked up, or the server stops.
             self._screen.say(str(error), Style.BAD)
-        if not answered:
+        if talk.kept:
+            self._screen.say("still waits for a permission", Style.WARN)
+        elif not answered:
             self._failures += 1
-            self._hops.flush()
+            self.questions.flush()
             self._screen.say("cancelled" if talk.over else "ended without an answer", Style.WARN)
         await self._talks.ended(talk)
+        self._stirred.set()
 
     def _reply(self, talk: Talk, reply: Reply) -> None:
-        self._hops.flush()
+        self.questions.flush()
         if talk is not self._talks.current:
             self._screen.say(f"in conversation {talk.exchange.id}:", Style.DIM)
         self._screen.show(*console_view.reply_lines(reply, self._host.rules.codecs, raw=self._raw))
@@ -219,14 +254,18 @@ class Console:
             self._screen.show(*(((Style.WARN, part),) for part in visible_lines(line)))
 
     async def _wind_up(self) -> None:
-        """After SIGTERM let what runs come to rest; then end every conversation."""
-        if self._ending is Ending.TERMINATED:
+        """End every conversation; after SIGTERM let what runs come to rest, and keep what waits for a person."""
+        stopped = self._ending is Ending.TERMINATED
+        if stopped:
             with anyio.move_on_after(self._host.rules.blueprint.limits.drain):
-                await self._talks.rest.wait()
+                await self._settled()
         for talk in self._talks:
-            await talk.close()
+            if stopped and self.questions.only_asks(talk):
+                talk.keep()
+            else:
+                await talk.close()
         await self._talks.rest.wait()
-        self._hops.flush()
+        self.questions.flush()
         await self._screen.written()
 
     def _status(self) -> int:
@@ -267,6 +306,19 @@ class Console:
             await talk.close()
             self._hops.flush()
             self._screen.say(f"conversation {talk.exchange.id} is over", Style.DIM)
+
+    async def _approvals(self, prefix: str) -> None:
+        self._complain(self.questions.tell(prefix))
+
+    async def _approve(self, words: str) -> None:
+        self._complain(await self.questions.answer(words, Answer.ONCE, unnamed=not self.interactive))
+
+    async def _deny(self, words: str) -> None:
+        self._complain(await self.questions.answer(words, Answer.DENY, unnamed=not self.interactive))
+
+    def _complain(self, mistake: str) -> None:
+        if mistake:
+            self._mistake(mistake)
 
     def _find(self, prefix: str) -> Talk | None:
         """The conversation that is meant: the current one, or the one of this session that begins so."""

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentserver.gateways.console_lines import HELP, Verb
+from agentserver.gateways.console_lines import ALWAYS, HELP, Verb
 from agentserver.gateways.form import field_names
 
 if TYPE_CHECKING:
@@ -33,18 +33,31 @@ class Candidate:
     meaning: str = ""
 
 
-def candidates(before: str, takers: Takers, conversations: Iterable[str] = ()) -> Iterator[Candidate]:
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """What commands are about.
+
+    Args:
+        conversations: the session's.
+        approvals: of messages that wait for a permission.
+    """
+
+    conversations: Iterable[str] = ()
+    approvals: Iterable[str] = ()
+
+
+def candidates(before: str, takers: Takers, ids: Ids) -> Iterator[Candidate]:
     """Completions of the text before the cursor: names, payloads, fields, commands and their arguments."""
     word = re.split(r"\s", before)[-1]
-    for text, meaning in _known(before.lstrip(), takers, conversations):
+    for text, meaning in _known(before.lstrip(), takers, ids):
         if text.startswith(word) and text != word:
             yield Candidate(text, -len(word), meaning)
 
 
-def _known(before: str, takers: Takers, conversations: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _known(before: str, takers: Takers, ids: Ids) -> Iterator[tuple[str, str]]:
     head, space, rest = before.partition(" ")
     if head.startswith("/"):
-        yield from _arguments(head[1:], conversations) if space else _commands()
+        yield from _arguments(head[1:], rest, ids) if space else _commands()
     elif head.startswith("@"):
         yield from _fields(head[1:], rest, takers) if space else _names(takers)
 
@@ -54,11 +67,15 @@ def _commands() -> Iterator[tuple[str, str]]:
         yield f"/{verb}", f"{argument} {meaning}".strip()
 
 
-def _arguments(verb: str, conversations: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _arguments(verb: str, rest: str, ids: Ids) -> Iterator[tuple[str, str]]:
     if verb in {Verb.RAW, Verb.HOPS}:
         yield from (("on", ""), ("off", ""))
     elif verb in {Verb.TRACE, Verb.CANCEL}:
-        yield from ((conversation, "conversation") for conversation in conversations)
+        yield from ((conversation, "conversation") for conversation in ids.conversations)
+    elif verb == Verb.APPROVE and " " in rest:
+        yield ALWAYS, "for the rest of the conversation"
+    elif verb in {Verb.APPROVALS, Verb.APPROVE, Verb.DENY}:
+        yield from ((approval, "waits for a permission") for approval in ids.approvals)
 
 
 def _names(takers: Takers) -> Iterator[tuple[str, str]]:

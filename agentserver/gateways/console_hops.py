@@ -61,4 +61,4 @@ class HopView:
     def _show(self, talk: Talk, record: Record) -> None:
         hop = talk.reading.take(record)
         if self.on and record.event not in trace_text.QUIET:
-            self._screen.show(trace_text.line(hop))
+            self._screen.show(trace_text.line(hop), *trace_text.further(hop))

@@ -35,6 +35,9 @@ class Verb(StrEnum):
     LISTENERS = "listeners"
     TRACE = "trace"
     CANCEL = "cancel"
+    APPROVALS = "approvals"
+    APPROVE = "approve"
+    DENY = "deny"
     RAW = "raw"
     HOPS = "hops"
     QUIT = "quit"
@@ -47,6 +50,9 @@ HELP: Mapping[Verb, tuple[str, str]] = {
     Verb.LISTENERS: ("", "who listens, and the fields they take"),
     Verb.TRACE: ("[ID]", "the hops of this conversation, or of another one of yours"),
     Verb.CANCEL: ("[ID]", "end this conversation, or another one of yours, with all that runs in it"),
+    Verb.APPROVALS: ("[ID]", "what waits for a permission, or one of them in full"),
+    Verb.APPROVE: ("ID [always]", "permit a message; always: for the rest of its conversation"),
+    Verb.DENY: ("ID", "do not permit a message; its sender learns so"),
     Verb.RAW: ("on|off", "show replies as XML too"),
     Verb.HOPS: ("on|off", "show messages between listeners as they happen"),
     Verb.QUIT: ("", "leave; what still runs is cancelled"),
@@ -54,7 +60,9 @@ HELP: Mapping[Verb, tuple[str, str]] = {
 """The argument of each command and what it does."""
 
 _SWITCHES = frozenset({Verb.RAW, Verb.HOPS})
-_WITH_ID = frozenset({Verb.TRACE, Verb.CANCEL})
+_WITH_ID = frozenset({Verb.TRACE, Verb.CANCEL, Verb.APPROVALS, Verb.APPROVE, Verb.DENY})
+ALWAYS = "always"
+"""The word after the id in ``/approve ID always``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from prompt_toolkit.output import Output
 
+    from agentserver.gateways.console_complete import Ids
     from agentserver.gateways.console_input import Typed
     from agentserver.gateways.console_lines import Takers
 
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 class ListenerCompleter(Completer):
     """Offers what ``console_complete`` finds."""
 
-    def __init__(self, takers: Takers, conversations: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, takers: Takers, ids: Callable[[], Ids]) -> None:
         self._takers = takers
-        self._conversations = conversations
+        self._ids = ids
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """The completions at the cursor."""
         del complete_event
-        for each in candidates(document.text_before_cursor, self._takers, self._conversations()):
+        for each in candidates(document.text_before_cursor, self._takers, self._ids()):
             yield Completion(
                 visible(each.text), start_position=each.start, display_meta=visible(each.meaning)
             )

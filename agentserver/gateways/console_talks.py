@@ -15,6 +15,7 @@ from agentserver.ports import Ingress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agentserver.core.approvals import Decided
     from agentserver.core.guard import Rules
     from agentserver.gateways.trace import TraceBook
     from agentserver.ports import Exchange
@@ -33,6 +34,10 @@ class Host(Ingress, Protocol):
         """What happened lately."""
         ...
 
+    async def decide(self, conversation: str, decided: Decided) -> bool:
+        """Commit a person's answer. False when nothing waits for it any more."""
+        ...
+
 
 @dataclass
 class Talk:
@@ -42,6 +47,7 @@ class Talk:
         running: requests that have not come to rest.
         left: whether the session turned to another one; it closes when it comes to rest.
         over: whether the session closed it.
+        kept: whether the session left it to the next one.
     """
 
     exchange: Exchange
@@ -49,6 +55,12 @@ class Talk:
     running: int = 0
     left: bool = False
     over: bool = False
+    kept: bool = False
+
+    def keep(self) -> None:
+        """Leave the conversation to the next session."""
+        self.kept = self.over = True
+        self.exchange.leave()
 
     async def close(self) -> None:
         """End the conversation, once."""

@@ -6,12 +6,12 @@ stands behind a margin, so that it cannot pass for a line of the console's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import SystemError
 from agentserver.core import envelope
 from agentserver.core.payload.codec import Undecodable
-from agentserver.gateways.console_lines import HELP, usage
+from agentserver.gateways.console_lines import ALWAYS, HELP, usage
 from agentserver.gateways.form import text_field
 from agentserver.gateways.plain_values import entries
 from agentserver.gateways.terminal import Style, plain, visible_lines
@@ -19,6 +19,7 @@ from agentserver.gateways.terminal import Style, plain, visible_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agentserver.core.approvals import Approval
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.conversation import Conversation
     from agentserver.core.messages import Reply
@@ -28,11 +29,26 @@ if TYPE_CHECKING:
     from agentserver.gateways.terminal import Line
 
 MARGIN = "  | "
+ASKS = "  ? "
+"""The margin of a question, which may quote a message."""
 
 
-def decoded(reply: Reply, codecs: Codecs) -> object | None:
-    """The payload of a reply; None when no codec of this server can read it."""
-    read = envelope.read(reply.message)
+class Asking(NamedTuple):
+    """A message that waits for a permission, as it is shown.
+
+    Args:
+        id: as much of the approval's id as names it.
+        until: when it is refused, as a text.
+    """
+
+    id: str
+    approval: Approval
+    until: str
+
+
+def decoded(message: bytes, codecs: Codecs) -> object | None:
+    """The payload of an envelope; None when no codec of this server can read it."""
+    read = envelope.read(message)
     if isinstance(read, envelope.Malformed):
         return None
     codec = codecs.named(str(read.payload.tag))
@@ -44,7 +60,7 @@ def decoded(reply: Reply, codecs: Codecs) -> object | None:
 
 def reply_lines(reply: Reply, codecs: Codecs, *, raw: bool) -> Iterator[Line]:
     """A reply in fields, and as XML when ``raw`` is set or it cannot be read."""
-    value = decoded(reply, codecs)
+    value = decoded(reply.message, codecs)
     if isinstance(value, SystemError):
         yield from _error(value)
     else:
@@ -53,6 +69,40 @@ def reply_lines(reply: Reply, codecs: Codecs, *, raw: bool) -> Iterator[Line]:
             yield from field_lines(value)
     if raw or value is None:
         yield from _margined(reply.message.decode(errors="backslashreplace"), Style.DIM)
+
+
+def question_lines(one: Asking, codecs: Codecs, *, most: int | None = None) -> Iterator[Line]:
+    """A message that waits for a permission: who asks and why, what it says, how to answer.
+
+    At most ``most`` lines of what it says are shown, if that is given; how many are left out is said.
+    """
+    delivery = one.approval.delivery
+    yield (
+        (Style.WARN, f"approval {one.id}"),
+        (Style.NAME, f"  {delivery.sender} -> {delivery.to}"),
+        (Style.PAYLOAD, f"  {delivery.root.rpartition('}')[2]}"),
+        (Style.DIM, f"  in conversation {delivery.conversation}; refused at {one.until}"),
+    )
+    for question in one.approval.questions:
+        yield from _margined(question.text, margin=ASKS)
+    value = decoded(delivery.message, codecs)
+    text = delivery.message.decode(errors="backslashreplace")
+    said = list(_margined(text) if value is None else field_lines(value))
+    yield from said[:most]
+    if len(said) > len(said[:most]):
+        yield ((Style.DIM, f"  ({len(said[most:])} more lines: /approvals {one.id})"),)
+    yield ((Style.DIM, f"  /approve {one.id}, /approve {one.id} {ALWAYS}, or /deny {one.id}"),)
+
+
+def waiting_line(one: Asking) -> Line:
+    """A message that waits for a permission, at a glance."""
+    delivery = one.approval.delivery
+    return (
+        (Style.WARN, one.id),
+        (Style.NAME, f"  {delivery.sender} -> {delivery.to}"),
+        (Style.PAYLOAD, f"  {delivery.root.rpartition('}')[2]}"),
+        (Style.DIM, f"  in conversation {delivery.conversation}; refused at {one.until}"),
+    )
 
 
 def _error(error: SystemError) -> Iterator[Line]:
@@ -75,9 +125,9 @@ def field_lines(value: object, margin: str = MARGIN) -> Iterator[Line]:
             yield ((Style.DIM, margin), (Style.PLAIN, f"{indent}  {part}"))
 
 
-def _margined(text: str, style: Style = Style.PLAIN) -> Iterator[Line]:
+def _margined(text: str, style: Style = Style.PLAIN, margin: str = MARGIN) -> Iterator[Line]:
     for part in visible_lines(text):
-        yield ((Style.DIM, MARGIN), (style, part))
+        yield ((Style.DIM, margin), (style, part))
 
 
 def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
@@ -118,18 +168,19 @@ def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
         (Style.PLAIN, f"  {state(tree, thread)}"),
         (Style.PLAIN, f"  {len(thread.inbox)} queued" if thread.inbox else ""),
         (Style.PLAIN, f"  {len(thread.held)} held" if thread.held else ""),
+        (Style.WARN, f"  {len(thread.approvals)} to be permitted" if thread.approvals else ""),
         (Style.DIM, f"  {thread.id}"),
     )
 
 
 def state(tree: ThreadTree, thread: Thread) -> str:
-    """What a thread does: ``working`` on a message, ``waiting`` for others, or ``dormant``.
+    """What a thread does: ``working`` on a message, ``waiting`` for others or for a person, or ``dormant``.
 
     A message whose listener has no room yet counts as being worked on.
     """
     if thread.inbox:
         return "working"
-    if thread.held or any(not below.quiet for below in tree.below(thread.id)):
+    if thread.held or thread.approvals or any(not below.quiet for below in tree.below(thread.id)):
         return "waiting"
     return "dormant"
 

@@ -12,7 +12,7 @@ from lxml import etree
 
 from agentserver.core.audit import Event
 from agentserver.gateways.terminal import visible
-from agentserver.gateways.trace_text import line, read
+from agentserver.gateways.trace_text import further, line, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 STYLE = (
     "body{font:14px/1.5 monospace;margin:2em;background:#fff;color:#222}"
     "div{white-space:pre-wrap;overflow-wrap:anywhere}details{margin-left:12em}"
-    ".refused,.failed{color:#b00}.dropped,.discarded,.retried,.repaired,.ended{color:#850}"
+    ".refused,.failed,.withdrawn{color:#b00}.approved{color:#070}"
+    ".dropped,.discarded,.retried,.repaired,.ended,.asked,.flagged{color:#850}"
 )
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -40,7 +41,9 @@ def page(title: str, records: Sequence[Record]) -> str:
     etree.SubElement(body, "h1").text = visible(title)
     for hop in read(records):
         row = etree.SubElement(body, "div", {"class": str(Event(hop.record.event))})
-        row.text = "".join(visible(text) for _, text in line(hop))
+        row.text = "\n".join(
+            "".join(visible(text) for _, text in each) for each in (line(hop), *further(hop))
+        )
         if hop.record.message:
             unfold = etree.SubElement(body, "details")
             etree.SubElement(unfold, "summary").text = "message"

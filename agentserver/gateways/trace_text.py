@@ -27,12 +27,29 @@ _STYLES = {
     Event.REPAIRED: Style.WARN,
     Event.RETRIED: Style.WARN,
     Event.DROPPED: Style.WARN,
+    Event.ASKED: Style.WARN,
+    Event.APPROVED: Style.GOOD,
+    Event.WITHDRAWN: Style.BAD,
+    Event.FLAGGED: Style.WARN,
     Event.DISCARDED: Style.WARN,
 }
 _CAUSES = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED})
 _TIMED = _CAUSES | {Event.SENT, Event.ANSWERED}
 
-QUIET = frozenset({Event.RECEIVED, Event.HANDLED, Event.CLOSED, Event.ENDED})
+_SAID = {Event.APPROVED: "permitted by ", Event.WITHDRAWN: "not permitted: "}
+"""What stands before who answered, and how."""
+
+QUIET = frozenset(
+    {
+        Event.RECEIVED,
+        Event.HANDLED,
+        Event.CLOSED,
+        Event.ENDED,
+        Event.ASKED,
+        Event.APPROVED,
+        Event.WITHDRAWN,
+    }
+)
 """What a live view leaves out, because something else tells it too or because it is no news."""
 
 
@@ -96,7 +113,7 @@ def read(records: Iterable[Record]) -> Iterator[Hop]:
 
 
 def line(hop: Hop) -> Line:
-    """One record as one line: when, from whom to whom, what, and why not."""
+    """One record as one line: when, from whom to whom, what, and why not, as far as one line tells it."""
     record = hop.record
     style = _STYLES.get(record.event, Style.PLAIN)
     parts: list[Segment] = [(Style.DIM, f"{hop.elapsed:+9.3f}s  "), (Style.PLAIN, "  " * hop.depth)]
@@ -107,10 +124,17 @@ def line(hop: Hop) -> Line:
         parts += [(Style.PLAIN, "  "), (Style.PAYLOAD, record.root)]
     if hop.took is not None:
         parts.append((Style.DIM, f"  {hop.took * 1000:.0f} ms"))
-    why = ": ".join(filter(None, (record.code, record.detail)))
+    why = ": ".join(filter(None, (record.code, record.detail.partition("\n")[0])))
     if why:
-        parts += [(Style.PLAIN, "  "), (style, _bounded(why))]
+        parts += [(Style.PLAIN, "  "), (style, _SAID.get(record.event, "") + _bounded(why))]
     return tuple(parts)
+
+
+def further(hop: Hop) -> tuple[Line, ...]:
+    """The lines of a record's detail after the first: a guard's question or remark may have several."""
+    indent = " " * 12 + "  " * (hop.depth + 1)
+    more = hop.record.detail.split("\n")[1:]
+    return tuple([((Style.DIM, f"{indent}| "), (Style.PLAIN, _bounded(each))) for each in more])
 
 
 def _route(record: Record) -> Iterator[Segment]:
@@ -128,15 +152,18 @@ def _bounded(text: str, most: int = 500) -> str:
 def tree(records: Sequence[Record], *, payloads: bool = False) -> tuple[Line, ...]:
     """The conversation as an indented tree of calls.
 
-    One line for each record, less those that the next one tells too: a message from outside before its delivery, a
-    finished invocation before what it sent. With ``payloads``, what a message says stands below it.
+    One line for each record, or as many as its detail has, less those that the next one tells too: a message from
+    outside before its delivery, a finished invocation before what it sent. With ``payloads``, what a message says
+    stands below it.
     """
     lines: list[Line] = []
     following: Event | None = None
     for hop in reversed(list(read(records))):
         event = hop.record.event
         if event not in {Event.RECEIVED, Event.HANDLED} or following not in _TOLD:
-            lines += [said(hop), line(hop)] if payloads and hop.record.message else [line(hop)]
+            lines += [said(hop)] if payloads and hop.record.message else []
+            lines += reversed(further(hop))
+            lines.append(line(hop))
         following = following if event in _BETWEEN else event
     return tuple(reversed(lines))
 

@@ -71,7 +71,7 @@ class Pump:
         self._engine = engine
         self._clock = clock
         self._reporter = Reporter(onlookers.observers)
-        self._waiting = Waiting(rules.blueprint.limits.approval, onlookers.approver)
+        self._waiting = Waiting(rules.blueprint.limits.approval, onlookers)
         self._invoker = Invoker(rules, resources)
         self._turns = Turns()
         self._schedule = Schedule(

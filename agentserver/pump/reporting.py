@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.audit import Record
     from agentserver.core.outcome import Outcome
-    from agentserver.ports import Approver
+    from agentserver.ports import Answers, Approver
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -25,11 +25,14 @@ class Onlookers(NamedTuple):
 
     Args:
         observers: called with the records of every committed step; must not block or raise.
-        approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
+        approver: shown what waits for a person.
+        answers: where people answer who are not shown it here. Without either, nothing that needs a permission is
+            permitted.
     """
 
     observers: tuple[Callable[[tuple[Record, ...]], None], ...] = ()
     approver: Approver | None = None
+    answers: Answers | None = None
 
 
 NOBODY = Onlookers()

@@ -1,4 +1,4 @@
-"""What waits for a person: who is shown it, and until when.
+"""What waits for a person: who is shown it, until when, and the answers that are left elsewhere.
 
 Owns the deadlines of approvals. Refuses to decide anything, and to keep what it knows: the conversations do.
 """
@@ -6,42 +6,54 @@ Owns the deadlines of approvals. Refuses to decide anything, and to keep what it
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event
+from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from agentserver.core.approvals import Approval
     from agentserver.core.audit import Record
-    from agentserver.ports import Approver, Clock
+    from agentserver.ports import Clock
+    from agentserver.pump.reporting import Onlookers
+
+    Decide: TypeAlias = Callable[[str, Decided], Awaitable[bool]]
+
+logger = logging.getLogger("agentserver.pump")
 
 _OVER = {Event.APPROVED, Event.WITHDRAWN, Event.DROPPED}
-_LONGEST_NAP = 60.0
+
+LONGEST_NAP = 60.0
 """Seconds after which the clock is looked at again, should it have been set meanwhile."""
+
+ANSWERS_NAP = 1.0
+"""Seconds after which answers are looked for again while something waits."""
 
 
 class Waiting:
     """The approvals of the conversations at work.
 
     Args:
-        limit: seconds that one may wait.
-        approver: shown each; without one nobody is waited for.
+        limit: seconds that one may wait. Where nobody can answer nobody is waited for.
+        onlookers: who is shown each, and where answers are left.
     """
 
-    def __init__(self, limit: float, approver: Approver | None) -> None:
-        self._limit = limit if approver is not None else 0.0
-        self._approver = approver
+    def __init__(self, limit: float, onlookers: Onlookers) -> None:
+        self._approver, self._answers = onlookers.approver, onlookers.answers
+        self._nobody = self._approver is None and self._answers is None
+        self._limit = 0.0 if self._nobody else limit
         self._known: dict[str, Approval] = {}
         self._news = asyncio.Event()
 
     def known(self) -> tuple[Approval, ...]:
         """What waits, the oldest first."""
-        return tuple(self._known.values())
+        return tuple(sorted(self._known.values(), key=lambda approval: approval.at))
 
     def add(self, asked: Iterable[Approval]) -> None:
         """Show what has begun to wait."""
@@ -58,20 +70,43 @@ class Waiting:
                 if record.event in _OVER:
                     self._known.pop(record.delivery, None)
 
-    async def watch(self, clock: Clock, decide: Callable[[str, Decided], Awaitable[bool]]) -> None:
-        """Answer no for whoever does not answer in time; never ends."""
-        why = "no answer in time" if self._approver is not None else "nobody is there to ask"
+    async def watch(self, clock: Clock, decide: Decide) -> None:
+        """Pass on the answers that are left elsewhere, and answer no for whoever does not answer; never ends.
+
+        An answer that was given in time counts, though it is found later: there may have been no server.
+        """
+        await self._take_answers(decide)  # what was left while no server ran, whether something waits or not
         while True:
             self._news.clear()
+            if self._known:
+                await self._take_answers(decide)
             now = clock.moment().now
-            for approval in [one for one in self._known.values() if one.at + self._limit <= now]:
-                await decide(
-                    approval.delivery.conversation, Decided(approval.id, approval.digest, Answer.DENY, why)
-                )
+            for approval in self._overdue(now):
+                why = "nobody is there to ask" if self._nobody else "no answer in time"
+                said = Decided(approval.id, approval.digest, Answer.DENY, why)
+                await decide(approval.delivery.conversation, said)
                 self._known.pop(approval.delivery.id, None)
-            await self._sleep(min((one.at for one in self._known.values()), default=None), now)
+            await self._sleep(now)
 
-    async def _sleep(self, oldest: float | None, now: float) -> None:
-        left = None if oldest is None else min(oldest + self._limit - now, _LONGEST_NAP)
-        with anyio.move_on_after(left):
+    def _overdue(self, at: float) -> list[Approval]:
+        return [one for one in self._known.values() if one.at + self._limit <= at]
+
+    async def _take_answers(self, decide: Decide) -> None:
+        if self._answers is None:
+            return
+        try:
+            found = await self._answers.answers()
+            for decided, at in found:
+                approval = next((one for one in self._known.values() if one.id == decided.approval), None)
+                if approval is not None and approval not in self._overdue(at):
+                    await decide(approval.delivery.conversation, decided)
+            if found:
+                await self._answers.drop_answers([decided.approval for decided, _ in found])
+        except EngineError as error:
+            logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
+
+    async def _sleep(self, now: float) -> None:
+        oldest = min((one.at for one in self._known.values()), default=None)
+        nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
+        with anyio.move_on_after(None if oldest is None else min(oldest + self._limit - now, nap)):
             await self._news.wait()

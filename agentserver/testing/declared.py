@@ -35,7 +35,7 @@ def listener(
         payloads: the classes that it accepts; those of its annotation when none are given.
         peers: whom it may address.
         settings: what ``invocation().settings`` is.
-        facts: ``description``, ``agent``, ``broadcast``, ``concurrency``, ``deadline``, ``retries``.
+        facts: ``description``, ``agent``, ``approval``, ``broadcast``, ``concurrency``, ``deadline``, ``retries``.
 
     Raises:
         TypeError: the handler's signature is not the contract's, or nothing says what it accepts.

@@ -21,19 +21,22 @@ from agentserver.assembly import build
 from agentserver.config import Organism, load
 from agentserver.contract import SystemError
 from agentserver.core import envelope
+from agentserver.core.approvals import Answer
 from agentserver.core.messages import Reply
 from agentserver.gateways.console_view import state
 from agentserver.gateways.trace_text import tree_text
 from agentserver.testing.clock import FakeClock
+from agentserver.testing.permissions import Person, say
 from agentserver.testing.scripted import ScriptedPeer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 
     from agentserver.assembly import Server
     from agentserver.core.audit import Record
     from agentserver.ports import Clock
     from agentserver.pump import ServerExchange
+    from agentserver.testing.permissions import Asked, Permits
     from agentserver.testing.scripted import Call, Script
 
 T = TypeVar("T")
@@ -89,6 +92,7 @@ class Testbed:
         server: for what the testbed does not show.
         strict: whether a SystemError, or silence, raises ``Refused`` instead of being returned.
         timeout: seconds to wait for an answer.
+        person: who is asked for permissions.
     """
 
     __test__ = False
@@ -98,6 +102,7 @@ class Testbed:
     peers: Mapping[str, ScriptedPeer]
     strict: bool = False
     timeout: float = TIMEOUT
+    person: Person = field(default_factory=lambda: Person(Answer.DENY))
     _sent: set[str] = field(default_factory=set)
     _arrived: list[Reply] = field(default_factory=list)
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -138,6 +143,20 @@ class Testbed:
         await self._within(self._quiet(), "what was sent")
         arrived, self._arrived = self._arrived, []
         return [self._decoded(reply) for reply in arrived]
+
+    @property
+    def asked(self) -> Sequence[Asked]:
+        """The messages that needed a permission and were asked about, in order."""
+        return self.person.seen
+
+    async def question(self) -> Asked:
+        """The next message that is left waiting for a permission. Raises TimeoutError."""
+        return await self._within(self.person.left.get(), "a question")
+
+    async def answer(self, asked: Asked, answer: Answer) -> None:
+        """Answer what was left waiting. Raises ValueError when it does not wait any more."""
+        if not await say(self.server, asked, answer):
+            raise ValueError(f"{asked.sender} -> {asked.to} does not wait any more")
 
     def calls(self, listener: str) -> list[Call]:
         """What a scripted peer was called with. Raises KeyError for a listener that is not scripted."""
@@ -216,6 +235,7 @@ async def organism(
     clock: Clock | None = None,
     strict: bool = False,
     timeout: float = TIMEOUT,  # noqa: ASYNC109 - of each answer, not of this function
+    approve: Permits | None = None,
 ) -> AsyncIterator[Testbed]:
     """Run an organism in memory for the length of a test.
 
@@ -226,6 +246,8 @@ async def organism(
         clock: a fresh ``FakeClock`` when None, so that times and ids are the same at every run.
         strict: see ``Testbed``.
         timeout: see ``Testbed``.
+        approve: the answer to every question about a permission, or a function that gives it and may leave one
+            waiting with None. When there is none, nobody is there to ask: what needs a permission is refused.
 
     Raises:
         ConfigError: the organism cannot load.
@@ -234,14 +256,18 @@ async def organism(
     """
     loaded = source if isinstance(source, Organism) else await _loaded(Path(source), environ)
     peers = {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()}
-    server = build(_rescripted(loaded, peers), clock=clock or FakeClock())
+    person = Person(approve or Answer.DENY)
+    approver = None if approve is None else person
+    server = build(_rescripted(loaded, peers), clock=clock or FakeClock(), approver=approver)
     async with _unwrapped(), server:
-        bed = Testbed(server, await server.open(PRINCIPAL), peers, strict, timeout)
+        bed = Testbed(server, await server.open(PRINCIPAL), peers, strict, timeout, person)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bed.listen)
+            tasks.start_soon(person.attend, server)
             await anyio.lowlevel.checkpoint()
             yield bed
             await bed.exchange.close()
+            tasks.cancel_scope.cancel()
     for peer in peers.values():
         for fault in peer.faults:
             raise fault

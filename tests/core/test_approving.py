@@ -110,6 +110,8 @@ def test_a_message_that_was_changed_while_it_waited_cannot_be_permitted():
     nodes = {**p.conversation.tree.nodes, thread.id: thread._replace(approvals=(forged,))}
     p.conversation = p.conversation._replace(tree=p.conversation.tree._replace(nodes=nodes))
     assert p.decide(Said.ONCE, approval) is None
+    assert p.decide(Said.ALWAYS, approval) is None
+    assert p.decide(Said.DENY, approval) is not None, "or it would wait for ever, and its sender with it"
 
 
 def test_two_equal_messages_wait_for_an_answer_each():

@@ -23,6 +23,7 @@ class Told:
     accepted: set = field(default_factory=set)
     replies: list = field(default_factory=list)
     ran: Counter = field(default_factory=Counter)
+    decided: Counter = field(default_factory=Counter)
     closed: set = field(default_factory=set)
     rest: bool = False
 
@@ -35,6 +36,8 @@ class Told:
                     self.replies.append((request, flag == "1"))
                 case ["ran", delivery]:
                     self.ran[delivery] += 1
+                case ["decided", delivery]:
+                    self.decided[delivery] += 1
                 case ["closed", key]:
                     self.closed.add(key)
                 case ["rest"]:
@@ -46,24 +49,28 @@ def check(path, told, *, at_rest):
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     with closing(open_reading(path)) as connection:
-        reader = Reader(connection)
+        reader = Reader(connection, SHOP.guards)
         summaries = list(reader.conversations())
-        requests, ended, left, endings, handled = set(), set(), Counter(), {}, set()
+        requests, ended, left, endings, handled, answered = set(), set(), Counter(), {}, set(), set()
         for summary in summaries:
             story = reader.story(summary.id)
             assert broken_link(story) is None
             assert replay(story, SHOP) is None
             check_steps(story, summary, requests, ended, left, handled)
+            check_answers(story, answered)
             endings.update(reader.endings(summary.id))
             check_tree(reader, summary, at_rest=at_rest)
     assert told.accepted <= requests, "an accepted message is in the journal"
     check_deliveries(endings, handled, told, at_rest=at_rest)
     check_replies(told, left)
+    assert set(told.decided) <= answered, "an answer that was told is on record"
+    assert set(told.decided.values()) <= {1}, "and was spent once"
     if at_rest:
         assert requests == ended, "every accepted message came to rest"
     again = sum(1 for count in told.ran.values() if count > 1)
     twice = sum(flag for _, flag in told.replies)
     return {"accepted": len(told.accepted), "ran again": again, "marked again": twice} | {
+        "answered": len(answered),
         "requests": len(requests),
         "steps": sum(s.steps for s in summaries),
         "deliveries": len(endings),
@@ -92,6 +99,25 @@ def check_steps(story, summary, requests, ended, left, handled):
                 handled.add(record.delivery)
 
 
+def check_answers(story, answered):
+    """What was asked about went on only once it was permitted; each answer counted once."""
+    asked, permitted = set(), set()
+    for record in story.records():
+        key = record.delivery
+        if record.event is Event.ASKED:
+            asked.add(key)
+        elif record.event in {Event.APPROVED, Event.WITHDRAWN}:
+            assert key in asked, "what was answered was asked"
+            assert key not in answered, "and answered once"
+            answered.add(key)
+            if record.event is Event.APPROVED:
+                permitted.add(key)
+        elif record.event is Event.HANDLED and key in asked:
+            assert key in permitted, (
+                "nothing reaches a listener for which a person had to be asked and was not"
+            )
+
+
 def check_tree(reader, summary, *, at_rest):
     conversation = reader.load(summary.id)
     assert (conversation is None) == (summary.closed is not None)
@@ -109,6 +135,7 @@ def check_tree(reader, summary, *, at_rest):
         assert request.pending == sum(d.request == request.id for d in waiting) > 0
     if at_rest:
         assert not conversation.requests
+        assert not conversation.approvals()
 
 
 def check_deliveries(endings, handled, told, *, at_rest):

@@ -2,7 +2,7 @@
 
 It tells what it did on standard output, line by line, each line written by one system call: ``accepted REQUEST`` once
 ``send`` has returned, ``reply REQUEST FLAG`` for each reply that a gateway got, ``ran DELIVERY`` for each call of a
-handler. What is on the pipe when the process dies is true.
+handler, ``decided DELIVERY`` once a person's answer is committed. What is on the pipe when the process dies is true.
 """
 
 from __future__ import annotations
@@ -18,18 +18,24 @@ import anyio
 
 from agentserver import HandlerResponse, TodoUntil, get_todo_registry, invocation
 from agentserver.assembly import SystemClock
+from agentserver.core.approvals import Answer as Said
+from agentserver.core.approvals import Decided
 from agentserver.core.messages import Reply
 from agentserver.engines.journal_file import Place, Sync
 from agentserver.engines.sqlite import SqliteEngine
-from agentserver.pump import Bound, Pump
+from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.peers import PeersGuard
+from agentserver.pump import Bound, Onlookers, Pump
 from tests.core.paper import Answer, Ask, Note, listener, rules
 
 respond = HandlerResponse.respond
 
 SHOP = rules(
-    listener("agent", "tool", "flaky", "system.todo", agent=True),
+    listener("agent", "tool", "flaky", "vault", "system.todo", agent=True),
     listener("tool", "flaky"),
     listener("flaky", retries=2),
+    listener("vault"),
+    guards=(PeersGuard(), ApprovalGuard({"vault"})),
     messages=10**6,
     hops=10**6,
     queue=10**6,
@@ -49,7 +55,8 @@ async def agent(payload, metadata):
         call.storage.set(Note(payload.text))
         await asyncio.sleep(0)
         watch = HandlerResponse(TodoUntil("Answer", count=2, hold=True), "system.todo")
-        return [watch, HandlerResponse(Ask("one"), "tool"), HandlerResponse(Ask("two"), "flaky")]
+        second = "vault" if payload.text.endswith("7") else "flaky"
+        return [watch, HandlerResponse(Ask("one"), "tool"), HandlerResponse(Ask("two"), second)]
     raised = get_todo_registry().get_raised_for(metadata.thread_id, metadata.own_name)
     for watcher in raised:
         get_todo_registry().close(watcher.watcher_id)
@@ -70,12 +77,30 @@ async def flaky(payload, metadata):
     return respond(Answer("maybe"))
 
 
-HANDLERS = {"agent": agent, "tool": tool, "flaky": flaky}
+HANDLERS = {"agent": agent, "tool": tool, "flaky": flaky, "vault": tool}
 
 
-def pump(engine):
+class Person:
+    """Answers at once: most of the time yes, sometimes for good, sometimes no."""
+
+    def __init__(self):
+        self.asked_for = asyncio.Queue()
+
+    def asked(self, approval):
+        self.asked_for.put_nowait(approval)
+
+    async def answer(self, server):
+        while True:
+            approval = await self.asked_for.get()
+            said = Random(approval.id).choice([Said.ONCE, Said.ONCE, Said.ALWAYS, Said.DENY])
+            decided = Decided(approval.id, approval.digest, said, "person")
+            if await server.decide(approval.delivery.conversation, decided):
+                tell("decided", approval.delivery.id)
+
+
+def pump(engine, person):
     bound = {name: Bound(one, HANDLERS[name]) for name, one in SHOP.blueprint.listeners.items()}
-    return Pump(SHOP, bound, engine, SystemClock())
+    return Pump(SHOP, bound, engine, SystemClock(), onlookers=Onlookers(approver=person))
 
 
 async def fetch(server):
@@ -96,7 +121,9 @@ async def talk(server, random, number):
             if random.random() < 0.3:
                 tell("accepted", await exchange.send(data, random.choice(["agent", "tool"])))
                 continue
-            async for reply in exchange.replies(data, random.choice(["agent", "agent", "tool", "nobody"])):
+            async for reply in exchange.replies(
+                data, random.choice(["agent", "agent", "tool", "vault", "nobody"])
+            ):
                 tell("accepted", reply.request)
                 tell("reply", reply.request, int(reply.redelivered))
         if random.random() < 0.3:
@@ -105,19 +132,23 @@ async def talk(server, random, number):
 
 
 async def main(path, load, seed):
-    random = Random(seed)
-    async with SqliteEngine(Place(path, Sync.FULL)) as engine, pump(engine) as server:
+    random, person = Random(seed), Person()
+    engine = SqliteEngine(Place(path, Sync.FULL), SHOP.guards)
+    async with engine, pump(engine, person) as server, anyio.create_task_group() as tasks:
+        tasks.start_soon(person.answer, server)
         tell("open")
         await fetch(server)
         if not load:
             with anyio.fail_after(60):
                 await server._rest.wait()
+                while server.approvals() or server._pending:  # noqa: ASYNC110 - two things to wait for
+                    await asyncio.sleep(0.01)
             await fetch(server)
             tell("rest")
+            tasks.cancel_scope.cancel()
             return
-        async with anyio.create_task_group() as tasks:
-            for number in range(24):
-                tasks.start_soon(talk, server, random, number)
+        for number in range(24):
+            tasks.start_soon(talk, server, random, number)
 
 
 if __name__ == "__main__":

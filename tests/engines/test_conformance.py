@@ -42,6 +42,15 @@ class Late(MemoryEngine):
             raise
 
 
+class Impatient(MemoryEngine):
+    """Takes what only waits for a person for finished."""
+
+    async def at_work(self):
+        async for key in super().at_work():
+            if any(thread.inbox for thread in self._kept[key].tree.nodes.values()):
+                yield key
+
+
 class Idle(MemoryEngine):
     async def at_work(self):
         return
@@ -60,7 +69,7 @@ class Global(MemoryEngine):
         self._kept[outcome.conversation.id] = outcome.conversation
 
 
-@pytest.mark.parametrize("broken", [Forgetful, Careless, Late, Idle, Global])
+@pytest.mark.parametrize("broken", [Forgetful, Careless, Late, Impatient, Idle, Global])
 async def test_a_broken_engine_is_found_out(broken):
     failures = 0
     for check in CHECKS:

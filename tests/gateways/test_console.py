@@ -14,6 +14,7 @@ from agentserver.core.audit import Event, Record
 from agentserver.core.blueprint import Limits
 from agentserver.gateways import console_hops
 from agentserver.gateways.console import Console
+from agentserver.gateways.console_complete import Ids
 from agentserver.gateways.console_hops import HopView
 from agentserver.gateways.console_input import Key
 from agentserver.gateways.console_talks import Talk, Talks
@@ -192,7 +193,7 @@ async def test_an_id_may_be_shortened_as_long_as_it_is_one(fresh_server):
     class Knowing(Feed):
         async def next(self, prompt):
             line = await super().next(prompt)
-            return line.format(first=console.conversations()[0][:6]) if isinstance(line, str) else line
+            return line.format(first=console.ids().conversations[0][:6]) if isinstance(line, str) else line
 
     assert (
         await console.run(Knowing(["@greeter Ada", "/new", "/trace {first}", "/cancel {first}"], shown)) == 0
@@ -209,7 +210,7 @@ async def fresh_server():
 async def test_old_conversations_are_forgotten(fresh_server):
     console = Console(fresh_server, Screen(out=io.StringIO), interactive=False)
     await console.run(Feed(["@greeter Ada", "/new"] * (CONVERSATIONS + 20), io.StringIO()))
-    assert len(console.conversations()) <= CONVERSATIONS + 2
+    assert len(console.ids().conversations) <= CONVERSATIONS + 2
 
 
 async def test_a_server_that_stops_is_no_crash(fresh_server):
@@ -371,4 +372,4 @@ def test_the_greeting_says_where_text_goes():
         "desk: 9 listeners. Text goes to @greeter until you address another. /help lists what can be typed."
     )
     assert next(iter(console.takers)) == "greeter"
-    assert console.conversations() == []
+    assert console.ids() == Ids([], [])

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.gateways.console_complete import candidates
+from agentserver.gateways.console_complete import Ids, candidates
 
 
-def offered(before, takers, conversations=()):
-    return [each.text for each in candidates(before, takers, conversations)]
+def offered(before, takers, ids):
+    return [each.text for each in candidates(before, takers, ids)]
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,11 @@ def offered(before, takers, conversations=()):
         ("/raw ", ["on", "off"]),
         ("/hops of", ["off"]),
         ("/trace 1", ["1a"]),
+        ("/app", ["/approvals", "/approve"]),
+        ("/approve ", ["3c", "4d"]),
+        ("/approve 3c ", ["always"]),
+        ("/approvals 4", ["4d"]),
+        ("/deny ", ["3c", "4d"]),
         ("/help ", []),
         ("@sh", ["@shop"]),
         ("@bo", ["@both", "@both/Greet", "@both/Add"]),
@@ -30,9 +35,9 @@ def offered(before, takers, conversations=()):
     ],
 )
 def test_candidates(before, texts, takers):
-    assert offered(before, takers, ["1a", "2b"]) == texts
+    assert offered(before, takers, Ids(["1a", "2b"], ["3c", "4d"])) == texts
 
 
 def test_a_candidate_replaces_the_word_at_the_cursor(takers):
-    (only,) = candidates("@greeter lo", takers)
+    (only,) = candidates("@greeter lo", takers, Ids())
     assert (only.text, only.start, only.meaning) == ("loud=", -2, "true or false")

@@ -10,6 +10,7 @@ from prompt_toolkit.history import InMemoryHistory, ThreadedHistory
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from agentserver.gateways.console_complete import Ids
 from agentserver.gateways.console_input import Key
 from agentserver.gateways.console_prompt import ListenerCompleter, PrivateHistory, PromptLines, history
 
@@ -23,7 +24,7 @@ def hide(text):
 async def typed(keys, takers, past=None, old=0):
     """The line that keys make once ``old`` lines of history are there; completions are waited for as a person does."""
     with create_pipe_input() as source:
-        completer = ListenerCompleter(takers, lambda: ["1a2b"])
+        completer = ListenerCompleter(takers, lambda: Ids(["1a2b"], ["9f0e"]))
         lines = PromptLines(completer, past or InMemoryHistory(), source=source, sink=DummyOutput())
         buffer = lines._session.default_buffer
         found = []
@@ -106,6 +107,6 @@ def test_without_a_usable_file_the_history_is_forgotten(tmp_path):
 
 
 def test_what_is_printed_appears_above_the_prompt(takers):
-    lines = PromptLines(ListenerCompleter(takers, list), InMemoryHistory(), sink=DummyOutput())
+    lines = PromptLines(ListenerCompleter(takers, Ids), InMemoryHistory(), sink=DummyOutput())
     with lines.above():
         pass

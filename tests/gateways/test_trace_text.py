@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import json
 
+from lxml import etree
+
 from agentserver.core.audit import Event, Record
+from agentserver.gateways.trace_html import page
 from agentserver.gateways.trace_text import json_lines, read, tree_text
 
 
@@ -97,3 +100,52 @@ def test_json_lines_hold_everything():
         "hop": 0, "code": "", "detail": "", "delivery": "d1", "message": "<m/>", "depth": 0,
     }  # fmt: skip
     assert second["event"] == "handled"
+
+
+ASKED = [
+    *CALL[:3],
+    rec(Event.SENT, 10.5, "t2", "agent", "till", "Pay", delivery="d2", message=b"<m/>"),
+    rec(
+        Event.ASKED,
+        10.5,
+        "t2",
+        "agent",
+        "till",
+        "Pay",
+        detail="agent wants to pay\n30 came from\n  a \x1b page",
+    ),
+    rec(Event.APPROVED, 70.5, "t2", "agent", "till", "Pay", detail="ada, always", delivery="d2"),
+    rec(Event.FLAGGED, 70.6, "t1", "agent", "till", detail="look\nhere"),
+    rec(Event.WITHDRAWN, 80.5, "t2", "agent", "till", "Pay", detail="no answer in time", delivery="d3"),
+    rec(Event.ATTEMPTED, 80.6, "t1", "agent", "till", detail="an account of a handoff"),
+]
+
+
+def test_a_question_its_answer_and_what_guards_remark_are_told_in_their_own_lines():
+    assert tree_text(ASKED).splitlines()[1:] == [
+        "   +0.500s    agent -> till  Pay  500 ms",
+        "   +0.500s    asked agent -> till  Pay  agent wants to pay",
+        "                | 30 came from",
+        "                |   a \\x1b page",
+        "  +60.500s    approved agent -> till  Pay  permitted by ada, always",
+        "  +60.600s  flagged agent -> till  look",
+        "              | here",
+        "  +70.500s    withdrawn agent -> till  Pay  not permitted: no answer in time",
+        "  +70.600s  attempted agent -> till  an account of a handoff",
+    ]
+
+
+def test_the_page_tells_them_too():
+    shown = etree.fromstring(page("x", ASKED), etree.HTMLParser())
+    rows = {row.get("class"): row.text for row in shown.iter("div") if row.get("class")}
+    assert rows["asked"].endswith(
+        "agent wants to pay\n                | 30 came from\n                |   a \\x1b page"
+    )
+    assert rows["approved"].endswith("permitted by ada, always")
+    assert rows["flagged"].endswith("look\n              | here")
+
+
+def test_json_lines_keep_a_detail_whole():
+    details = {fields["event"]: fields["detail"] for fields in map(json.loads, json_lines(ASKED))}
+    assert details["asked"] == "agent wants to pay\n30 came from\n  a \x1b page"
+    assert details["approved"] == "ada, always"

@@ -11,7 +11,8 @@ from agentserver import HandlerResponse
 from agentserver.assembly import SystemClock
 from agentserver.core.envelope import read
 from agentserver.engines.memory import MemoryEngine
-from agentserver.pump import Bound, Onlookers, Pump
+from agentserver.pump import Bound, Pump
+from agentserver.pump.reporting import NOBODY
 from tests.core.paper import Answer, Note, rules
 
 
@@ -46,11 +47,15 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(*pairs, engine=None, resources=(), settings=None, payloads=(Answer, Note), **limits):
-    shop = rules(*(one for one, _ in pairs), payloads=payloads, **{"drain": 1.0, **limits})
+async def desk(
+    *pairs, engine=None, resources=(), settings=None, payloads=(Answer, Note), people=NOBODY, clock=None, guards=None,
+    **limits,
+):  # fmt: skip
+    shop = rules(*(one for one, _ in pairs), payloads=payloads, guards=guards, **{"drain": 1.0, **limits})
     bound = {one.name: Bound(one, handler, settings) for one, handler in pairs}
     records = []
-    pump = Pump(shop, bound, engine or MemoryEngine(), SystemClock(), resources, Onlookers((records.extend,)))
+    onlookers = people._replace(observers=(records.extend,))
+    pump = Pump(shop, bound, engine or MemoryEngine(), clock or SystemClock(), resources, onlookers)
     with anyio.fail_after(20):
         async with pump:
             yield Desk(pump, shop, records)

@@ -1,0 +1,68 @@
+"""Answers to questions, by way of the journal's file.
+
+Owns the table in which another process, which has not the journal's lock, leaves what a person answered until the
+server that has it, or the next one, decides about it. Refuses to know whether an answer counts: it may be to a
+message that does not wait any more.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from agentserver.core import snapshot
+from agentserver.core.approvals import Answer, Decided
+from agentserver.engines.journal_file import MIGRATIONS, open_reading, told
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from agentserver.core.approvals import Approval
+    from agentserver.engines.journal_reader import Reader
+
+_PERMIT = "insert or ignore into answer values (?, ?, ?, ?, ?)"
+_DENY = "insert or replace into answer values (?, ?, ?, ?, ?)"
+
+
+def waiting(reader: Reader) -> list[Approval]:
+    """What waits for a person in a journal, the oldest first. Raises UnreadableError."""
+    kept = [reader.snapshot(key) for key in reader.at_work()]
+    found = [one for each in kept if each is not None for one in snapshot.approvals(each)]
+    return sorted(found, key=lambda approval: approval.at)
+
+
+def leave(path: Path, decided: Decided, at: float) -> bool:
+    """Write an answer; when this returns it is on the disk. A server may have the journal meanwhile.
+
+    The first answer counts, but that a denial takes the place of a permission. False when another one stands.
+    Raises EngineError.
+    """
+    open_reading(path).close()
+    statement = _DENY if decided.answer is Answer.DENY else _PERMIT
+    row = (decided.approval, decided.digest, decided.answer, decided.by, at)
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        with closing(connection):
+            (version,) = connection.execute("pragma user_version").fetchone()
+            if version < len(MIGRATIONS):
+                raise EngineError(
+                    f"{path}: written by an earlier agentserver; agentserver run brings it up to date"
+                )
+            connection.execute("pragma synchronous = full")
+            return connection.execute(statement, row).rowcount == 1
+    except sqlite3.Error as error:
+        raise told(path, error) from error
+
+
+def found(connection: sqlite3.Connection) -> list[tuple[Decided, float]]:
+    """The answers that stand, with when they were given."""
+    rows = connection.execute("select approval, digest, said, author, at from answer order by at")
+    return [(Decided(approval, digest, Answer(said), by), at) for approval, digest, said, by, at in rows]
+
+
+def drop(connection: sqlite3.Connection, approvals: Sequence[str]) -> None:
+    """Forget the answers to these."""
+    connection.executemany("delete from answer where approval = ?", [(key,) for key in approvals])

@@ -1,0 +1,168 @@
+"""What waits for a permission, at the console.
+
+Owns the short names of approvals and the order in which questions and answers are shown. Refuses to let the pump wait
+for a terminal, and to know where else answers may come from: whoever answers, it is shown when it counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from agentserver.core.approvals import Answer, Decided
+from agentserver.core.audit import Event
+from agentserver.gateways import console_view
+from agentserver.gateways.console_lines import ALWAYS
+from agentserver.gateways.console_view import Asking
+from agentserver.gateways.terminal import Style
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.core.approvals import Approval
+    from agentserver.core.audit import Record
+    from agentserver.gateways.console_talks import Host, Talk
+    from agentserver.gateways.terminal import Screen
+
+SHOWN = 40
+"""Lines of a message that are shown with the question about it."""
+
+SHORT = 6
+"""Characters of an approval's id that name it, as long as they name no other one."""
+
+_OUTCOMES = {
+    Event.APPROVED: ("permitted by {}", Style.GOOD),
+    Event.WITHDRAWN: ("not permitted: {}", Style.WARN),
+    Event.DROPPED: ("gone with its conversation or thread", Style.DIM),
+}
+
+
+class Questions:
+    """Shows what waits, whichever conversation it is of, and passes on what is answered. An Approver.
+
+    Args:
+        host: the server.
+        screen: where questions are shown.
+        before: called before anything is shown, so that what happened earlier comes first.
+        by: who answers, for the record.
+    """
+
+    def __init__(self, host: Host, screen: Screen, before: Callable[[], None], by: str) -> None:
+        self._host = host
+        self._screen = screen
+        self._before = before
+        self._by = by
+        self._known: dict[str, Approval] = {}
+        self._events: deque[tuple[Approval, Record | None]] = deque()
+        self._news = asyncio.Event()
+        self.stop = host.trace.watch(self._note)
+
+    # For the pump: neither blocks nor raises
+
+    def asked(self, approval: Approval) -> None:
+        """A message waits."""
+        self._known[approval.delivery.id] = approval
+        self._events.append((approval, None))
+        self._news.set()
+
+    def _note(self, record: Record) -> None:
+        if record.event in _OUTCOMES:
+            approval = self._known.pop(record.delivery, None)
+            if approval is not None:
+                self._events.append((approval, record))
+                self._news.set()
+
+    # For the session
+
+    async def show(self) -> None:
+        """Show questions and what became of them as they come, for ever."""
+        while True:
+            await self._news.wait()
+            self.flush()
+
+    def flush(self) -> None:
+        """Show everything so far."""
+        self._before()
+        self._news.clear()
+        while self._events:
+            approval, record = self._events.popleft()
+            if record is None:
+                lines = console_view.question_lines(
+                    self._asking(approval), self._host.rules.codecs, most=SHOWN
+                )
+                self._screen.show(*lines)
+            else:
+                text, style = _OUTCOMES[record.event]
+                self._screen.say(f"approval {self._short(approval)}: {text.format(record.detail)}", style)
+
+    def ids(self) -> list[str]:
+        """The short ids of what waits."""
+        return [self._short(one) for one in self._known.values()]
+
+    def only_asks(self, talk: Talk) -> bool:
+        """Whether everything that runs in a conversation waits for a person who is asked here."""
+        conversation = self._host.conversation(talk.exchange.id) if self._known else None
+        if conversation is None or len(conversation.requests) != talk.running:
+            return False
+        asked = conversation.approvals()
+        working = any(thread.inbox for thread in conversation.tree.nodes.values())
+        return bool(asked) and not working and all(one.delivery.id in self._known for one in asked)
+
+    # Commands
+
+    def tell(self, prefix: str) -> str:
+        """Show what waits, or one of it in full; gives what was wrong with the id."""
+        self.flush()
+        if not prefix:
+            lines = [console_view.waiting_line(self._asking(one)) for one in self._known.values()]
+            self._screen.show(*(lines or [((Style.DIM, "nothing waits for a permission"),)]))
+            return ""
+        found = self._find(prefix)
+        if isinstance(found, str):
+            return found
+        self._screen.show(*console_view.question_lines(self._asking(found), self._host.rules.codecs))
+        return ""
+
+    async def answer(self, words: str, answer: Answer, *, unnamed: bool = False) -> str:
+        """Answer what is named; gives what was wrong with the command.
+
+        Args:
+            words: an id, and ``always`` after it.
+            answer: what is said.
+            unnamed: whether the only one that waits need not be named. A person must name it: another one may have
+                taken its place while they typed.
+        """
+        prefix, *rest = words.split() or [""]
+        if prefix == ALWAYS:
+            prefix, rest = "", [ALWAYS, *rest]
+        if rest and (answer is Answer.DENY or rest != [ALWAYS]):
+            return f"say /deny ID, /approve ID or /approve ID {ALWAYS}"
+        if not (prefix or unnamed):
+            return "say which: /approvals lists them"
+        found = self._find(prefix)
+        if isinstance(found, str):
+            return found
+        said = Answer.ALWAYS if rest else answer
+        decided = Decided(found.id, found.digest, said, self._by)
+        spent = await self._host.decide(found.delivery.conversation, decided)
+        self.flush()
+        return "" if spent else "it does not wait any more"
+
+    def _find(self, prefix: str) -> Approval | str:
+        found = [one for one in self._known.values() if one.id.startswith(prefix)]
+        if len(found) == 1:
+            return found[0]
+        about = f" under {prefix}" if prefix else ""
+        return f"{len(found) or 'no'} messages wait for a permission{about}"
+
+    def _asking(self, approval: Approval) -> Asking:
+        until = time.localtime(approval.at + self._host.rules.blueprint.limits.approval)
+        return Asking(self._short(approval), approval, time.strftime("%H:%M:%S", until))
+
+    def _short(self, approval: Approval) -> str:
+        key = approval.id
+        others = [one.id for one in self._known.values() if one.id != key]
+        lengths = range(SHORT, len(key))
+        return next((key[:n] for n in lengths if not any(one.startswith(key[:n]) for one in others)), key)

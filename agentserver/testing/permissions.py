@@ -1,0 +1,83 @@
+"""Who answers a test's questions about permissions.
+
+Owns what a test sees of a message that waits, and the passing on of its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agentserver.core.approvals import Answer, Approval, Decided
+from agentserver.gateways.console_view import decoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.assembly import Server
+
+    Permits: TypeAlias = "Answer | Callable[[Asked], Answer | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A message that needed a permission.
+
+    Args:
+        sender: who sent it.
+        to: the listener that it is for.
+        payload: what it says.
+        questions: what a person is shown.
+        approval: the whole of it.
+    """
+
+    sender: str
+    to: str
+    payload: Any
+    questions: tuple[str, ...]
+    approval: Approval
+
+
+class Person:
+    """Answers as a test says. An Approver.
+
+    Args:
+        permits: the answer to every question, or what gives it; None lets the message wait.
+    """
+
+    def __init__(self, permits: Permits) -> None:
+        self._permits = permits
+        self._new: asyncio.Queue[Approval] = asyncio.Queue()
+        self.seen: list[Asked] = []
+        self.left: asyncio.Queue[Asked] = asyncio.Queue()
+
+    def asked(self, approval: Approval) -> None:
+        """A message waits."""
+        self._new.put_nowait(approval)
+
+    async def attend(self, server: Server) -> None:
+        """Answer what is asked, for ever."""
+        while True:
+            approval = await self._new.get()
+            delivery = approval.delivery
+            asked = Asked(
+                delivery.sender,
+                delivery.to,
+                decoded(delivery.message, server.rules.codecs),
+                tuple(question.text for question in approval.questions),
+                approval,
+            )
+            self.seen.append(asked)
+            said = self._permits if isinstance(self._permits, Answer) else self._permits(asked)
+            if said is None:
+                self.left.put_nowait(asked)
+            else:
+                await say(server, asked, said)
+
+
+async def say(server: Server, asked: Asked, answer: Answer) -> bool:
+    """Give an answer. False when the message does not wait any more."""
+    approval = asked.approval
+    decided = Decided(approval.id, approval.digest, answer, "test")
+    return await server.decide(approval.delivery.conversation, decided)

@@ -1,0 +1,305 @@
+"""Permissions on the command line: beside a running server, and while none runs; at a terminal; in scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+
+import pytest
+
+from agentserver.cli import approvals
+from tests.cli.conftest import HANDLERS, environment
+from tests.cli.test_run import Terminal
+
+CLERK = """
+
+async def clerk(payload: Greet | Greeting | SystemError, metadata):
+    if isinstance(payload, Greet):
+        return HandlerResponse(payload, "vault")
+    return HandlerResponse.respond(Greeting(getattr(payload, "text", None) or f"no: {payload.code}"))
+"""
+
+ORGANISM = """
+name: guarded
+listeners:
+  - {name: clerk, description: Asks the vault., payload_class: cli_guarded.Greet, handler: cli_guarded.clerk, peers: [vault]}
+  - {name: vault, description: Is kept., payload_class: cli_guarded.Greet, handler: cli_guarded.greet, approval: required}
+"""
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """A project in which the vault wants an approval."""
+    (tmp_path / "cli_guarded.py").write_text(HANDLERS + CLERK)
+    (tmp_path / "organism.yaml").write_text(ORGANISM)
+    return tmp_path
+
+
+@pytest.fixture
+def verb(guarded, command, monkeypatch):
+    """A verb in this process, which is another one than the server's."""
+    monkeypatch.chdir(guarded)
+
+    def run(*args, status=0):
+        sys.modules.pop("cli_guarded", None)
+        done = command(*args)
+        assert done.exit_code == status, done.output
+        return done.output
+
+    return run
+
+
+@pytest.fixture
+def script(guarded, shell):
+    """Lines piped to a console of their own."""
+
+    def run(given):
+        done = shell("run", cwd=guarded, given=given)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture
+def server(guarded):
+    """A script on a running server that is fed line by line."""
+    running = []
+
+    def start():
+        running.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "agentserver", "run"],
+                cwd=guarded,
+                env=environment(),
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        )
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.kill()
+        each.wait()
+        each.stdin.close()
+        each.stdout.close()
+
+
+def tell(process, line):
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
+def see(process, text):
+    """Everything up to the line with a text."""
+    seen = ""
+    while text not in seen:
+        line = process.stdout.readline()
+        assert line, seen
+        seen += line
+    return seen
+
+
+def test_a_running_server_takes_an_answer_that_is_given_beside_it(server, verb):
+    running = server()
+    tell(running, "@clerk name=Ada")
+    see(running, "/deny")
+    (line,) = verb("approvals").splitlines()
+    key = line.split()[0]
+    assert "clerk -> vault Greet  clerk wants to send this to vault, which needs an approval." in line
+    shown = verb("approvals", "show", key[:6])
+    assert f"approval {key}, asked " in shown
+    assert "\n  ? clerk wants to send this to vault, which needs an approval.\n  | <message " in shown
+    assert "<name>Ada</name>" in shown
+    assert "clerk -> vault Greet: once; a running server takes it" in verb("approve", key[:8])
+    assert f": permitted by {ME}, once" in see(running, "Good day, Ada!")
+    assert verb("approvals") == ""
+    tell(running, "@clerk name=Ada")
+    see(running, "/deny")
+    verb("deny", verb("approvals").split()[0])
+    assert f": not permitted: {ME}" in see(running, "no: denied")
+
+
+def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, verb):
+    running = server()
+    tell(running, "@clerk name=Ada")
+    see(running, "/deny")
+    running.kill()
+    running.wait()
+    (one,) = map(json.loads, verb("approvals", "--json").splitlines())
+    assert (one["sender"], one["to"], one["root"], one["answer"]) == ("clerk", "vault", "Greet", None)
+    assert one["questions"][0]["guard"] == "approval"
+    assert "clerk -> vault Greet: always" in verb("approve", one["id"], "--always")
+    (one,) = map(json.loads, verb("approvals", "--json").splitlines())
+    assert one["answer"] == {"said": "always", "by": ME}
+    assert "answered always by" in verb("approvals")
+    assert "answered always by" in verb("approve", one["id"], status=2)
+    again = server()
+    seen = see(again, "Good day, Ada!")
+    assert "name: Ada" in seen, "it is shown again"
+    assert f"permitted by {ME}, always" in seen
+    assert f"from conversation {one['conversation']}" in seen
+    assert f"approved clerk -> vault  Greet  permitted by {ME}, always" in verb("trace", one["conversation"])
+
+
+def test_a_server_that_is_stopped_keeps_what_waits_and_does_not_wait_for_it(guarded, server, verb):
+    (guarded / "organism.yaml").write_text(ORGANISM + "limits: {drain: 10m}\n")
+    running = server()
+    tell(running, "@clerk name=Ada")
+    see(running, "/deny")
+    running.terminate()
+    see(running, "still waits for a permission")
+    assert running.wait(20) == 0
+    running = server()
+    see(running, "/deny")
+    verb("approve", verb("approvals").split()[0])
+    see(running, "Good day, Ada!")
+
+
+def test_a_denial_takes_back_a_permission_that_no_server_has_taken(server, verb):
+    running = server()
+    tell(running, "@clerk name=Ada")
+    see(running, "/deny")
+    running.kill()
+    running.wait()
+    key = verb("approvals").split()[0]
+    verb("approve", key)
+    verb("deny", key)
+    assert "Good day" not in see(server(), "no: denied")
+
+
+def test_an_answer_to_nothing_is_refused(guarded, verb, script):
+    assert "there is no journal" in verb("approvals", status=2)
+    script("/quit\n")
+    assert verb("approvals") == ""
+    assert "no messages wait for a permission under 'x'" in verb("approve", "x", status=2)
+    assert "no messages wait for a permission under 'x'" in verb("approvals", "show", "x", status=2)
+    journal = str(guarded / "out" / "journal.sqlite")
+    assert "under 'x'" in verb("approvals", "--journal", journal, "show", "x", status=2)
+    assert "under 'x'" in verb("deny", "x", "--journal", journal, status=2)
+
+
+def test_a_script_that_asks_waits_at_its_end(server, verb):
+    running = server()
+    tell(running, "@clerk name=Ada")
+    running.stdin.close()
+    see(running, "/deny")
+    assert running.poll() is None
+    verb("approve", verb("approvals").split()[0])
+    see(running, "Good day, Ada!")
+    assert running.wait(20) == 0
+
+
+def test_a_script_answers_its_own_questions(script):
+    assert "Good day, Ada!" in script("@clerk name=Ada\n/approve\n")
+
+
+def test_a_script_without_a_journal_is_refused_at_once(guarded, script):
+    (guarded / "organism.yaml").write_text(ORGANISM + "journal: none\n")
+    shown = script("@clerk name=Ada\n")
+    assert "no: denied" in shown
+    assert "withdrawn clerk -> vault Greet nobody is there to ask" in shown
+
+
+def test_a_call_is_refused_at_once_and_says_how_to_be_asked(verb):
+    shown = verb("call", "clerk", "--name", "Ada")
+    assert "text: no: denied" in shown
+    assert "clerk -> vault Greet needed a permission: clerk wants to send this to vault" in shown
+    assert "agentserver run asks" in shown
+    assert "denied: " in verb("call", "vault", "--name", "Ada", status=1)
+
+
+def test_check_names_who_waits_for_a_person(verb):
+    assert "every message to vault waits for a person's permission" in verb("check")
+
+
+@pytest.fixture
+def terminal(guarded, tmp_path):
+    opened = []
+
+    def start(**more):
+        opened.append(Terminal(guarded, tmp_path, NO_COLOR="1", **more))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.child.close(force=True)
+
+
+def asked(at):
+    """The id of what is asked about."""
+    at.child.expect(r"approval (\w{6})  clerk -> vault")
+    key = at.child.match.group(1)
+    at.see("? clerk wants to send this to vault", "| name: Ada", f"/deny {key}")
+    return key
+
+
+def test_a_person_at_a_terminal_is_asked_and_answers(terminal):
+    at = terminal()
+    at.see("clerk>")
+    at.say("@clerk name=Ada\r")
+    key = asked(at)
+    at.say("/approvals\r")
+    at.see(f"{key}  clerk -> vault")
+    at.say(f"/approve {key[:3]}\t")  # completed
+    at.see(key)
+    at.say("\r")
+    at.see(f"approval {key}: permitted by console, once", "Good day, Ada!")
+    at.say("@clerk name=Ada\r")
+    key = asked(at)
+    at.say(f"/deny {key}\r")
+    at.see(f"approval {key}: not permitted: console", "no: denied")
+    at.say("\x04")
+    assert at.status() == 0
+
+
+def test_an_answer_from_another_terminal_is_shown_at_this_one(terminal, verb):
+    at = terminal()
+    at.see("clerk>")
+    at.say("@clerk name=Ada\r")
+    key = asked(at)
+    verb("approve", key)
+    at.see(f"approval {key}: permitted by {ME}, once", "Good day, Ada!")
+
+
+def test_a_terminal_that_was_closed_is_asked_again_at_the_next_one(terminal):
+    at = terminal()
+    at.see("clerk>")
+    at.say("@clerk name=Ada\r")
+    key = asked(at)
+    at.child.kill(9)
+    at.child.wait()
+    at = terminal()
+    assert asked(at) == key
+    at.say(f"/approve {key} always\r")
+    at.see(f"approval {key}: permitted by console, always", "from conversation ", "Good day, Ada!")
+
+
+def test_a_plain_prompt_without_the_extra_asks_too(terminal, tmp_path):
+    at = terminal()
+    missing = tmp_path / "without"
+    missing.mkdir()
+    (missing / "sitecustomize.py").write_text("import sys\nsys.modules['prompt_toolkit'] = None\n")
+    at.child.close(force=True)
+    at = terminal(PYTHONPATH=os.pathsep.join([str(missing), environment()["PYTHONPATH"]]))
+    at.see("clerk> ")
+    at.say("@clerk name=Ada\n")
+    key = asked(at)
+    at.see("clerk> ")
+    at.say(f"/approve {key}\n")
+    at.see("Good day, Ada!", "clerk> ")
+
+
+def test_who_answers_is_the_owner_of_the_process(monkeypatch):
+    monkeypatch.setenv("LOGNAME", "somebody else")
+    assert approvals._user() == ME
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    assert approvals._user() == f"user {2**31 - 7}"

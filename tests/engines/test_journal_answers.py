@@ -1,0 +1,131 @@
+"""Answers by way of the journal's file, beside the server that has it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agentserver.core import approving
+from agentserver.core.approvals import Answer, Decided
+from agentserver.engines import journal_answers, journal_care
+from agentserver.engines.conformance import AskingGuard, Story
+from agentserver.engines.journal_file import Lock, Place, open_reading, open_writing
+from agentserver.engines.journal_reader import Reader
+from agentserver.engines.journal_writer import Writer
+from agentserver.ports import EngineError
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "journals" / "shop-1.sqlite"
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    open_writing(Place(path)).close()
+    return path
+
+
+def said(answer, approval="one", by="ada"):
+    return Decided(approval, "digest", answer, by)
+
+
+def standing(path):
+    with closing(open_reading(path)) as connection:
+        return journal_answers.found(connection)
+
+
+def test_an_answer_is_written_while_a_server_has_the_journal(path):
+    with Lock(path), closing(open_writing(Place(path))) as server:
+        assert journal_answers.leave(path, said(Answer.ONCE), 5.0)
+        assert journal_answers.found(server) == [(said(Answer.ONCE), 5.0)]
+        journal_answers.drop(server, ["another"])
+        assert journal_answers.found(server)
+        journal_answers.drop(server, ["one"])
+        assert journal_answers.found(server) == []
+
+
+def test_the_first_answer_stands_but_a_denial_takes_the_place_of_a_permission(path):
+    assert journal_answers.leave(path, said(Answer.ONCE), 1.0)
+    assert not journal_answers.leave(path, said(Answer.ALWAYS, by="eve"), 2.0)
+    assert standing(path) == [(said(Answer.ONCE), 1.0)]
+    assert journal_answers.leave(path, said(Answer.DENY, by="bob"), 3.0)
+    assert not journal_answers.leave(path, said(Answer.ONCE), 4.0)
+    assert standing(path) == [(said(Answer.DENY, by="bob"), 3.0)]
+
+
+def test_answers_come_in_the_order_in_which_they_were_given(path):
+    for at, key in ((3.0, "a"), (1.0, "b"), (2.0, "c")):
+        journal_answers.leave(path, said(Answer.ONCE, key), at)
+    assert [decided.approval for decided, _ in standing(path)] == ["b", "c", "a"]
+
+
+def test_where_there_is_no_journal_there_is_nothing_to_answer(tmp_path):
+    with pytest.raises(EngineError, match="there is no journal"):
+        journal_answers.leave(tmp_path / "none", said(Answer.ONCE), 1.0)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_journal_of_an_earlier_version_is_read_and_not_written(tmp_path):
+    path = tmp_path / "old.sqlite"
+    shutil.copy(FIXTURE, path)
+    with closing(open_reading(path)) as connection:
+        assert journal_answers.waiting(Reader(connection)) == []
+    with pytest.raises(EngineError, match="agentserver run brings it up to date"):
+        journal_answers.leave(path, said(Answer.ONCE), 1.0)
+    open_writing(Place(path)).close()
+    assert journal_answers.leave(path, said(Answer.ONCE), 1.0)
+
+
+def test_somebody_who_holds_the_file_is_named_as_the_obstacle(path, monkeypatch):
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, **{**more, "timeout": 0.0}))
+    with closing(connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        with pytest.raises(EngineError, match="another program holds the file"):
+            journal_answers.leave(path, said(Answer.ONCE), 1.0)
+
+
+class Remembers(AskingGuard):
+    name = "remembers"
+
+    def permit(self, memory, delivery, element):
+        return "something"
+
+    def dump(self, memory):
+        return {"it": memory.encode()}
+
+    def load(self, parts):
+        return parts["it"].decode()
+
+
+def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
+    story = Story(guards=(Remembers(),))
+    first = story.said(story.opened(), "1")
+    decided = Decided(
+        first.conversation.approvals()[0].id, first.conversation.approvals()[0].digest, Answer.ALWAYS, "ada"
+    )
+    always = approving.decide(first.conversation, decided, story.rules, story.moment())
+    second = story.said(always.conversation, "2")
+    other = story.said(story.opened(), "3")
+    with closing(open_writing(Place(path))) as connection:
+        assert (
+            Writer(connection, path, story.rules.guards).commit([first, always, second, other]) == [None] * 4
+        )
+    with closing(open_reading(path)) as connection:
+        found = journal_answers.waiting(Reader(connection))
+    assert found == [*second.conversation.approvals(), *other.conversation.approvals()]
+
+
+def test_a_copy_of_some_conversations_holds_no_answers(path, tmp_path):
+    story = Story(guards=(AskingGuard(),))
+    first, second = story.said(story.opened(), "1"), story.said(story.opened(), "2")
+    with closing(open_writing(Place(path))) as connection:
+        Writer(connection, path).commit([first, second])
+    journal_answers.leave(path, said(Answer.ONCE), 1.0)
+    journal_care.export(path, tmp_path / "all")
+    journal_care.export(path, tmp_path / "some", [first.conversation.id])
+    assert len(standing(tmp_path / "all")) == 1
+    assert standing(tmp_path / "some") == []

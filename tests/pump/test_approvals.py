@@ -1,0 +1,347 @@
+"""Messages that wait for a person while the pump runs, stops and starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.contract import Code
+from agentserver.core.approvals import Answer as Said
+from agentserver.core.approvals import Decided
+from agentserver.core.audit import Event
+from agentserver.core.messages import Done, Reply
+from agentserver.engines import journal_answers
+from agentserver.engines.journal_file import Place
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite import SqliteEngine
+from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.peers import PeersGuard
+from agentserver.ports import EngineError
+from agentserver.pump import Onlookers, waiting
+from agentserver.testing import FakeClock
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import answer, desk, until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def naps(monkeypatch):
+    """The clock of these tests is set, not waited for: it is looked at often."""
+    monkeypatch.setattr(waiting, "LONGEST_NAP", 0.002)
+    monkeypatch.setattr(waiting, "ANSWERS_NAP", 0.002)
+
+
+class Person:
+    """Is shown what waits."""
+
+    def __init__(self):
+        self.shown = []
+
+    def asked(self, approval):
+        self.shown.append(approval)
+
+
+def decided(approval, said, /, **changed):
+    return Decided(approval.id, approval.digest, said, "somebody")._replace(**changed)
+
+
+async def tell(payload, metadata):
+    if isinstance(payload, Ask):
+        return HandlerResponse(payload, "sink")
+    return HandlerResponse.respond(Answer(f"told: {getattr(payload, 'text', None) or payload.code}"))
+
+
+@asynccontextmanager
+async def shop(person=None, sink=answer, answers=None, **more):
+    """``a`` passes everything on to ``sink``, which wants an approval; ``b`` answers at once."""
+    listeners = ((listener("a", "sink"), tell), (listener("sink"), sink), (listener("b"), answer))
+    guards = [PeersGuard(), ApprovalGuard({"sink"})]
+    async with desk(*listeners, guards=guards, people=Onlookers((), person, answers), **more) as d:
+        yield d
+
+
+async def waits(d, number=1):
+    await until(lambda: len(d.pump.approvals()) == number)
+    return d.pump.approvals()
+
+
+async def asking(d, tasks, text="hi", exchange=None):
+    """Ask in the background; gives the list in which the answer will be."""
+    found = []
+
+    async def one():
+        found.append(await d.ask(Ask(text), exchange=exchange))
+
+    tasks.start_soon(one)
+    return found
+
+
+async def say(d, approval, said, /, **changed):
+    return await d.pump.decide(approval.delivery.conversation, decided(approval, said, **changed))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [(Said.ONCE, "told: re: hi"), (Said.ALWAYS, "told: re: hi"), (Said.DENY, "told: denied")],
+)
+async def test_it_waits_until_a_person_answers(said, told):
+    person = Person()
+    async with shop(person) as d, anyio.create_task_group() as tasks:
+        found = await asking(d, tasks)
+        (approval,) = await waits(d)
+        assert person.shown == [approval]
+        assert found == []
+        assert await say(d, approval, said)
+        await until(lambda: found)
+        assert found == [Answer(told)]
+        assert d.pump.approvals() == ()
+        assert not await say(d, approval, said), "an answer is spent once"
+
+
+async def test_where_nobody_can_be_asked_it_is_denied_at_once():
+    async with shop() as d:
+        assert await d.ask(Ask("hi")) == Answer("told: denied")
+        withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)
+        assert withdrawn.detail == "nobody is there to ask"
+
+
+async def test_when_its_time_is_over_it_is_denied():
+    clock = FakeClock(step=0.0)
+    async with shop(Person(), clock=clock, approval=3600.0) as d, anyio.create_task_group() as tasks:
+        found = await asking(d, tasks)
+        await waits(d)
+        clock.advance(3599.0)
+        await asyncio.sleep(0.02)
+        assert found == []
+        clock.advance(1.0)
+        await until(lambda: found)
+        assert found == [Answer("told: denied")]
+        withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)
+        assert withdrawn.detail == "no answer in time"
+
+
+async def test_each_has_a_time_of_its_own():
+    clock = FakeClock(step=0.0)
+    async with shop(Person(), clock=clock, approval=10.0) as d, anyio.create_task_group() as tasks:
+        first = await asking(d, tasks, "first")
+        await waits(d)
+        clock.advance(9.0)
+        second = await asking(d, tasks, "second")
+        await waits(d, 2)
+        clock.advance(1.0)
+        await until(lambda: first)
+        (approval,) = d.pump.approvals()
+        assert second == []
+        assert await say(d, approval, Said.ONCE)
+    assert second == [Answer("told: re: second")]
+
+
+async def test_it_goes_with_its_conversation():
+    async with shop(Person()) as d, anyio.create_task_group() as tasks:
+        exchange = await d.open()
+        found = await asking(d, tasks, exchange=exchange)
+        (approval,) = await waits(d)
+        await exchange.close()
+        await until(lambda: found)
+        assert found == [None]
+        assert d.pump.approvals() == ()
+        assert not await say(d, approval, Said.ONCE)
+        assert d.pump._pending == 0
+
+
+async def test_a_graceful_stop_does_not_wait_for_a_person():
+    async with shop(Person(), drain=600.0) as d:  # the desk has not that much time
+        await d.send(await d.open(), Ask("hi"))
+        await waits(d)
+
+
+async def test_the_bound_of_the_queue_does_not_count_what_waits():
+    async with shop(Person(), queue=2) as d:
+        exchange = await d.open()
+        for number in range(5):
+            await d.send(exchange, Ask(str(number)))
+            await waits(d, number + 1)
+        assert await d.ask(Ask("x"), to="b") == Answer("re: x")
+        assert d.pump._pending == 0
+
+
+async def test_what_goes_on_counts_again():
+    async def stuck(payload, metadata):
+        await anyio.sleep_forever()
+
+    async with shop(Person(), sink=stuck, queue=1, drain=0.0) as d:
+        await d.send(await d.open(), Ask("hi"))
+        (approval,) = await waits(d)
+        assert await say(d, approval, Said.ONCE)
+        assert (await d.ask(Ask("x"), to="b")).code is Code.BUSY
+
+
+async def test_two_at_once_never_mix():
+    async with shop(Person()) as d, anyio.create_task_group() as tasks:
+        one, two = await asking(d, tasks, "same"), await asking(d, tasks, "same")
+        first, second = await waits(d, 2)
+        assert not await say(d, first, Said.ONCE, digest=second.digest), "shown the other one"
+        assert not await d.pump.decide(second.delivery.conversation, decided(first, Said.ONCE))
+        assert len(d.pump.approvals()) == 2
+        await say(d, first, Said.ONCE)
+        await say(d, second, Said.DENY)
+        await until(lambda: one and two)
+        assert {one[0].text, two[0].text} == {"told: re: same", "told: denied"}
+
+
+async def test_an_idle_conversation_is_not_closed_over_a_question():
+    async with shop(Person(), idle=0.02) as d:
+        await d.send(await d.open(), Ask("hi"))
+        (approval,) = await waits(d)
+        await asyncio.sleep(0.1)
+        assert await say(d, approval, Said.DENY)
+
+
+# Across a restart
+
+
+async def left_waiting(place, clock=None, **more):
+    async with (
+        SqliteEngine(place, [ApprovalGuard()]) as engine,
+        shop(Person(), engine=engine, clock=clock, **more) as d,
+    ):
+        exchange = await d.open()
+        await d.send(exchange, Ask("hi"))
+        (approval,) = await waits(d)
+    return exchange.id, approval
+
+
+async def test_a_restart_shows_it_again_and_it_goes_on(tmp_path):
+    place, person = Place(tmp_path / "j"), Person()
+    key, approval = await left_waiting(place)
+    async with SqliteEngine(place, [ApprovalGuard()]) as engine, shop(person, engine=engine) as d:
+        assert person.shown == [approval]
+        assert d.pump._pending == 0
+        assert await say(d, approval, Said.ALWAYS)
+        await until(lambda: d.pump._pending == 0 and any(r.event is Event.ANSWERED for r in d.records))
+        exchange = await d.pump.resume("console", key)
+        reply, done = exchange.waiting()
+        assert (d.decode(reply), type(done)) == (Answer("told: re: hi"), Done)
+        assert isinstance(reply, Reply)
+        exchange.leave()
+    async with SqliteEngine(place, [ApprovalGuard()]) as engine, shop(Person(), engine=engine) as d:
+        exchange = await d.pump.resume("console", key)
+        assert await d.ask(Ask("hi"), exchange=exchange) == Answer("told: re: hi"), (
+            "it was permitted for good"
+        )
+
+
+async def test_its_time_counts_from_when_it_was_first_asked(tmp_path):
+    place, clock = Place(tmp_path / "j"), FakeClock(step=0.0)
+    key, _ = await left_waiting(place, clock, approval=10.0)
+    later = FakeClock(clock.now + 9.0, step=0.0, count=1000)
+    async with (
+        SqliteEngine(place) as engine,
+        shop(Person(), engine=engine, clock=later, approval=10.0) as d,
+    ):
+        await asyncio.sleep(0.02)
+        assert len(d.pump.approvals()) == 1
+        later.advance(1.0)
+        await until(lambda: any(r.event is Event.ANSWERED for r in d.records))
+        reply, _ = (await d.pump.resume("console", key)).waiting()
+        assert d.decode(reply) == Answer("told: denied")
+
+
+async def test_a_restart_without_anybody_to_ask_denies_it(tmp_path):
+    place = Place(tmp_path / "j")
+    await left_waiting(place)
+    async with SqliteEngine(place) as engine, shop(engine=engine) as d:
+        await until(lambda: any(r.event is Event.WITHDRAWN for r in d.records))
+
+
+# Answers that are left in the journal
+
+
+async def leave(place, said, at):
+    """What another process does."""
+    return await anyio.to_thread.run_sync(journal_answers.leave, place.path, said, at)
+
+
+@pytest.mark.parametrize(("said", "told"), [(Said.ONCE, "told: re: hi"), (Said.DENY, "told: denied")])
+async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, told):
+    place = Place(tmp_path / "j")
+    async with (
+        SqliteEngine(place, [ApprovalGuard()]) as engine,
+        shop(engine=engine, answers=engine) as d,
+        anyio.create_task_group() as tasks,
+    ):
+        found = await asking(d, tasks)
+        (approval,) = await waits(d)
+        assert await leave(place, decided(approval, said), time.time())
+        await until(lambda: found)
+        assert found == [Answer(told)]
+        assert any("somebody" in r.detail for r in d.records if r.event in {Event.APPROVED, Event.WITHDRAWN})
+        with anyio.fail_after(5):
+            while await engine.answers():  # noqa: ASYNC110 - another process would look at the file too
+                await asyncio.sleep(0.002)
+
+
+async def test_an_answer_that_was_left_in_time_counts_though_no_server_ran(tmp_path):
+    place, clock = Place(tmp_path / "j"), FakeClock(step=0.0)
+    _, approval = await left_waiting(place, clock, approval=10.0)
+    assert await leave(place, decided(approval, Said.ONCE), clock.now + 9.0)
+    later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
+    async with (
+        SqliteEngine(place) as engine,
+        shop(engine=engine, answers=engine, clock=later, approval=10.0) as d,
+    ):
+        await until(lambda: any(r.event is Event.ANSWERED for r in d.records))
+        assert any(r.event is Event.APPROVED for r in d.records)
+
+
+@pytest.mark.parametrize(
+    ("changed", "after"), [({}, 11.0), ({"digest": "0" * 64}, 1.0), ({"approval": "another"}, 1.0)]
+)
+async def test_an_answer_that_counts_for_nothing_is_dropped(tmp_path, changed, after):
+    place, clock = Place(tmp_path / "j"), FakeClock(step=0.0)
+    _, approval = await left_waiting(place, clock, approval=10.0)
+    await leave(place, decided(approval, Said.ONCE, **changed), clock.now + after)
+    later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
+    async with (
+        SqliteEngine(place) as engine,
+        shop(engine=engine, answers=engine, clock=later, approval=10.0) as d,
+    ):
+        await until(lambda: any(r.event is Event.WITHDRAWN for r in d.records))
+        assert not any(r.event is Event.APPROVED for r in d.records)
+        assert await engine.answers() == []
+
+
+async def test_answers_are_dropped_when_nothing_waits(tmp_path):
+    place = Place(tmp_path / "j")
+    async with SqliteEngine(place):
+        pass
+    await leave(place, Decided("gone", "", Said.ONCE, "x"), 1.0)
+    async with SqliteEngine(place) as engine, shop(engine=engine, answers=engine):
+        with anyio.fail_after(5):
+            while await engine.answers():  # noqa: ASYNC110 - another process would look at the file too
+                await asyncio.sleep(0.002)
+
+
+class Unreadable(MemoryEngine):
+    async def answers(self):
+        raise EngineError("the disk cannot be read")
+
+
+async def test_answers_that_cannot_be_read_do_not_stop_the_pump(caplog):
+    engine, clock = Unreadable(), FakeClock(step=0.0)
+    async with (
+        shop(engine=engine, answers=engine, clock=clock, approval=10.0) as d,
+        anyio.create_task_group() as tasks,
+    ):
+        found = await asking(d, tasks)
+        await waits(d)
+        clock.advance(10.0)
+        await until(lambda: found)
+        assert found == [Answer("told: denied")]
+    assert "answers cannot be read at present" in caplog.text

@@ -44,7 +44,8 @@ Exit codes:
        answer is a SystemError; check: the organism has mistakes; schemas
        --check: files are not current; plan audit: a finding is HARD; audit
        verify: a record was changed; orchestrate: the session cannot be
-       listened to; replay: a decision differs
+       listened to; replay: a decision differs, or other rules would decide
+       otherwise
   2    the command, a line of a script, the configuration or the file is not
        understood; the journal cannot be used
   3    call: no answer

@@ -16,10 +16,12 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.journal import journal_option, located, refusing, when
+from agentserver.cli.shown import journal_and_secrets
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentserver.config import Secrets
     from agentserver.core.approvals import Answer, Approval, Decided
 
 TAKEN = "a running server takes it within a second or so, a stopped one when it starts"
@@ -36,10 +38,11 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
     """
     if ctx.invoked_subcommand is not None:
         return
-    found, answers = _waiting(ctx, located(ctx, organism, journal))
+    path, secrets = journal_and_secrets(ctx, organism, journal)
+    found, answers = _waiting(ctx, path)
     for one in found:
-        answer = answers.get(one.id)
-        click.echo(json.dumps(_fields(one, answer)) if as_json else _line(one, answer))
+        shown, answer = _without(one, secrets), answers.get(one.id)
+        click.echo(json.dumps(_fields(shown, answer)) if as_json else _line(shown, answer))
 
 
 @command.command("show")
@@ -52,10 +55,11 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     from agentserver.gateways.terminal import visible_lines
 
     outer = ctx.parent.params if ctx.parent is not None else {}
-    found, answers = _waiting(
-        ctx, located(ctx, organism or outer.get("organism"), journal or outer.get("journal"))
+    path, secrets = journal_and_secrets(
+        ctx, organism or outer.get("organism"), journal or outer.get("journal")
     )
-    one = _chosen(ctx, found, approval)
+    found, answers = _waiting(ctx, path)
+    one = _without(_chosen(ctx, found, approval), secrets)
     delivery = one.delivery
     texts = [
         ("", f"approval {one.id}, asked {when(one.at)}{_answered(answers.get(one.id))}"),
@@ -129,6 +133,13 @@ def _chosen(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
     if len(matching) != 1:
         project.refuse(ctx, f"{len(matching) or 'no'} messages wait for a permission under {prefix!r}")
     return matching[0]
+
+
+def _without(one: Approval, secrets: Secrets) -> Approval:
+    """A message that waits, as it may be shown."""
+    message = secrets.redact(one.delivery.message.decode("utf-8", "backslashreplace")).encode()
+    questions = tuple(each._replace(text=secrets.redact(each.text)) for each in one.questions)
+    return one._replace(delivery=one.delivery._replace(message=message), questions=questions)
 
 
 def _user() -> str:

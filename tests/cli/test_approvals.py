@@ -11,6 +11,10 @@ import sys
 import pytest
 
 from agentserver.cli import approvals
+from agentserver.config.secrets import Secrets
+from agentserver.core.approvals import Approval
+from agentserver.core.guard import Question
+from agentserver.core.messages import Delivery
 from tests.cli.conftest import HANDLERS, environment
 from tests.cli.test_run import Terminal
 
@@ -303,3 +307,12 @@ def test_who_answers_is_the_owner_of_the_process(monkeypatch):
     assert approvals._user() == ME
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
     assert approvals._user() == f"user {2**31 - 7}"
+
+
+def test_what_is_listed_and_shown_hides_the_secrets_of_the_organism():
+    delivery = Delivery("d", "c", "r", "t", "o", "clerk", "vault", "Greet", b"<Greet>open sesame</Greet>", 1)
+    waiting = Approval("a", delivery, (Question("approval", "send open sesame?"),), 1.0, "digest")
+    shown = approvals._without(waiting, Secrets.of(["open sesame"]))
+    assert shown.delivery.message == b"<Greet>[redacted]</Greet>"
+    assert shown.questions[0].text == "send [redacted]?"
+    assert shown.digest == waiting.digest

@@ -11,6 +11,8 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from agentserver.core.conversation import Conversation
 from agentserver.core.requests import Request
 from agentserver.core.threads import NOTHING, Held, Thread, ThreadTree
@@ -111,7 +113,10 @@ def restore(snapshot: Snapshot, guards: Iterable[Guard] = ()) -> Conversation:
 
 def encode(value: object) -> bytes:
     """A plain value as compact JSON; what is no Unicode text survives as it is."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    try:
+        return to_json(value, inf_nan_mode="constants")
+    except PydanticSerializationError:  # it writes nothing but Unicode text
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[Guard]) -> Conversation:

@@ -42,7 +42,7 @@ from agentserver.engines.sqlite import SqliteEngine
 from agentserver.pump import Bound, Pump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from agentserver.core.step import Outcome
 
@@ -290,10 +290,10 @@ def number_of(kind: str, flight: int, hops: int) -> int:
     return max(200, hops // 10) if kind == "alone" or flight == 1 else hops
 
 
-def rates(rounds: int, hops: int) -> None:
+def rates(rounds: int, hops: int, flights: Sequence[int]) -> None:
     print(f"hops per second (ratio to memory, median of {rounds} rounds)")
     print(f"{'in flight':>10}", *(f"{kind:>24}" for kind in KINDS), f"{'bytes/hop':>10}")
-    for flight in IN_FLIGHT:
+    for flight in flights:
         seen: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
         for _ in range(rounds):
             for kind in KINDS:
@@ -313,10 +313,10 @@ def row(seen: dict[str, list[dict[str, float]]]) -> Iterator[str]:
         yield f"{rate:>9.0f} {ratio:>5.2f} {cpu:>4.0f}us".rjust(24)
 
 
-def latencies(count: int) -> None:
+def latencies(count: int, flights: Sequence[int]) -> None:
     print("\nmilliseconds from message to answer, p50 / p95 / p99")
     print(f"{'in flight':>10}", *(f"{kind:>24}" for kind in KINDS[:3]))
-    for flight in LATENCY:
+    for flight in flights:
         found = [measure("latency", kind, flight, count) for kind in KINDS[:3]]
         cells = (f"{one['p50']:.2f} / {one['p95']:.2f} / {one['p99']:.2f}" for one in found)
         print(f"{flight:>10}", *(f"{cell:>24}" for cell in cells))
@@ -326,10 +326,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--hops", type=int, default=2500)
     parser.add_argument("--big", type=int, default=20_000, help="hops in the journal that is recovered")
-    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--quick", action="store_true", help="one short round, fewer measurements")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -338,8 +338,8 @@ def main() -> None:
         return
     if args.quick:
         args.rounds, args.hops, args.big = 1, 300, 2000
-    rates(args.rounds, args.hops)
-    latencies(args.hops // 5)
+    rates(args.rounds, args.hops, (64,) if args.quick else IN_FLIGHT)
+    latencies(args.hops // 5, (16,) if args.quick else LATENCY)
     recoveries(args.big)
 
 

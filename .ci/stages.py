@@ -33,7 +33,12 @@ OVERALL_COVERAGE = 95
 CORE_COVERAGE = 98
 SOAK_SCALE = 100
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
-QUICK = {"handoff": ("3",), "hop": ("--rounds=1", "--hops=300"), "provenance": ("--sizes=10",)}
+QUICK = {
+    "durable": ("--quick",),
+    "handoff": ("3",),
+    "hop": ("--rounds=1", "--hops=300"),
+    "provenance": ("--sizes=10",),
+}
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
 ADAPTER_LOCKS = "tests/provenance/adapters/*.lock"
 AGENTDOJO_LOCK = "benchmarks/agentdojo/agentdojo.lock"

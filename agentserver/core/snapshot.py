@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from agentserver.core.approvals import Approval
 from agentserver.core.conversation import Conversation
 from agentserver.core.guard import Question
@@ -137,7 +139,10 @@ def _fields(snapshot: Snapshot) -> list[Any]:
 
 def encode(value: object) -> bytes:
     """A plain value as compact JSON; what is no Unicode text survives as it is."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    try:
+        return to_json(value, inf_nan_mode="constants")
+    except PydanticSerializationError:  # it writes nothing but Unicode text
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[Guard]) -> Conversation:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Guard
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.outcome import Outcome
+    from agentserver.core.snapshot import Snapshot
 
 GENESIS = bytes(32)
 """What the chain of a conversation begins with."""
@@ -51,6 +52,25 @@ class Left(NamedTuple):
     conversation: str
     version: int | None = None
     position: int | None = None
+
+
+class Encoded(NamedTuple):
+    """An outcome with all that is kept of it as bytes.
+
+    Args:
+        moment: in which it was decided.
+        cause: what it was decided about.
+        records: of what happened.
+        gone_out: the messages that went out with it.
+        parts: of the conversation after it.
+    """
+
+    outcome: Outcome
+    moment: Moment
+    cause: bytes
+    records: bytes
+    gone_out: list[bytes]
+    parts: Snapshot
 
 
 @dataclass(slots=True)
@@ -122,25 +142,42 @@ class Writer:
             outcomes: the later of two for one conversation may build on the earlier.
             left: events that their gateway has passed on.
         """
+        return self.write([self.encode(outcome) for outcome in outcomes], left)
+
+    def encode(self, outcome: Outcome) -> Encoded | EngineError:
+        """An outcome as bytes, or why it has none. Touches nothing, so that any thread may call it."""
+        if outcome.moment is None:
+            return EngineError("an outcome that no step has decided cannot be kept")
+        try:
+            cause, records = recording.dump(outcome), recording.dump_records(outcome)
+            parts = snapshot.take(outcome.conversation, self._guards)
+        except (TypeError, ValueError) as error:
+            return EngineError(f"an outcome that cannot be written: {error}")
+        return Encoded(outcome, outcome.moment, cause, records, recording.gone_out(outcome), parts)
+
+    def write(
+        self, group: Sequence[Encoded | EngineError], left: Iterable[Left] = ()
+    ) -> list[EngineError | None]:
+        """Commit what ``encode`` made of some outcomes, as ``commit`` does."""
         if self._broken is not None:
-            return [self._broken] * len(outcomes)
-        found = self._attempt(outcomes, tuple(left))
+            return [self._broken] * len(group)
+        found = self._attempt(group, tuple(left))
         if isinstance(found, list):
             return found
         if isinstance(found, sqlite3.Error) and _about_the_file(found):
-            return [self._refused(found)] * len(outcomes)
-        if len(outcomes) <= 1:
-            return [EngineError(f"{self._path}: {found}")] * len(outcomes)
+            return [self._refused(found)] * len(group)
+        if len(group) <= 1:
+            return [EngineError(f"{self._path}: {found}")] * len(group)
         # One of them cannot be written: each for itself, so that the others do not suffer.
-        return [self.commit([outcome])[0] for outcome in outcomes]
+        return [self.write([one])[0] for one in group]
 
     def _attempt(
-        self, outcomes: Sequence[Outcome], left: Sequence[Left]
+        self, group: Sequence[Encoded | EngineError], left: Sequence[Left]
     ) -> list[EngineError | None] | Exception:
         rows = _Rows()
         try:
             self._connection.execute("begin immediate")
-            found = [self._prepare(outcome, rows) for outcome in outcomes]
+            found = [one if isinstance(one, EngineError) else self._prepare(one, rows) for one in group]
             rows.write(self._connection)
             if left:
                 self._connection.executemany(_LEFT, left)
@@ -165,48 +202,36 @@ class Writer:
             self._broken = refusal
         return refusal
 
-    def _prepare(self, outcome: Outcome, rows: _Rows) -> EngineError | None:
+    def _prepare(self, encoded: Encoded, rows: _Rows) -> EngineError | None:
         """Add an outcome's rows, or say why it cannot be kept. Nothing of it is added then."""
-        after = outcome.conversation
+        outcome, after = encoded.outcome, encoded.outcome.conversation
         kept = self._kept.get(after.id) or self._find(after.id)
         if (0 if kept is None else kept.version) != outcome.before:
             return ConflictError(after.id)
-        if outcome.moment is None:
-            return EngineError("an outcome that no step has decided cannot be kept")
-        try:
-            cause, records = recording.dump(outcome), recording.dump_records(outcome)
-            parts = snapshot.take(after, self._guards)
-        except (TypeError, ValueError) as error:
-            return EngineError(f"an outcome that cannot be written: {error}")
         if kept is None:
             kept = self._open(after, rows)
-        self._add(outcome, kept, rows, (outcome.moment, cause, records))
-        self._keep_values(kept, {} if after.closed else parts.values, rows)
+        self._add(encoded, kept, rows)
+        self._keep_values(kept, {} if after.closed else encoded.parts.values, rows)
         kept.version = after.version
         closed = after.touched if after.closed else None
-        rows.states[kept.number] = (
-            after.touched,
-            after.version,
-            closed,
-            kept.chain,
-            parts.state,
-            kept.number,
-        )
+        state = (after.touched, after.version, closed, kept.chain, encoded.parts.state, kept.number)
+        rows.states[kept.number] = state
         if after.closed:
             del self._kept[after.id]
         return None
 
-    def _add(self, outcome: Outcome, kept: _Kept, rows: _Rows, recorded: tuple[Moment, bytes, bytes]) -> None:
+    def _add(self, encoded: Encoded, kept: _Kept, rows: _Rows) -> None:
         """Add what an outcome makes for ever: the step, its deliveries, what it let go."""
-        moment, cause, records = recorded
+        outcome, moment = encoded.outcome, encoded.moment
         delivery, event = self._last["delivery"] + 1, self._last["event"] + 1
         added = self._add_deliveries(outcome, kept, rows)
         self._end_deliveries(outcome, kept, rows)
         self._add_events(outcome, kept, rows)
-        kept.chain = chained(kept.chain, *moment, cause, records, *recording.gone_out(outcome))
+        kept.chain = chained(kept.chain, *moment, encoded.cause, encoded.records, *encoded.gone_out)
         self._last["step"] += 1
-        step = (self._last["step"], kept.number, outcome.conversation.version, *moment, cause, records)
-        rows.steps.append((*step, delivery, added, event, len(outcome.replies), kept.chain))
+        step = (self._last["step"], kept.number, outcome.conversation.version, *moment)
+        recorded = (encoded.cause, encoded.records, delivery, added, event, len(outcome.replies), kept.chain)
+        rows.steps.append(step + recorded)
 
     def _find(self, conversation: str) -> _Kept | None:
         """What is stored of an open conversation. A closed one is not to be written again: its version never fits."""
@@ -299,11 +324,10 @@ class Writer:
 
 def chained(chain: bytes, now: float, seed: bytes, *parts: bytes) -> bytes:
     """The next link of a conversation's chain: a digest of the link before it and of everything the step kept."""
-    digest = blake2b(chain, digest_size=32)
+    framed = [chain]
     for part in (now.hex().encode(), seed, *parts):
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.digest()
+        framed += len(part).to_bytes(8, "big"), part
+    return blake2b(b"".join(framed), digest_size=32).digest()
 
 
 def _ending(outcome: Outcome) -> tuple[Ending, str]:

@@ -17,7 +17,7 @@ from agentserver.core.snapshot import UnreadableError
 from agentserver.engines import journal_answers, journal_care
 from agentserver.engines.journal_file import Lock, Place, open_writing, told
 from agentserver.engines.journal_reader import Reader
-from agentserver.engines.journal_writer import Left, Writer
+from agentserver.engines.journal_writer import Encoded, Left, Writer
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Parcel
     from agentserver.core.outcome import Outcome
 
-    Waiting = tuple[Outcome, asyncio.Future[None]]
+    Waiting = tuple[Encoded, asyncio.Future[None]]
 
 T = TypeVar("T")
 
@@ -99,8 +99,12 @@ class SqliteEngine:
 
         Raises ConflictError on a stale version, EngineError when it cannot be kept.
         """
+        # Here rather than in the thread: two threads that both run Python slow each other down.
+        encoded = self._writer.encode(outcome)
+        if isinstance(encoded, EngineError):
+            raise encoded
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append((outcome, done))
+        self._waiting.append((encoded, done))
         self._soon()
         await done
 
@@ -126,7 +130,7 @@ class SqliteEngine:
         self._writing = True
         self._quiet.clear()
         written = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._writer.commit, [outcome for outcome, _ in waiting], left
+            self._thread, self._writer.write, [encoded for encoded, _ in waiting], left
         )
         written.add_done_callback(lambda future: self._settle(waiting, future))
 

@@ -21,6 +21,12 @@ async def test_the_memory_engine_keeps_every_promise(check):
     await check(Subject(MemoryEngine, durable=False))
 
 
+async def test_the_memory_engine_keeps_nothing_that_is_over():
+    async with MemoryEngine() as engine:
+        assert await engine.expire(1e12) == 0
+        assert [parcel async for parcel in engine.outbox("nobody")] == []
+
+
 class Forgetful(MemoryEngine):
     async def load(self, conversation):
         return None

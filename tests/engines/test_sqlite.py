@@ -146,6 +146,43 @@ async def test_who_gives_up_waiting_for_a_commit_does_not_undo_it(tmp_path):
         assert await engine.load(outcome.conversation.id) == outcome.conversation
 
 
+async def test_an_outcome_that_has_no_bytes_is_refused_at_once(tmp_path):
+    story = Story()
+    outcome = story.said(story.opened(), "1")
+    async with Journal(tmp_path / "j")() as engine:
+        with pytest.raises(EngineError, match="no step has decided"):
+            await engine.commit(outcome._replace(moment=None))
+        await engine.commit(outcome)
+
+
+async def test_a_defect_of_the_writer_reaches_everybody_who_waits(tmp_path, monkeypatch):
+    story = Story()
+
+    def broken(*_):
+        raise RuntimeError("defect")
+
+    async with Journal(tmp_path / "j")() as engine:
+        monkeypatch.setattr(engine._writer, "write", broken)
+        waiting = [engine.commit(story.said(story.opened(), "1")) for _ in range(2)]
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(error) for error in found] == [RuntimeError] * 2
+        monkeypatch.undo()
+        await engine.commit(story.said(story.opened(), "1"))
+
+
+async def test_what_cannot_be_read_is_the_engines_error(tmp_path):
+    story = Story()
+    outcome = story.said(story.opened(), "1")
+    async with Journal(tmp_path / "j")() as engine:
+        await engine.commit(outcome)
+        engine._connection.execute("update conversation set state = cast('[99]' as blob)")
+        with pytest.raises(EngineError, match="format 99"):
+            await engine.load(outcome.conversation.id)
+        engine._connection.execute("drop table value")
+        with pytest.raises(EngineError, match="no such table"):
+            await engine.load(outcome.conversation.id)
+
+
 # A file that cannot be used
 
 

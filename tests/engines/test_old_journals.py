@@ -1,0 +1,110 @@
+"""Journals that were recorded long ago stay readable for ever: each is opened, traced and decided again.
+
+``NAME-VERSION.sqlite`` was written by the organism in the folder ``NAME``. ``shop`` was stopped; ``market`` was killed at
+work: handlers running, replies held, todos open, dead letters in open conversations, replies that nobody took.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from agentserver.assembly import build
+from agentserver.cli import cli
+from agentserver.config import load
+from agentserver.engines.journal_care import broken_link
+from agentserver.engines.journal_file import MIGRATIONS, Place, open_reading, open_writing
+from agentserver.engines.journal_reader import Ending, Reader
+from agentserver.engines.replay import replay
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"
+JOURNALS = sorted(FIXTURES.glob("*.sqlite"))
+
+
+@pytest.fixture(params=JOURNALS, ids=lambda path: path.stem)
+def old(request, tmp_path, monkeypatch):
+    """The path of a copy, brought up to date, beside the organism that wrote it."""
+    name = request.param.stem.rpartition("-")[0]
+    home = tmp_path / name
+    shutil.copytree(FIXTURES / name, home, ignore=shutil.ignore_patterns("__pycache__", "out"))
+    path = home / "out" / "journal.sqlite"
+    path.parent.mkdir()
+    shutil.copy(request.param, path)
+    open_writing(Place(path)).close()
+    monkeypatch.chdir(home)
+    monkeypatch.delitem(sys.modules, f"{name}_handlers", raising=False)
+    yield path
+    sys.modules.pop(f"{name}_handlers", None)
+
+
+def verb(*args):
+    done = CliRunner().invoke(cli, [*map(str, args)])
+    assert done.exit_code == 0, done.output + done.stderr
+    return done.output
+
+
+def test_there_are_journals_of_a_clean_stop_and_of_a_kill():
+    assert {path.stem for path in JOURNALS} >= {"shop-1", "market-1"}
+
+
+def test_every_decision_is_taken_again_as_it_was(old):
+    rules = build(load(Path("organism.yaml"), environ={})).rules
+    steps = 0
+    with closing(open_reading(old)) as connection:
+        (version,) = connection.execute("pragma user_version").fetchone()
+        assert version == len(MIGRATIONS)
+        reader = Reader(connection)
+        for one in reader.conversations():
+            story = reader.story(one.id)
+            assert broken_link(story) is None
+            assert replay(story, rules) is None
+            assert story.records()
+            steps += len(story.steps)
+    assert steps > 10
+
+
+def test_what_is_open_is_taken_up_as_it_was_left(old):
+    with closing(open_reading(old)) as connection:
+        reader = Reader(connection)
+        at_work = set(reader.at_work())
+        for one in reader.conversations():
+            conversation = reader.load(one.id)
+            assert (conversation is None) == (one.closed is not None)
+            if conversation is None:
+                continue
+            assert (conversation.version, conversation.principal) == (one.steps, one.principal)
+            nodes = conversation.tree.nodes.values()
+            waiting = {delivery.id for node in nodes for delivery in node.waiting()}
+            queued = {key for key, ending in reader.endings(one.id).items() if ending is Ending.QUEUED}
+            assert waiting == queued
+            assert len(waiting) == one.waiting
+            assert (one.id in at_work) == bool(waiting)
+
+
+def test_it_can_be_looked_into(old):
+    rows = [json.loads(row) for row in verb("conversations", "--json").splitlines()]
+    for row in rows:
+        assert f"{row['principal']} -> " in verb("trace", row["id"])
+        assert verb("trace", row["id"], "--html").startswith("<!DOCTYPE html>")
+    assert f"{len(rows)} conversations" in verb("replay")
+    assert verb("dead", "list")
+
+
+def test_the_killed_one_had_everything_in_it(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    shutil.copy(FIXTURES / "market-1.sqlite", path)
+    with closing(open_writing(Place(path))) as connection:
+        reader = Reader(connection)
+        found = [one for each in reader.conversations() if (one := reader.load(each.id)) is not None]
+        nodes = [node for one in found for node in one.tree.nodes.values()]
+        assert any(node.held for node in nodes)
+        assert any(node.storage for node in nodes)
+        assert any(one.todos.watchers for one in found)
+        assert any(letter.open for letter in reader.dead())
+        assert any(reader.outbox(one.id, reader.last_event()) for one in found)

@@ -83,9 +83,7 @@ class Turns:
 
     async def take(self) -> Delivery:
         """The next delivery, when there is one."""
-        while self._stretch >= STRETCH:  # noqa: ASYNC110 - a turn of the loop is what is waited for
-            await asyncio.sleep(0)
-        while not self._ready:
+        while not self._ready or self._stretch >= STRETCH:
             idle = asyncio.get_running_loop().create_future()
             self._idle.append(idle)
             await idle
@@ -97,11 +95,12 @@ class Turns:
     def _renew(self) -> None:
         """The loop has come round: all workers together may take another stretch."""
         self._stretch = 0
+        self._deal()
 
     def _deal(self) -> None:
-        """Wake as many idle workers as there are deliveries, not counting those cancelled meanwhile."""
+        """Wake as many idle workers as may take a delivery, not counting those cancelled meanwhile."""
         self._dealing = False
-        wanted = len(self._ready)
+        wanted = min(len(self._ready), STRETCH - self._stretch)
         while wanted and self._idle:
             idle = self._idle.popleft()
             if not idle.done():

@@ -11,10 +11,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from agentserver.config.organism import Handoffs
 from agentserver.contract import TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
+from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.messages import Moment
 from agentserver.core.payload.binding import Binding
 from agentserver.core.payload.codec import Codecs
@@ -26,7 +28,9 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
 from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.peers import PeersGuard
+from agentserver.handoff.intents import Vocabulary
 from agentserver.pump import Bound, Onlookers, Pump
 
 if TYPE_CHECKING:
@@ -173,9 +177,25 @@ def rules(organism: Organism) -> Rules:
     discovered = [
         payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
     ]
+    handoffs = handed_over(organism)
+    if handoffs is not None:
+        discovered += [Handoff, Task, *handoffs.payloads]
     codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)])
     bounds = Bounds(bytes=organism.limits.payload)
-    return Rules(blueprint(organism, codecs), codecs, guards(organism), bounds)
+    rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
+    return Rules(blueprint(organism, codecs), codecs, guards(organism), bounds, rewriter)
+
+
+def handed_over(organism: Organism) -> Handoffs | None:
+    """How work is handed over. Where tasks are taken and no intents are declared, nobody may ask for anything."""
+    taken = any(Task in bound.listener.payloads for bound in organism.listeners)
+    return organism.handoffs or (Handoffs(Vocabulary({}, frozenset())) if taken else None)
+
+
+def intents(handoffs: Handoffs, codecs: Codecs, bounds: Bounds) -> IntentRewriter:
+    """What turns handoffs into tasks."""
+    bound = {codecs.of(payload).name: by_target for payload, by_target in handoffs.payloads.items()}
+    return IntentRewriter(handoffs.vocabulary, bound, codecs, bounds, handoffs.scrub)
 
 
 def build(

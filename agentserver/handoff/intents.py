@@ -43,6 +43,7 @@ class Intent:
         parameters: the typed values.
         note: name of the parameter that is free text, which travels in the data frame alone; empty for none.
         note_most: characters of that text.
+        event_most: characters of the free text beside the parameters; 0 for none.
         allow_peers: the only peers that the target may reach while it acts on the handoff; None for all of them.
     """
 
@@ -52,6 +53,7 @@ class Intent:
     parameters: tuple[Parameter, ...] = ()
     note: str = ""
     note_most: int = NOTE
+    event_most: int = EVENT
     allow_peers: frozenset[str] | None = None
 
 
@@ -144,6 +146,8 @@ def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[Fault]:
             yield Fault(intent.name, "target", f"{shown(target)} is not in the allowlist")
     if intent.note and not 1 <= intent.note_most <= FREE:
         yield Fault(intent.name, intent.note, f"must be bounded: 1 to {FREE} characters")
+    if not 0 <= intent.event_most <= FREE:
+        yield Fault(intent.name, "event", f"must be bounded: 0 to {FREE} characters")
     names = [parameter.name for parameter in intent.parameters]
     for name in names:
         if not _FIELD.fullmatch(name):

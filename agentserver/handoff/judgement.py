@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentserver.handoff.frame import DataFrame
-from agentserver.handoff.intents import EVENT, FREE
+from agentserver.handoff.intents import FREE
 from agentserver.handoff.parameters import Written
 from agentserver.handoff.requests import Reason, Request
 from agentserver.handoff.scrub import Scrub, sanitize
@@ -110,7 +110,7 @@ def _unreadable(request: Request) -> Reason | None:
     return request.fault if request.fault in _EARLY else None
 
 
-_EARLY: Final = frozenset({Reason.INVALID_JSON, Reason.OVER_BOUND, Reason.NESTED_REQUEST})
+_EARLY: Final = frozenset({Reason.INVALID_JSON, Reason.OVER_BOUND, Reason.NESTED_REQUEST, Reason.FORGED_TASK})
 
 
 def _target(vocabulary: Vocabulary, request: Request, around: Circumstances) -> Reason | None:
@@ -147,7 +147,7 @@ def _told(
     """The last bounds, and what the target is told; ``texts`` are event and note."""
     event, note = (sanitize(text, FREE, around.scrub) if len(text) <= FREE else "" for text in texts)
     facts = Facts(around.source, request, True, True, True, len(event))
-    if len(texts[0]) > EVENT or len(texts[1]) > checked.intent.note_most:
+    if len(texts[0]) > checked.intent.event_most or len(texts[1]) > checked.intent.note_most:
         return Rejected(Reason.OVER_BOUND, facts)
     if not all(checked.slugs[name].within(value) for name, value in params if name in checked.slugs):
         return Rejected(Reason.WORD_BUDGET, facts)

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     PARAMS_SCHEMA = "params_schema"  # a parameter is missing, unknown or not of its type
     WORD_BUDGET = "word_budget"  # a parameter spells a sentence
     NO_DEPLOYED_AGENT_ID = "no_deployed_agent_id"
+    FORGED_TASK = "forged_task"  # a task that the server did not write
     SUPERSEDED = "superseded"  # the caller takes one handoff, and another came first
     DELIVERY_FAILED = "delivery_failed"  # accepted, but the target could not be reached
 

@@ -29,7 +29,9 @@ from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.intents import IntentRewriter
+from agentserver.guards.intents_record import HandoffRecord
 from agentserver.guards.peers import PeersGuard
+from agentserver.handoff.edge.copying import AuditCopy
 from agentserver.handoff.intents import Vocabulary
 from agentserver.pump import Bound, Onlookers, Pump
 
@@ -83,6 +85,7 @@ class Server:
         clock: time and randomness.
         trace: what happened lately.
         approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
+        handoffs: the file for the record of handoffs; None keeps none but the engine's.
     """
 
     organism: Organism
@@ -91,6 +94,7 @@ class Server:
     clock: Clock
     trace: TraceBook = field(default_factory=TraceBook)
     approver: Approver | None = None
+    handoffs: Path | None = None
     _pump: Pump | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -105,7 +109,10 @@ class Server:
             bound = {
                 b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners
             }
-            onlookers = Onlookers((self.trace.observe,), self.approver)
+            observers = [self.trace.observe]
+            if self.handoffs is not None:
+                observers.append(HandoffRecord(stack.enter_context(AuditCopy(self.handoffs))).observe)
+            onlookers = Onlookers(tuple(observers), self.approver)
             pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
@@ -160,6 +167,12 @@ def journal_path(organism: Organism) -> Path | None:
     return None if organism.journal is None else organism.project / organism.journal.path
 
 
+def handoff_record(organism: Organism) -> Path | None:
+    """The file for the record of handoffs; None when the organism has no intents or wants no file."""
+    handoffs = organism.handoffs
+    return None if handoffs is None or handoffs.audit is None else organism.project / handoffs.audit
+
+
 def journalled(organism: Organism, rules: Rules) -> SqliteEngine | MemoryEngine:
     """The engine that the organism asks for: its journal, or memory when it wants none."""
     journal, path = organism.journal, journal_path(organism)
@@ -211,7 +224,7 @@ def build(
     Args:
         organism: the checked configuration.
         engine: where conversations are kept; memory when there is none.
-        durable: whether the engine is the one that the organism asks for.
+        durable: whether the engine, and the file for the record of handoffs, are those that the organism asks for.
         clock: time and randomness; the machine's when there is none.
         approver: shown what waits for a person; without one, nothing that needs a permission is permitted.
 
@@ -220,7 +233,8 @@ def build(
     decided_by = rules(organism)
     if engine is None:
         engine = journalled(organism, decided_by) if durable else MemoryEngine()
-    return Server(organism, decided_by, engine, clock or SystemClock(), approver=approver)
+    record = handoff_record(organism) if durable else None
+    return Server(organism, decided_by, engine, clock or SystemClock(), approver=approver, handoffs=record)
 
 
 def _schemas(organism: Organism) -> list[Codec]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from agentserver.config.organism import Handoffs
@@ -33,6 +33,7 @@ from agentserver.guards.intents_record import HandoffRecord
 from agentserver.guards.peers import PeersGuard
 from agentserver.handoff.edge.copying import AuditCopy
 from agentserver.handoff.intents import Vocabulary
+from agentserver.handoff.usage import offered
 from agentserver.pump import Bound, Onlookers, Pump
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from agentserver.config import Organism
     from agentserver.core.approvals import Approval, Decided
+    from agentserver.core.blueprint import Listener
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
     from agentserver.core.payload.codec import Codec
@@ -64,8 +66,22 @@ def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
         for name, listener in listeners.items()
     }
     services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
-    usage = {name: usage_instructions(listener, listeners, codecs) for name, listener in listeners.items()}
+    shown = {name: _as_asked(listener, organism.handoffs) for name, listener in listeners.items()}
+    usage = {name: usage_instructions(listener, shown, codecs) for name, listener in listeners.items()}
+    if organism.handoffs is not None:
+        for name, listener in listeners.items():
+            parts = (usage[name], offered(organism.handoffs.vocabulary, listener.peers))
+            usage[name] = "\n\n".join(filter(None, parts))
     return Blueprint(listeners, organism.limits, roots, services, usage)
+
+
+def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:
+    """A listener with the payloads by which it can be reached: a task comes from the server, a handoff from peers."""
+    if handoffs is None or Task not in listener.payloads:
+        return listener
+    others = [payload for payload in listener.payloads if payload is not Task]
+    bound = [payload for payload, targets in handoffs.payloads.items() if listener.name in targets]
+    return replace(listener, payloads=(*others, Handoff, *bound))
 
 
 def guards(organism: Organism) -> tuple[Guard, ...]:

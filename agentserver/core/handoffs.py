@@ -107,3 +107,7 @@ class Task:
     steering: str
     params: Annotated[tuple[Param, ...], Element("param")] = ()
     data: tuple[Words, ...] = ()
+
+
+TASK: Final = table(Task, namespace=NAMESPACE).qname
+"""The root element of a task."""

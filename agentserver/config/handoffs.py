@@ -15,7 +15,7 @@ from agentserver.config.signature import is_payload
 from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.payload.codec import Codecs
 from agentserver.core.payload.xmlify import PayloadError
-from agentserver.handoff.intents import Intent, Vocabulary, narrowing, vocabulary
+from agentserver.handoff.intents import LEGACY, Intent, Vocabulary, narrowing, vocabulary
 from agentserver.handoff.parameters import NATIVE, Parameter, from_xsd
 from agentserver.handoff.scrub import Scrub
 from agentserver.hygiene.objections import Objection
@@ -47,7 +47,7 @@ class _Read:
 def read_handoffs(parsed: Parsed, bound: Sequence[Bound], binder: Binder) -> Handoffs | None:
     """The handoffs of an organism; None when it has none, or after a finding."""
     report = binder.report
-    _check_tasks(bound, report, declared=bool(parsed.intents))
+    _check_tasks(bound, report, declared=bool(parsed.document.data.get("intents")))
     found = [_intent(each, binder) for each in parsed.intents]
     sound = [each for each in found if each is not None]
     common = parsed.handoffs
@@ -57,8 +57,8 @@ def read_handoffs(parsed: Parsed, bound: Sequence[Bound], binder: Binder) -> Han
     if not isinstance(words, Vocabulary):
         _report(words, sound, parsed, report)
         return None
-    _report(narrowing(words, {b.listener.name: b.listener.peers for b in bound}), sound, parsed, report)
     _check_targets(sound, bound, report)
+    _report(narrowing(words, {b.listener.name: b.listener.peers for b in bound}), sound, parsed, report)
     payloads = _payloads(sound, bound, report)
     place = sound[0].declared.where()
     audit = None if common.audit == "none" else common.audit
@@ -123,20 +123,18 @@ def _report(faults: Iterable[Fault], read: Sequence[_Read], parsed: Parsed, repo
     """Each fault at the line of what it is about."""
     declared = {each.intent.name: each.declared for each in read}
     for fault in faults:
-        found = declared.get(fault.intent)
-        if found is None:
-            report.error(parsed.document.where(("handoffs", "legacy")), str(fault))
-        else:
-            report.error(
-                _where(found, fault), f"{fault.field}: {fault.detail}" if fault.field else fault.detail
-            )
+        if fault.field == LEGACY:
+            report.error(parsed.document.where(("handoffs", LEGACY)), f"{fault.intent} {fault.detail}")
+            continue
+        where = _where(declared[fault.intent], fault.field)
+        shown = where.path.rpartition(".")[2] == fault.field
+        report.error(where, fault.detail if shown else f"{fault.field}: {fault.detail}")
 
 
-def _where(declared: DeclaredIntent, fault: Fault) -> Where:
-    if fault.field in declared.entry.params:
-        return declared.where("params", fault.field)
-    known = fault.field in declared.entry.model_fields_set
-    return declared.where(fault.field if known else "payload_class")
+def _where(declared: DeclaredIntent, field: str) -> Where:
+    if field in declared.entry.params:
+        return declared.where("params", field)
+    return declared.where(field if field in declared.entry.model_fields_set else "payload_class")
 
 
 def _check_tasks(bound: Sequence[Bound], report: Report, *, declared: bool) -> None:

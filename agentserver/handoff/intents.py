@@ -25,6 +25,8 @@ NOTE: Final = 500
 """Characters of an intent's free text, unless it says otherwise."""
 EVENT: Final = 2000
 """Characters of the free text that any request may carry beside its parameters."""
+LEGACY: Final = "legacy"
+"""The key of a fault of the intent that older requests are taken for."""
 FREE: Final = 10_000
 """The most that a free text may be allowed."""
 
@@ -125,7 +127,7 @@ def vocabulary(
     checked: dict[str, Checked] = {}
     for intent in declared:
         if intent.name in checked:
-            faults.append(Fault(intent.name, "", "is declared twice"))
+            faults.append(Fault(intent.name, "name", "is declared twice"))
         faults.extend(_facts(intent, allowed))
         found = _proved(intent)
         if isinstance(found, Checked):
@@ -203,9 +205,9 @@ def _legacy(checked: Mapping[str, Checked], legacy: str | None) -> Iterator[Faul
         return
     found = checked.get(legacy)
     if found is None:
-        yield Fault(legacy, "", "is to take older requests but is not declared")
+        yield Fault(legacy, LEGACY, "is to take older requests but is not declared")
     elif any(parameter.required for parameter in found.intent.parameters):
-        yield Fault(legacy, "", "is to take older requests, which have no parameters, but requires one")
+        yield Fault(legacy, LEGACY, "is to take older requests, which have no parameters, but requires one")
 
 
 def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> tuple[Fault, ...]:

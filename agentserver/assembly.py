@@ -31,7 +31,7 @@ from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.intents_record import HandoffRecord
 from agentserver.guards.peers import PeersGuard
-from agentserver.handoff.edge.copying import AuditCopy
+from agentserver.handoff.edge.copying import copying
 from agentserver.handoff.intents import Vocabulary
 from agentserver.handoff.usage import offered
 from agentserver.pump import Bound, Onlookers, Pump
@@ -127,7 +127,8 @@ class Server:
             }
             observers = [self.trace.observe]
             if self.handoffs is not None:
-                observers.append(HandoffRecord(stack.enter_context(AuditCopy(self.handoffs))).observe)
+                copy = await stack.enter_async_context(copying(self.handoffs))
+                observers.append(HandoffRecord(copy).observe)
             onlookers = Onlookers(tuple(observers), self.approver)
             pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
             self._pump = await stack.enter_async_context(pump)

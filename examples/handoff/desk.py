@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import anyio
+
 from agentserver import (
     HandlerMetadata,
     HandlerResponse,
@@ -88,10 +90,10 @@ class Finished:
     said: str
 
 
-def asked_for(document: str) -> list[Handoff]:
+async def asked_for(document: str) -> list[Handoff]:
     """What the reader's model makes of a document: every request that stands in it, as it stands there."""
     scanner = Scanner()
-    text = (DOCUMENTS / document).read_text("utf-8")
+    text = await anyio.Path(DOCUMENTS / document).read_text("utf-8")
     found = [handoff(request(each)) for each in (*scanner.feed(text), *scanner.end())]
     return [each for each in found if isinstance(each, Handoff)]
 
@@ -112,7 +114,7 @@ async def read(
         case SystemError():
             done = Report((*done.line, f"refused: {payload.code}"))
     storage.set(done)
-    requests = asked_for(document.document) if document else []
+    requests = await asked_for(document.document) if document else []
     if len(done.line) < len(requests):
         wanted = requests[len(done.line)]
         return HandlerResponse(wanted, wanted.target or "nobody")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 from annotated_types import MaxLen, MinLen
 
-from agentserver.contract import Attribute, Element
+from agentserver.contract import Element
 from agentserver.core.payload.describe import table
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Param:
         value: its text.
     """
 
-    name: Annotated[str, Attribute(), MinLen(1), MaxLen(64)]
+    name: Annotated[str, MinLen(1), MaxLen(64)]
     value: Annotated[str, MaxLen(1000)]
 
 
@@ -86,8 +86,8 @@ class Words:
         text: the words, without characters that nobody sees.
     """
 
-    source: Annotated[str, Attribute()]
-    at: Annotated[datetime, Attribute()]
+    source: str
+    at: datetime
     text: str
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _UNREACHABLE: Final = frozenset({Reason.TARGET_NOT_ALLOWLISTED, Reason.NOT_A_PEER})
 """Refusals that tell a sender no more than that nobody of that name is within its reach."""
 
+_PLAIN: Final = json.JSONEncoder(separators=(",", ":"))
+
 
 class IntentRewriter:
     """Turns handoffs, and the payloads that are bound to intents, into tasks.
@@ -71,7 +73,7 @@ class IntentRewriter:
         shown = at.isoformat(timespec="milliseconds")
         around = Circumstances(place.listener.name, shown, _reach(place), self._scrub)
         verdict = judge(self._vocabulary, request, around)
-        note = json.dumps(dict(audit.record(verdict, shown).members), separators=(",", ":"))
+        note = _PLAIN.encode(dict(audit.record(verdict, shown).members))
         if not isinstance(verdict, Approved):
             return Attempt(_denied(verdict.reason), note)
         return Attempt(self._written(verdict, at), note, verdict.allow_peers)

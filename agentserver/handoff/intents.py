@@ -84,12 +84,14 @@ class Checked:
     Args:
         slugs: the proof for each interpolated parameter.
         judge: libxml2's verdict on parameter texts, by name.
+        names: of the parameters and of the note: what a request may hold.
     """
 
     intent: Intent
     template: Template
     slugs: Mapping[str, Slug]
     judge: Judge = field(compare=False, repr=False)
+    names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,8 @@ def _proved(intent: Intent) -> Checked | tuple[Fault, ...]:
     if isinstance(judge, Fault):
         faults.append(judge)
         return tuple(faults)
-    return tuple(faults) or Checked(intent, template, slugs, judge)
+    names = frozenset([*(each.name for each in intent.parameters), *([intent.note] if intent.note else [])])
+    return tuple(faults) or Checked(intent, template, slugs, judge, names)
 
 
 def _judge(intent: Intent) -> Judge | Fault:

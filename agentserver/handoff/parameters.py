@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.hygiene import words, xsd_tree
 from agentserver.hygiene.objections import Objection
@@ -45,8 +45,7 @@ NATIVE: Final[Mapping[str, tuple[Type, str]]] = {
 """Types of XSD that a parameter may have, with the shape that a value takes in a steering text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A value as it stands in XML, whatever its type: what a guard takes from a payload's element."""
 
     text: str

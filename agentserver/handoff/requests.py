@@ -7,10 +7,9 @@ a request with a reason, so that its target is judged first and every attempt is
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +40,7 @@ class Reason(StrEnum):
     DELIVERY_FAILED = "delivery_failed"  # accepted, but the target could not be reached
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One attempt to hand work over.
 
     Args:

@@ -48,18 +48,14 @@ def _run(*settings: Any, **more: Any) -> None:
 
 
 def _client() -> Any:
-    """The service, with a way to authenticate. Raises click.ClickException."""
-    from agentserver.handoff.edge import managed
+    """The service, with a way to authenticate. Raises click.ClickException without the SDK, EnvironmentFault."""
+    from agentserver.handoff.edge import orchestrate
 
     try:
-        client = managed.connect()
+        return orchestrate.connect()
     except ModuleNotFoundError as error:
         if error.name != "anthropic":
             raise
         raise click.ClickException(
             "managed agents need an extra: pip install 'agentserver[managed]'"
         ) from None
-    headers = {name.lower() for name in client.default_headers}
-    if client.credentials is None and not headers & {"x-api-key", "authorization"}:
-        raise click.ClickException(f"there is no key for the service; set {KEYS[0]}")
-    return client

@@ -68,8 +68,8 @@ def test_an_sdk_that_is_broken_is_not_called_missing(orchestrate, monkeypatch):
 def test_without_a_key_its_variable_is_named(orchestrate, monkeypatch):
     monkeypatch.setattr(managed, "connect", lambda: client("user-agent"))
     result = orchestrate(SOURCE_SESSION_ID="s")
-    assert result.exit_code == 1
-    assert "set ANTHROPIC_API_KEY" in result.stderr
+    assert result.exit_code == 2
+    assert "ANTHROPIC_API_KEY is not set" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,9 @@ def test_the_line_is_that_of_the_value(desk):
 
 
 def test_mistakes_of_shape_keep_the_rest_quiet(desk):
-    (only,) = errors(desk, changed("name: review", "name: re view").replace("allow_peers: [files]", "allow_peers: [x]"))
+    (only,) = errors(
+        desk, changed("name: review", "name: re view").replace("allow_peers: [files]", "allow_peers: [x]")
+    )
     assert only.startswith("intents[0].name")
 
 

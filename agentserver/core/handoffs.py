@@ -94,7 +94,7 @@ class Words:
 @_own
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the target of a handoff is given. The server alone writes one.
+    """What the target of a handoff is given. Only the server writes one for somebody else.
 
     Args:
         intent: the intent.

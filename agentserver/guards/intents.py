@@ -83,7 +83,9 @@ class IntentRewriter:
         if root == self._handoff.name:
             return self._asked(draft)
         if root == self._task.name:
-            return _request(draft, _named(draft.to), fault=Reason.FORGED_TASK)
+            # To itself a listener may say what it likes: it reaches no more by that than it does anyway.
+            own = draft.to == place.listener.name
+            return None if own else _request(draft, _named(draft.to), fault=Reason.FORGED_TASK)
         bound = self._bound.get(root)
         target = None if bound is None else _target(tuple(bound), draft, place)
         if bound is None or target is None:

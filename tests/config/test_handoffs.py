@@ -41,6 +41,9 @@ class Many:
 class Bare:
     pass
 
+class Fake:
+    __xml_name__ = "{urn:x}Fake"
+
 async def ask(payload, metadata):
     return None
 
@@ -234,6 +237,10 @@ CASES = {
     "no payload": (
         text("\n  - {name: x, target: clerk, template: x, payload_class: listeners.desk.Bare}"),
         "intents[0].payload_class: \"listeners.desk.Bare\" is no @xmlify class of this organism's own",
+    ),
+    "a class that only looks like one": (
+        text("\n  - {name: x, target: clerk, template: x, payload_class: listeners.desk.Fake}"),
+        "intents[0].payload_class: Fake: is not a payload",
     ),
     "the server's own": (
         text("\n  - {name: x, target: clerk, template: x, payload_class: agentserver.Task}"),

@@ -112,3 +112,6 @@ def test_it_runs_from_a_pipe(tmp_path):
     ]
     intact = subprocess.run(verify, capture_output=True, text=True, timeout=60, cwd=PROJECT, check=False)
     assert (intact.returncode, intact.stderr) == (0, "")
+    again = [sys.executable, "-m", "agentserver", "replay", "--organism", str(tmp_path / "organism.yaml")]
+    replayed = subprocess.run(again, capture_output=True, text=True, timeout=60, cwd=PROJECT, check=False)
+    assert (replayed.returncode, "0 differ" in replayed.stdout) == (0, True)

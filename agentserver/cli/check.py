@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.config import Finding, Organism
+    from agentserver.config import Finding, Organism, Place, Severity
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.payload.codec import Codecs
 
@@ -57,22 +57,35 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[Finding]:
 
     For the former it is an error, for others a warning.
     """
-    from agentserver.config import Finding, Severity
+    from agentserver.config import Finding
     from agentserver.hygiene.objections import Kind, Objection
     from agentserver.hygiene.rules import inspect, read
 
     told: set[type] = set()
-    taking_part = parties(organism)
+    for severity, payload, whose, place in _looked_at(organism):
+        if payload in told:
+            continue
+        told.add(payload)
+        schema = read(Kind.XSD, codecs.of(payload).xsd(documented=True).encode())
+        for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
+            message = f"the schema of {payload.__qualname__}, {whose}: {found}"
+            yield Finding(severity, place.file, place.line, "", message)
+
+
+def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, Place]]:
+    """Each payload whose schema is looked at: how weighty that is, whose it is, and where that is declared."""
+    from agentserver.config import Severity
+
+    handoffs, taking_part = organism.handoffs, parties(organism)
+    if handoffs is not None and handoffs.source is not None:
+        for payload in handoffs.payloads:
+            yield Severity.ERROR, payload, "which means an intent", handoffs.source
     for bound in organism.listeners:
         name = bound.listener.name
-        payloads = bound.listener.payloads if name in taking_part or bound.schema is not None else ()
-        severity = Severity.ERROR if name in taking_part else Severity.WARNING
-        for payload in (each for each in payloads if each not in told):
-            told.add(payload)
-            schema = read(Kind.XSD, codecs.of(payload).xsd(documented=True).encode())
-            for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
-                message = f"the schema of {payload.__qualname__}, which {name} takes: {found}"
-                yield Finding(severity, bound.source.file, bound.source.line, "", message)
+        if name in taking_part or bound.schema is not None:
+            severity = Severity.ERROR if name in taking_part else Severity.WARNING
+            for payload in bound.listener.payloads:
+                yield severity, payload, f"which {name} takes", bound.source
 
 
 def parties(organism: Organism) -> frozenset[str]:

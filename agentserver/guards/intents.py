@@ -108,9 +108,9 @@ class IntentRewriter:
         return _request(draft, target, handoff.intent or None, tuple(params), handoff.event or "", fault)
 
     def _note(self, intent: str) -> str:
-        """The name under which an intent takes free text; one that it does not know when it takes none."""
+        """The name under which an intent takes free text; empty, which no parameter is called, when it takes none."""
         checked = self._vocabulary.intents.get(intent)
-        return (checked.intent.note if checked is not None else "") or "note"
+        return "" if checked is None else checked.intent.note
 
     def _written(self, approved: Approved, at: datetime) -> Draft | Denied:
         """The task, encoded and held against its schema like every other message."""

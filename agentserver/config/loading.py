@@ -113,9 +113,9 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
         lifespan,
         secrets,
         paths,
-        modules,
-        files[0].journal,
-        handoffs,
+        modules=modules,
+        journal=files[0].journal,
+        handoffs=handoffs,
     )
 
 

@@ -1,7 +1,8 @@
 """The closed vocabulary of handoffs.
 
 Owns what an intent declares and the checks that make a set of them a vocabulary. Refuses to know requests. A
-vocabulary that exists has been proved: every value that a template interpolates is a slug by its type.
+vocabulary that exists has been proved: every value is a slug by its type, whether a template interpolates it or the
+target is only given it. Descriptions belong in the free texts, which travel as data.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Checked:
     """An intent whose template was proved.
 
     Args:
-        slugs: the proof for each interpolated parameter.
+        slugs: the proof for each parameter.
         judge: libxml2's verdict on parameter texts, by name.
         names: of the parameters and of the note: what a request may hold.
     """
@@ -167,7 +168,7 @@ def _proved(intent: Intent) -> Checked | tuple[Fault, ...]:
         return (Fault(intent.name, "template", str(error)),)
     slugs: dict[str, Slug] = {}
     faults: list[Fault] = []
-    for name in sorted(template.names):
+    for name in sorted(template.names.union(each.name for each in intent.parameters)):
         found = _interpolated(intent, name)
         if isinstance(found, Fault):
             faults.append(found)

@@ -1,7 +1,8 @@
 """What a listener may ask of its peers, as text for a model's prompt.
 
-Owns the wording of intents and its bounds. What it shows is the author's: names, types and patterns, each intent in one
-line. Templates are left out: they are what the target is told, and nobody else's business.
+Owns the wording of intents and its bounds. What it shows is the author's and was proved: names, choices and patterns
+without white space, each intent in one line. Templates are left out: they are what the target is told, and nobody
+else's business.
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ def _lines(intents: Iterable[Intent], peers: AbstractSet[str]) -> Iterator[str]:
             fields += [f"note: optional, free text of at most {intent.note_most} characters"] * bool(
                 intent.note
             )
-            line = f"- {intent.name} (to {' or '.join(targets)}): {'; '.join(fields) or 'no values'}"
-            yield " ".join(line.split())
+            yield f"- {intent.name} (to {' or '.join(targets)}): {'; '.join(fields) or 'no values'}"
 
 
 def _field(parameter: Parameter) -> str:
@@ -59,6 +59,5 @@ def _field(parameter: Parameter) -> str:
 def _shape(lexical: Lexical) -> str:
     if lexical.choices:
         return f"one of {', '.join(lexical.choices)}"
-    patterns = " and ".join(lexical.patterns)
     length = "" if lexical.most is None else f", at most {lexical.most} characters"
-    return f"text that matches {patterns}{length}" if patterns else f"text{length}"
+    return f"text that matches {' and '.join(lexical.patterns)}{length}"

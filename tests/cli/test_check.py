@@ -147,8 +147,9 @@ def test_elsewhere_it_is_a_warning_and_only_for_schemas_that_somebody_wrote(comm
 def test_a_payload_that_means_an_intent_is_looked_at_too(command, desk):
     path = desk(DESK.replace("template: Sweep.", "template: Sweep., payload_class: desk.Loose"))
     code = path.parents[1] / "desk.py" if path.parent.name == "config" else path.parent / "desk.py"
-    loose = "@xmlify\n@dataclass\nclass Loose:\n    text: str = ''\n"
-    code.write_text(code.read_text().replace('text: str = ""', "text: str") + loose)
+    loose = "@xmlify\n@dataclass\nclass Loose:\n    text: Literal['a'] = 'a'\n"
+    sound = code.read_text().replace('text: str = ""', "text: str")
+    code.write_text(f"from typing import Literal\n{sound}{loose}")
     result = command("check", str(path))
     assert result.exit_code == 1, result.output
     assert ":8: the schema of Loose, which means an intent: required: " in result.output

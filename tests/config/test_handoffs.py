@@ -250,20 +250,24 @@ CASES = {
         text("\n  - {name: x, target: clerk, template: x, payload_class: listeners.desk.Many}"),
         "intents[0].payload_class: Many: parameters: ticket: is repeated",
     ),
+    "a value that is only given and no slug": (
+        text("\n  - {name: x, target: clerk, template: x, params: {why: {max_length: 80}}}"),
+        "intents[0].params.why: any text fits it",
+    ),
     "class that is no slug": (
         text('\n  - {name: x, target: clerk, template: "{ticket}", payload_class: listeners.desk.Wide}'),
         "intents[0].payload_class: ticket: any text fits it",
     ),
     "class that means two things": (
         text(
-            "\n  - {name: x, target: clerk, template: x, payload_class: listeners.desk.Review}"
-            "\n  - {name: y, target: clerk, template: y, payload_class: listeners.desk.Review}"
+            "\n  - {name: x, target: clerk, template: x, payload_class: listeners.desk.Review, note: 500}"
+            "\n  - {name: y, target: clerk, template: y, payload_class: listeners.desk.Review, note: 500}"
         ),
         'intents[1].payload_class: means "x" for clerk already (use two classes)',
     ),
     "class that the target takes": (
         text(
-            "\n  - {name: x, target: clerk, template: x, payload_class: listeners.desk.Review}",
+            "\n  - {name: x, target: clerk, template: x, payload_class: listeners.desk.Review, note: 500}",
             listeners=LISTENERS.replace("agentserver.Task", "[agentserver.Task, listeners.desk.Review]"),
         ),
         "intents[0].payload_class: clerk takes Review itself, around the intent",

@@ -14,6 +14,7 @@ from agentserver.contract import (
     get_todo_registry,
     invocation,
 )
+from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.payload.xmlify import xmlify
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "Element",
     "HandlerMetadata",
     "HandlerResponse",
+    "Handoff",
     "Pattern",
     "SystemError",
+    "Task",
     "TodoClosed",
     "TodoComplete",
     "TodoRegistered",

@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
+from agentserver.config.organism import Handoffs
 from agentserver.contract import TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
+from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.messages import Moment
 from agentserver.core.payload.binding import Binding
 from agentserver.core.payload.codec import Codecs
@@ -26,7 +28,12 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
 from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.intents import IntentRewriter
+from agentserver.guards.intents_record import HandoffRecord
 from agentserver.guards.peers import PeersGuard
+from agentserver.handoff.edge.copying import copying
+from agentserver.handoff.intents import Vocabulary
+from agentserver.handoff.usage import offered
 from agentserver.pump import Bound, Onlookers, Pump
 
 if TYPE_CHECKING:
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
     from agentserver.config import Organism
     from agentserver.core.approvals import Approval, Decided
+    from agentserver.core.blueprint import Listener
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
     from agentserver.core.payload.codec import Codec
@@ -58,8 +66,22 @@ def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
         for name, listener in listeners.items()
     }
     services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
-    usage = {name: usage_instructions(listener, listeners, codecs) for name, listener in listeners.items()}
+    shown = {name: _as_asked(listener, organism.handoffs) for name, listener in listeners.items()}
+    usage = {name: usage_instructions(listener, shown, codecs) for name, listener in listeners.items()}
+    if organism.handoffs is not None:
+        for name, listener in listeners.items():
+            parts = (usage[name], offered(organism.handoffs.vocabulary, listener.peers))
+            usage[name] = "\n\n".join(filter(None, parts))
     return Blueprint(listeners, organism.limits, roots, services, usage)
+
+
+def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:
+    """A listener with the payloads by which it can be reached: a task comes from the server, a handoff from peers."""
+    if handoffs is None or Task not in listener.payloads:
+        return listener
+    others = [payload for payload in listener.payloads if payload is not Task]
+    bound = [payload for payload, targets in handoffs.payloads.items() if listener.name in targets]
+    return replace(listener, payloads=(*others, Handoff, *bound))
 
 
 def guards(organism: Organism) -> tuple[Guard, ...]:
@@ -80,6 +102,7 @@ class Server:
         trace: what happened lately.
         approver: shown what waits for a person. Without one and without a journal, into which the command line writes
             answers, nothing that needs a permission is permitted.
+        handoffs: the file for the record of handoffs; None keeps none but the engine's.
     """
 
     organism: Organism
@@ -88,6 +111,7 @@ class Server:
     clock: Clock
     trace: TraceBook = field(default_factory=TraceBook)
     approver: Approver | None = None
+    handoffs: Path | None = None
     _pump: Pump | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -102,8 +126,12 @@ class Server:
             bound = {
                 b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners
             }
+            observers = [self.trace.observe]
+            if self.handoffs is not None:
+                copy = await stack.enter_async_context(copying(self.handoffs))
+                observers.append(HandoffRecord(copy).observe)
             answers = engine if isinstance(engine, SqliteEngine) else None
-            onlookers = Onlookers((self.trace.observe,), self.approver, answers)
+            onlookers = Onlookers(tuple(observers), self.approver, answers)
             pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
@@ -158,6 +186,12 @@ def journal_path(organism: Organism) -> Path | None:
     return None if organism.journal is None else organism.project / organism.journal.path
 
 
+def handoff_record(organism: Organism) -> Path | None:
+    """The file for the record of handoffs; None when the organism has no intents or wants no file."""
+    handoffs = organism.handoffs
+    return None if handoffs is None or handoffs.audit is None else organism.project / handoffs.audit
+
+
 def journalled(organism: Organism, rules: Rules) -> SqliteEngine | MemoryEngine:
     """The engine that the organism asks for: its journal, or memory when it wants none."""
     journal, path = organism.journal, journal_path(organism)
@@ -175,9 +209,25 @@ def rules(organism: Organism) -> Rules:
     discovered = [
         payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
     ]
+    handoffs = handed_over(organism)
+    if handoffs is not None:
+        discovered += [Handoff, Task, *handoffs.payloads]
     codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)])
     bounds = Bounds(bytes=organism.limits.payload)
-    return Rules(blueprint(organism, codecs), codecs, guards(organism), bounds)
+    rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
+    return Rules(blueprint(organism, codecs), codecs, guards(organism), bounds, rewriter)
+
+
+def handed_over(organism: Organism) -> Handoffs | None:
+    """How work is handed over. Where tasks are taken and no intents are declared, nobody may ask for anything."""
+    taken = any(Task in bound.listener.payloads for bound in organism.listeners)
+    return organism.handoffs or (Handoffs(Vocabulary({}, frozenset())) if taken else None)
+
+
+def intents(handoffs: Handoffs, codecs: Codecs, bounds: Bounds) -> IntentRewriter:
+    """What turns handoffs into tasks."""
+    bound = {codecs.of(payload).name: by_target for payload, by_target in handoffs.payloads.items()}
+    return IntentRewriter(handoffs.vocabulary, bound, codecs, bounds, handoffs.scrub)
 
 
 def build(
@@ -193,7 +243,7 @@ def build(
     Args:
         organism: the checked configuration.
         engine: where conversations are kept; memory when there is none.
-        durable: whether the engine is the one that the organism asks for.
+        durable: whether the engine, and the file for the record of handoffs, are those that the organism asks for.
         clock: time and randomness; the machine's when there is none.
         approver: shown what waits for a person. Without one and without a journal, into which the command line writes
             answers, nothing that needs a permission is permitted.
@@ -203,7 +253,8 @@ def build(
     decided_by = rules(organism)
     if engine is None:
         engine = journalled(organism, decided_by) if durable else MemoryEngine()
-    return Server(organism, decided_by, engine, clock or SystemClock(), approver=approver)
+    record = handoff_record(organism) if durable else None
+    return Server(organism, decided_by, engine, clock or SystemClock(), approver=approver, handoffs=record)
 
 
 def _schemas(organism: Organism) -> list[Codec]:

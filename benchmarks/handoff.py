@@ -1,36 +1,164 @@
-"""What a timed validation by a foreign schema costs: a warm worker against one process for each call.
+"""What handoffs cost: a judged handoff against a plain hop, a timed validation against a process for each call.
 
-Both sides validate the same payload by the same schema under the same wall-clock limit, in turns, in one run. Prints
-the median of each and their ratio. A busy machine shifts the ratio, so that only --check makes it the exit code.
+The first: one agent of one running pump sends the same values and words by turns in a message of their own class to a
+listener that takes it, and in a Handoff to one that takes a Task; blocks of both kinds alternate. A round is the
+message and the same short answer. A hop is half a plain round, and what a handoff adds to the round is added to the
+hop. With conversations in memory a hop is at its cheapest; with a journal it is what a server pays that is to survive.
 
-    python benchmarks/handoff.py [--check] [calls]
+The second: both sides validate the same payload by the same schema under the same wall-clock limit, in turns, in one
+run.
+
+Prints medians and their ratios. A busy machine shifts them, so that only --check makes them the exit code.
+
+    python benchmarks/handoff.py [--check] [--rounds N] [calls]
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import statistics
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
+import anyio
+from annotated_types import MaxLen
+
+from agentserver import HandlerMetadata, HandlerResponse, Handoff, Pattern, Task, xmlify
+from agentserver.assembly import SystemClock, rules
+from agentserver.config.organism import Handoffs
+from agentserver.core.blueprint import Limits
+from agentserver.engines.journal_file import Place, Sync
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite import SqliteEngine
 from agentserver.handoff.edge.worker import ValidationWorker
+from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
+from agentserver.handoff.parameters import Parameter
+from agentserver.hygiene.slug import Lexical
+from agentserver.pump import Bound, Pump
+from agentserver.testing import listener, organism_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROMISED = 20.0
+AIM = 1.3
+BLOCK = 100
+"""Rounds of one kind before the other has its turn."""
+TICKET = "[A-Z]{2,10}-[0-9]{1,7}"
+WORDS = "The memo of last week says that the launch was moved. Please look at the dates again."
+REVIEW = Intent(
+    "review",
+    ("clerk",),
+    "Review launch ticket {ticket} using the launch-review skill.",
+    (Parameter("ticket", Lexical((TICKET,), most=64)),),
+    note="note",
+    allow_peers=frozenset(),
+)
 SCHEMA_FILE = Path(__file__).parents[1] / "schemas/handoff-payloads/conflict-audit-result.v1.schema.json"
 PAYLOAD = {
     "plan": "release.steps.csv",
     "verdict": "hard",
     "findings": [{"code": "PAYLOAD_MISMATCH", "severity": "HARD", "message": "step 1->step 2", "row": 2}] * 5,
 }
+
+
+@xmlify
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a handoff says, as a message of its own."""
+
+    ticket: Annotated[str, Pattern(TICKET)]
+    note: Annotated[str, MaxLen(500)]
+
+
+@xmlify
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The answer."""
+
+    text: str = "ok"
+
+
+async def plain(_payload: Review, _metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse.respond(Done())
+
+
+async def clerk(_payload: Task, _metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse.respond(Done())
+
+
+class Asker:
+    """Sends blocks of both kinds by turns and notes the CPU time of each."""
+
+    def __init__(self, blocks: int) -> None:
+        self.spent: dict[str, list[float]] = {"plain": [], "clerk": []}
+        self.over = asyncio.Event()
+        self._left = 2 * (blocks + 2)  # one of each kind for warming up
+        self._round = 0
+        self._started = 0.0
+
+    async def __call__(self, _payload: Done, _metadata: HandlerMetadata) -> HandlerResponse | None:
+        to = "clerk" if self._left % 2 else "plain"
+        if self._round == BLOCK:  # the answer to the last message of a block
+            self.spent[to].append((time.process_time() - self._started) / BLOCK)
+            self._left, self._round = self._left - 1, 0
+            to = "clerk" if self._left % 2 else "plain"
+        if not self._left:
+            self.over.set()
+            return None
+        if not self._round:
+            self._started = time.process_time()
+        self._round += 1
+        ticket = f"LEGAL-{self._round}"
+        said = (
+            Review(ticket, WORDS) if to == "plain" else Handoff.of("review", {"ticket": ticket}, note=WORDS)
+        )
+        return HandlerResponse(said, to)
+
+
+async def rounds(blocks: int, journal: Path | None = None) -> Asker:
+    """The asker after its last round."""
+    asker = Asker(blocks)
+    limits = Limits(hops=1 << 40, messages=1 << 40)
+    listeners = (
+        listener("asker", asker, Done, peers=["plain", "clerk"]),
+        listener("plain", plain),
+        listener("clerk", clerk),
+    )
+    words = vocabulary([REVIEW])
+    assert isinstance(words, Vocabulary)
+    organism = replace(organism_of(*listeners, limits=limits), handoffs=Handoffs(words))
+    decided_by = rules(organism)
+    bound = {each.listener.name: Bound(each.listener, each.handler) for each in organism.listeners}
+    place = None if journal is None else Place(journal, Sync.NORMAL)
+    engine = MemoryEngine() if place is None else SqliteEngine(place, decided_by.guards)
+    async with engine, Pump(decided_by, bound, engine, SystemClock()) as running:
+        exchange = await running.open("bench")
+        await exchange.send(decided_by.codecs.of(Done).encode(Done()).encode(), "asker")
+        await asker.over.wait()
+    return asker
+
+
+def hops(blocks: int) -> None:
+    """Measure and print what a judged handoff costs in plain hops."""
+    with TemporaryDirectory() as folder:
+        for where, journal in (("in memory", None), ("with a journal", Path(folder) / "journal.sqlite")):
+            told(f"handoffs {where}, {blocks} blocks of {BLOCK} rounds of each kind")
+            spent = anyio.run(rounds, blocks, journal).spent
+            pairs = list(zip(spent["plain"][2:], spent["clerk"][2:], strict=True))
+            ratio = statistics.median(1 + (judged - plain) / (plain / 2) for plain, judged in pairs)
+            hop = statistics.median(plain for plain, _ in pairs) / 2
+            print(f"plain hop {where:<14} {hop * 1e6:9.1f} us of CPU time")
+            print(f"  judged handoff         {hop * ratio * 1e6:9.1f} us: {ratio:.2f} hops (aim: {AIM})")
 
 
 def once(payload: Any, schema: Any, queue: Any) -> None:
@@ -111,8 +239,10 @@ def main() -> int:
     parser.add_argument(
         "calls", nargs="?", type=positive, default=15, help="processes of each kind, %(default)s"
     )
+    parser.add_argument("--rounds", type=positive, default=30, help="blocks of each kind, %(default)s")
     parser.add_argument("--check", action="store_true", help=f"exit 1 below a ratio of {PROMISED:.0f}")
     args = parser.parse_args()
+    hops(args.rounds)
     ratio = measure(args.calls)
     print(f"ratio to the cheaper of the two: {ratio:.0f} (promised: {PROMISED:.0f})")
     return 1 if args.check and ratio < PROMISED else 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import dedent
 
 import anyio
 import pytest
 
+from agentserver import HandlerMetadata, HandlerResponse, Handoff, Task
 from agentserver.assembly import SystemClock, build
 from agentserver.config import forget, load
 from agentserver.core.envelope import read
@@ -17,6 +19,8 @@ from agentserver.core.payload.shape import PayloadError
 from agentserver.engines.memory import MemoryEngine
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
+from agentserver.handoff.edge.records import verify_file
+from agentserver.testing import listener, organism_of
 
 ORDER = """\
 <xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="urn:shop:v1" targetNamespace="urn:shop:v1"
@@ -298,3 +302,94 @@ def test_the_systems_clock_never_gives_the_same_randomness_twice():
     assert len({moment.seed for moment in moments}) == 100
     assert all(len(moment.seed) == 16 for moment in moments)
     assert sorted(moment.now for moment in moments) == [moment.now for moment in moments]
+
+
+# Handoffs
+
+DESK = Path(__file__).parents[1] / "examples/handoff/organism.yaml"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    organism = load(DESK, environ={})
+    yield replace(organism, project=tmp_path)
+    forget(organism)
+
+
+async def hand_over(server, **fields):
+    exchange = await server.open("console")
+    data = server.rules.codecs.of(Handoff).encode(Handoff(**fields))
+    reply = await exchange.ask(data.encode(), "launch-radar")
+    await exchange.close()
+    return reply
+
+
+def test_attempts_are_copied_to_the_file_that_the_organism_names(desk, tmp_path):
+    async def scenario():
+        for intent in ("playbook_monitor", "send_it_all"):
+            async with build(desk, durable=True) as server:
+                await hand_over(server, intent=intent)
+
+    anyio.run(scenario)
+    file = tmp_path / "out/handoff-audit.jsonl"
+    assert verify_file(file).count == 2
+    results = [json.loads(line)["result"] for line in file.read_text().splitlines()]
+    assert results == ["approve", "reject"]
+
+
+@pytest.mark.parametrize("audit", [None, "out/handoff-audit.jsonl"])
+def test_no_file_is_written_where_none_is_wanted(desk, tmp_path, audit):
+    silent = replace(desk, handoffs=replace(desk.handoffs, audit=audit))
+
+    async def scenario():
+        async with build(silent, durable=audit is None) as server:
+            await hand_over(server, intent="playbook_monitor")
+
+    anyio.run(scenario)
+    assert not (tmp_path / "out/handoff-audit.jsonl").exists()
+
+
+def test_a_file_that_cannot_be_written_stops_nobody(desk, tmp_path, caplog):
+    lost = replace(desk, handoffs=replace(desk.handoffs, audit="block/handoff-audit.jsonl"))
+    (tmp_path / "block").write_text("")
+
+    async def scenario():
+        async with build(lost, durable=True) as server:
+            return [await hand_over(server, intent="playbook_monitor") for _ in range(3)]
+
+    assert [reply.error for reply in anyio.run(scenario)] == [False] * 3
+    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 2
+    assert "not kept" in told[0]
+    assert "3 failures" in told[1]
+
+
+def test_agents_are_shown_how_to_ask_and_not_what_targets_are_given(desk):
+    usage = build(desk).rules.blueprint.usage
+    assert 'name="Handoff"' in usage["reader"]
+    assert 'name="Task"' not in usage["reader"]
+    assert "- launch_review (to launch-radar or reg-monitor): ticket_id: text" in usage["reader"]
+    assert "Produce a legal-review memo" not in usage["reader"]
+    assert usage["tickets"] == ""
+
+
+async def take(payload: Task, metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse.respond(payload)
+
+
+def test_where_no_intents_are_declared_nobody_can_give_a_task():
+    organism = organism_of(listener("clerk", take))
+
+    async def scenario():
+        async with build(organism) as server:
+            exchange = await server.open("console")
+            codecs = server.rules.codecs
+            for payload in (Task("x", "Do it."), Handoff("x", "clerk")):
+                data = codecs.of(type(payload)).encode(payload).encode()
+                reply = await exchange.ask(data, "clerk")
+                assert reply.error
+            return [
+                json.loads(r.detail)["reason"] for r in server.trace.of(exchange.id) if r.event == "attempted"
+            ]
+
+    assert anyio.run(scenario) == ["forged_task", "target_not_allowlisted"]

@@ -5,6 +5,7 @@ Owns the messages and the exit codes. The chain is handoff's.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -28,7 +29,7 @@ def verify(ctx: click.Context, file: Path | None) -> None:
 
     file = file or DEFAULT
     try:
-        found = verify_file(file)
+        found = verify_file(file, partial(click.echo, err=True))
     except OSError as error:
         project.refuse(ctx, f"{file}: {error.strerror}")
     if isinstance(found, Flaw):
@@ -37,9 +38,6 @@ def verify(ctx: click.Context, file: Path | None) -> None:
     click.echo(
         f"{file}: intact, {found.count} record{'' if found.count == 1 else 's'}, last hash {found.hash}"
     )
-    end = file.with_name(f"{file.name}.end")
-    if not end.is_file():
-        click.echo(f"{end}: missing; without it, records cut off at the end are not missed", err=True)
 
 
 command = click.Group(

@@ -1,6 +1,6 @@
 """``agentserver check``: every mistake that ``run`` would meet, before it does.
 
-Owns the summary. The findings are config's.
+Owns the summary, and which schemas are held to the rules of hygiene. The findings are config's, the rules hygiene's.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import click
 from agentserver.cli import project
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.config import Finding
+    from agentserver.config import Finding, Organism, Place, Severity
     from agentserver.core.blueprint import Blueprint
+    from agentserver.core.payload.codec import Codecs
 
 FOUND = 1
 
@@ -42,8 +43,58 @@ def command(ctx: click.Context, organism: Path | None, *, strict: bool) -> None:
         click.echo(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
         ctx.exit(FOUND)
     server = project.server(ctx, loaded)
-    click.echo(summary(path, server.rules.blueprint, findings))
-    ctx.exit(FOUND if strict and warnings else 0)
+    objections = tuple(hygiene(loaded, server.rules.codecs))
+    for objection in objections:
+        click.echo(str(objection))
+    hard = sum(objection.severity is config.Severity.ERROR for objection in objections)
+    warnings += len(objections) - hard
+    click.echo(summary(path, server.rules.blueprint, (*findings, *objections)))
+    ctx.exit(FOUND if hard or (strict and warnings) else 0)
+
+
+def hygiene(organism: Organism, codecs: Codecs) -> Iterator[Finding]:
+    """What is wrong with the payload schemas of listeners that give or take handoffs, and with hand-written ones.
+
+    For the former it is an error, for others a warning.
+    """
+    from agentserver.config import Finding
+    from agentserver.hygiene.objections import Kind, Objection
+    from agentserver.hygiene.rules import inspect, read
+
+    told: set[type] = set()
+    for severity, payload, whose, place in _looked_at(organism):
+        if payload in told:
+            continue
+        told.add(payload)
+        schema = read(Kind.XSD, codecs.of(payload).xsd(documented=True).encode())
+        for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
+            message = f"the schema of {payload.__qualname__}, {whose}: {found}"
+            yield Finding(severity, place.file, place.line, "", message)
+
+
+def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, Place]]:
+    """Each payload whose schema is looked at: how weighty that is, whose it is, and where that is declared."""
+    from agentserver.config import Severity
+
+    handoffs, taking_part = organism.handoffs, parties(organism)
+    if handoffs is not None and handoffs.source is not None:
+        for payload in handoffs.payloads:
+            yield Severity.ERROR, payload, "which means an intent", handoffs.source
+    for bound in organism.listeners:
+        name = bound.listener.name
+        if name in taking_part or bound.schema is not None:
+            severity = Severity.ERROR if name in taking_part else Severity.WARNING
+            for payload in bound.listener.payloads:
+                yield severity, payload, f"which {name} takes", bound.source
+
+
+def parties(organism: Organism) -> frozenset[str]:
+    """The listeners that may be handed work, and those that may hand it to them."""
+    if organism.handoffs is None:
+        return frozenset()
+    targets = organism.handoffs.vocabulary.targets
+    givers = {bound.listener.name for bound in organism.listeners if bound.listener.peers & targets}
+    return targets | givers
 
 
 def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> str:
@@ -53,12 +104,14 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> st
     peers = sum(len(listener.peers) for listener in listeners)
     payloads = len({root for roots in blueprint.roots.values() for root in roots})
     unclear = ambiguous(blueprint)
+    errors = sum(finding.severity == "error" for finding in findings)
     parts = [
         f"{_count(len(blueprint.listeners), 'listener')} ({_count(agents, 'agent')})",
         _count(peers, "peer"),
         _count(payloads, "payload"),
         _count(len(unclear), "ambiguous root"),
-        _count(len(findings), "warning"),
+        *([_count(errors, "error")] if errors else []),
+        _count(len(findings) - errors, "warning"),
     ]
     lines = (f"ambiguous root {root.rpartition('}')[2]}: {', '.join(unclear[root])}" for root in unclear)
     asking = [listener.name for listener in listeners if listener.approval]
@@ -67,8 +120,13 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> st
 
 
 def ambiguous(blueprint: Blueprint) -> dict[str, tuple[str, ...]]:
-    """Roots by which a message that names no listener cannot be routed, with the listeners that share them."""
-    roots = sorted({root for roots in blueprint.roots.values() for root in roots})
+    """Roots by which a message that names no listener cannot be routed, with the listeners that share them.
+
+    Tasks are none: nobody sends one.
+    """
+    from agentserver.core.handoffs import TASK
+
+    roots = sorted({root for roots in blueprint.roots.values() for root in roots} - {TASK})
     shared = {root: blueprint.takers(root) for root in roots}
     return {
         root: names

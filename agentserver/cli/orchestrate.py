@@ -8,21 +8,32 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentserver.cli import project
 from agentserver.cli.logs import Logging, configure
+
+if TYPE_CHECKING:
+    from agentserver.assembly import Server
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 @click.command("orchestrate", short_help="Hand over what a managed agent asks for.")
+@click.option(
+    "--organism",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Hand requests to the listeners of this organism, by its intents, instead of to managed agents.",
+)
 @click.pass_context
-def command(ctx: click.Context) -> None:
+def command(ctx: click.Context, organism: Path | None) -> None:
     """Listen to a managed agent's session and hand its requests over until the session ends.
 
-    Every attempt goes on the record, out/handoff-audit.jsonl. Needs the extra agentserver[managed].
+    Every attempt goes on the record, out/handoff-audit.jsonl or the organism's own. Needs the extra
+    agentserver[managed].
 
     \b
     SOURCE_SESSION_ID  the session that is listened to; required
@@ -37,7 +48,8 @@ def command(ctx: click.Context) -> None:
 
     options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
     configure(options, Secrets.of(os.environ.get(name, "") for name in KEYS))
-    ctx.exit(orchestrate.main(os.environ, partial(click.echo, err=True), _run))
+    start = _run if organism is None else partial(_into, _server(ctx, organism))
+    ctx.exit(orchestrate.main(os.environ, partial(click.echo, err=True), start))
 
 
 def _run(*settings: Any, **more: Any) -> None:
@@ -47,19 +59,45 @@ def _run(*settings: Any, **more: Any) -> None:
         orchestrate.run(*settings, client=client, **more)
 
 
-def _client() -> Any:
-    """The service, with a way to authenticate. Raises click.ClickException."""
+def _server(ctx: click.Context, path: Path) -> Server:
+    """The organism, which must have intents."""
+    server = project.server(ctx, project.load(ctx, path), durable=True)
+    if server.rules.rewriter is None:
+        project.refuse(ctx, f"{path}: has no intents, by which requests could be judged")
+    return server
+
+
+def _into(server: Server, session: str, _agents: object, source: str, **_more: object) -> None:
+    """Run the organism for as long as the session lasts."""
+    import anyio
+
+    from agentserver.core.handoffs import Handoff
+    from agentserver.gateways.bridge import Bridge
     from agentserver.handoff.edge import managed
+    from agentserver.handoff.edge.orchestrate import EnvironmentFault
+    from agentserver.handoff.edge.records import DEFAULT, AuditFile
+
+    if source in server.rules.blueprint.listeners:
+        raise EnvironmentFault(f"SOURCE_AGENT is {source}, which is a listener's name")
+    bridge = Bridge(server, server.rules.codecs.of(Handoff), source, AuditFile(server.handoffs or DEFAULT))
+
+    async def run() -> None:
+        with closing(_client()) as client:
+            async with server:
+                await bridge.run(managed.Source(client, session))
+
+    anyio.run(run, backend="asyncio")
+
+
+def _client() -> Any:
+    """The service, with a way to authenticate. Raises click.ClickException without the SDK, EnvironmentFault."""
+    from agentserver.handoff.edge import orchestrate
 
     try:
-        client = managed.connect()
+        return orchestrate.connect()
     except ModuleNotFoundError as error:
         if error.name != "anthropic":
             raise
         raise click.ClickException(
             "managed agents need an extra: pip install 'agentserver[managed]'"
         ) from None
-    headers = {name.lower() for name in client.default_headers}
-    if client.credentials is None and not headers & {"x-api-key", "authorization"}:
-        raise click.ClickException(f"there is no key for the service; set {KEYS[0]}")
-    return client

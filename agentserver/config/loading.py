@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.config.binding import Binder
 from agentserver.config.findings import ConfigError, Finding, Report, Severity, Where
+from agentserver.config.handoffs import read_handoffs
 from agentserver.config.models import IncludedFile, OrganismFile
 from agentserver.config.organism import Organism
 from agentserver.config.secrets import Secrets
@@ -98,13 +99,23 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
         report.error(Where(files[0].document.file, 1), message)
     check_roots(bound, report)
     check_xml_names(bound, home, report)
+    handoffs = read_handoffs(files[0], bound, binder)
     modules = binder.importer.brought()
     if report.failed:
         forget_modules(modules)
         return None
     paths = tuple(sources.files)
     return Organism(
-        files[0].name, home.root, tuple(bound), limits, lifespan, secrets, paths, modules, files[0].journal
+        files[0].name,
+        home.root,
+        tuple(bound),
+        limits,
+        lifespan,
+        secrets,
+        paths,
+        modules=modules,
+        journal=files[0].journal,
+        handoffs=handoffs,
     )
 
 

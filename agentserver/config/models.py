@@ -6,93 +6,32 @@ both come from them. Refuses to know files, lines and the code that the file nam
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
+from agentserver.config.fields import (
+    Deadline,
+    Dotted,
+    DottedList,
+    Drain,
+    Idle,
+    Line,
+    ListenerName,
+    Name,
+    Peers,
+    RelativePath,
+    Retention,
+    Strict,
+)
+from agentserver.config.intents import HandoffsEntry, IntentEntry
 from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
 
-MAX_NAME = 128
-MAX_DESCRIPTION = 500
 MAX_LISTENERS = 10_000
-DAY = 86_400.0
-NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
-DOTTED_PATTERN = r"^[^\W\d]\w*(\.[^\W\d]\w*)+$"
 
 _LIMITS = Limits()
 _JOURNAL = Journal()
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d)")
-_DURATION_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,6})? ?(ms|s|m|h|d)$|\$\{"
-
-
-def _seconds(value: Any) -> Any:
-    """``"500ms"``, ``"30s"``, ``"2m"``, ``"1h"`` as seconds; anything else as it is."""
-    if not isinstance(value, str):
-        return value
-    match = _DURATION.fullmatch(value)
-    if match is None:
-        raise ValueError('a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"')
-    return float(match[1]) * _UNITS[match[2]]
-
-
-def _unreserved(name: str) -> str:
-    if name.casefold() == "system" or name.casefold().startswith("system."):
-        raise ValueError(f'"{name}" is reserved: "system" and "system.*" are the server\'s own')
-    return name
-
-
-def _one_line(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be empty")
-    if not text.isprintable():
-        raise ValueError("must be one line without control or invisible characters")
-    return text
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _absent(value: Any) -> Any:
-    """A key without a value is the same as an empty list."""
-    return [] if value is None else value
-
-
-Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME)]
-ListenerName: TypeAlias = Annotated[Name, AfterValidator(_unreserved)]
-Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_DESCRIPTION), AfterValidator(_one_line)]
-Dotted: TypeAlias = Annotated[
-    str, Field(pattern=DOTTED_PATTERN, max_length=300, examples=["listeners.greeter.greet"])
-]
-RelativePath: TypeAlias = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_one_line)]
-_Text = Annotated[str, Field(pattern=_DURATION_PATTERN)]
-_UpToDay = Annotated[float, Field(gt=0, le=DAY)]
-_UpToYear = Annotated[float, Field(gt=0, le=365 * DAY)]
-_MaybeNone = Annotated[float, Field(ge=0, le=DAY)]
-Deadline: TypeAlias = Annotated[_UpToDay, BeforeValidator(_seconds, json_schema_input_type=_UpToDay | _Text)]
-Idle: TypeAlias = Annotated[_UpToYear, BeforeValidator(_seconds, json_schema_input_type=_UpToYear | _Text)]
-Drain: TypeAlias = Annotated[_MaybeNone, BeforeValidator(_seconds, json_schema_input_type=_MaybeNone | _Text)]
-Retention: TypeAlias = Annotated[
-    Annotated[float, Field(gt=0, le=100 * 365 * DAY)],
-    BeforeValidator(
-        _seconds, json_schema_input_type=Annotated[float, Field(gt=0, le=100 * 365 * DAY)] | _Text
-    ),
-]
-_DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
-DottedList: TypeAlias = Annotated[
-    _DottedList, BeforeValidator(_listed, json_schema_input_type=Dotted | _DottedList)
-]
-_Names = Annotated[list[Name], Field(max_length=1000)]
-Peers: TypeAlias = Annotated[_Names, BeforeValidator(_absent, json_schema_input_type=_Names | None)]
-
-
-class Strict(BaseModel):
-    """No unknown keys, no conversions, no changes, no values in error messages."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
 class ListenerEntry(Strict):
@@ -255,4 +194,14 @@ class OrganismFile(IncludedFile):
         default_factory=JournalEntry,
         title="Journal",
         description="Where conversations are kept across restarts; none keeps them in memory only.",
+    )
+    intents: list[IntentEntry] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="What agents may ask of each other: the closed vocabulary of handoffs.",
+    )
+    handoffs: HandoffsEntry = Field(
+        default_factory=HandoffsEntry,
+        title="Handoffs",
+        description="What holds for every handoff, whatever its intent.",
     )

@@ -8,14 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from agentserver.handoff.scrub import Scrub
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from agentserver.config.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
+    from agentserver.handoff.intents import Vocabulary
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
     Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
@@ -72,6 +75,25 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
+class Handoffs:
+    """How listeners hand work to one another.
+
+    Args:
+        vocabulary: the intents, proved.
+        payloads: for each payload class that is bound to intents, the intent by target.
+        audit: the file for the record of attempts, relative to the project directory; None keeps none.
+        scrub: whether instruction-like lines are taken out of free text.
+        source: where the YAML declares the intents.
+    """
+
+    vocabulary: Vocabulary
+    payloads: Mapping[type, Mapping[str, str]] = field(default_factory=dict)
+    audit: str | None = None
+    scrub: Scrub = Scrub.ON
+    source: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Organism:
     """A checked configuration.
 
@@ -85,6 +107,7 @@ class Organism:
         files: every YAML file that was read, the main one first, absolute.
         journal: where conversations are kept; None is in memory only.
         modules: the project's modules that this load brought into the process (see ``forget``).
+        handoffs: how work is handed over; None where no intents are declared.
     """
 
     name: str
@@ -96,3 +119,4 @@ class Organism:
     files: tuple[Path, ...]
     modules: tuple[str, ...] = field(default=(), repr=False)
     journal: Journal | None = None
+    handoffs: Handoffs | None = None

@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from agentserver.config.fields import DOTTED_PATTERN, NAME_PATTERN
 from agentserver.config.findings import did_you_mean
+from agentserver.config.intents import (
+    INTENT_PATTERN,
+    PARAMETER_PATTERN,
+    DeclaredIntent,
+    HandoffsEntry,
+    IntentEntry,
+    ParameterEntry,
+    sound_intents,
+)
 from agentserver.config.models import (
-    DOTTED_PATTERN,
-    NAME_PATTERN,
     IncludedFile,
     JournalEntry,
     LimitsEntry,
@@ -65,6 +73,8 @@ class Parsed:
     listeners: tuple[Declared, ...]
     limits: Mapping[str, Any]
     journal: Journal | None = None
+    intents: tuple[DeclaredIntent, ...] = ()
+    handoffs: HandoffsEntry | None = None
 
 
 def parse(document: Document, model: type[IncludedFile], report: Report) -> Parsed:
@@ -80,7 +90,10 @@ def parse(document: Document, model: type[IncludedFile], report: Report) -> Pars
     lifespan = None if ("lifespan",) in bad else document.data.get("lifespan")
     listeners = tuple(_usable_listeners(document, bad))
     name, limits = str(document.data.get("name")), _sound_limits(document, bad)
-    return Parsed(document, name, lifespan, listeners, limits, _sound_journal(document, bad))
+    intents, handoffs = sound_intents(document, bad)
+    return Parsed(
+        document, name, lifespan, listeners, limits, _sound_journal(document, bad), intents, handoffs
+    )
 
 
 def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[Declared]:
@@ -121,8 +134,15 @@ def _report_fault(document: Document, model: type[IncludedFile], fault: ErrorDet
 
 def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
     places: dict[Loc, type[BaseModel]] = {(): model, ("listeners",): ListenerEntry, ("limits",): LimitsEntry}
-    places["journal",] = JournalEntry
-    around = tuple(part for part in loc[:-1] if isinstance(part, str))
+    places.update(
+        {
+            ("journal",): JournalEntry,
+            ("intents",): IntentEntry,
+            ("handoffs",): HandoffsEntry,
+            ("intents", "params"): ParameterEntry,
+        }
+    )
+    around = tuple(part for part in loc[:-1] if isinstance(part, str))[:2]
     known = keys_of(places[around])
     key = str(loc[-1])
     if not around and key in keys_of(OrganismFile):
@@ -150,6 +170,8 @@ _EXPECTED = {
 _SYNTAX = {
     NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
     DOTTED_PATTERN: 'is not a dotted path such as "listeners.greeter.greet"',
+    INTENT_PATTERN: "may hold letters, digits and - _ . only, at most 64, and begins with a letter",
+    PARAMETER_PATTERN: "may hold letters, digits, - and _ only, at most 64, and begins with a letter or _",
 }
 
 _TEXTS = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver.config.findings import Where, did_you_mean
 from agentserver.config.signature import origin
 from agentserver.core.blueprint import Limits
+from agentserver.core.handoffs import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,11 +58,15 @@ def check_peers(listeners: Iterable[Declared], known: set[str], report: Report) 
 
 
 def check_roots(bound: Sequence[Bound], report: Report) -> None:
-    """Point at payload classes by which a message that names no listener cannot be routed."""
+    """Point at payload classes by which a message that names no listener cannot be routed.
+
+    Tasks are left out: nobody sends one, and a handoff says whom it is for.
+    """
     takers: defaultdict[type, list[Bound]] = defaultdict(list)
     for item in bound:
         for kind in item.listener.payloads:
-            takers[kind].append(item)
+            if kind is not Task:
+                takers[kind].append(item)
     for kind, items in takers.items():
         if len(items) > 1 and not all(item.listener.broadcast for item in items):
             names = ", ".join(sorted(item.listener.name for item in items))

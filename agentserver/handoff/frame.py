@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from lxml import etree
 
 from agentserver.handoff.scrub import clean
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 NAMESPACE: Final = "urn:agentserver:handoff:v1"
 ELEMENT: Final = "handoff-data"
@@ -58,6 +61,30 @@ class DataFrame:
         barred.text = "".join(f"\n{_BAR}{line}" for line in words.split("\n")) + "\n"
         barred.tail = "\n"
         return etree.tostring(frame, encoding="unicode")
+
+
+class Spoken(Protocol):
+    """Words with their source and time, as a task has them."""
+
+    @property
+    def source(self) -> str:
+        """The agent that wrote them, as the system knows it."""
+        ...
+
+    @property
+    def at(self) -> datetime:
+        """When they were received."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The words."""
+        ...
+
+
+def framed(words: Spoken) -> str:
+    """The words of a task in their data frame, as text for a prompt."""
+    return DataFrame(words.source, words.at.isoformat(timespec="seconds"), words.text).markup()
 
 
 def _line(text: str) -> str:

@@ -1,7 +1,8 @@
 """The closed vocabulary of handoffs.
 
 Owns what an intent declares and the checks that make a set of them a vocabulary. Refuses to know requests. A
-vocabulary that exists has been proved: every value that a template interpolates is a slug by its type.
+vocabulary that exists has been proved: every value is a slug by its type, whether a template interpolates it or the
+target is only given it. Descriptions belong in the free texts, which travel as data.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ NOTE: Final = 500
 """Characters of an intent's free text, unless it says otherwise."""
 EVENT: Final = 2000
 """Characters of the free text that any request may carry beside its parameters."""
+LEGACY: Final = "legacy"
+"""The key of a fault of the intent that older requests are taken for."""
 FREE: Final = 10_000
 """The most that a free text may be allowed."""
 
@@ -43,6 +46,7 @@ class Intent:
         parameters: the typed values.
         note: name of the parameter that is free text, which travels in the data frame alone; empty for none.
         note_most: characters of that text.
+        event_most: characters of the free text beside the parameters; 0 for none.
         allow_peers: the only peers that the target may reach while it acts on the handoff; None for all of them.
     """
 
@@ -52,6 +56,7 @@ class Intent:
     parameters: tuple[Parameter, ...] = ()
     note: str = ""
     note_most: int = NOTE
+    event_most: int = EVENT
     allow_peers: frozenset[str] | None = None
 
 
@@ -78,14 +83,16 @@ class Checked:
     """An intent whose template was proved.
 
     Args:
-        slugs: the proof for each interpolated parameter.
+        slugs: the proof for each parameter.
         judge: libxml2's verdict on parameter texts, by name.
+        names: of the parameters and of the note: what a request may hold.
     """
 
     intent: Intent
     template: Template
     slugs: Mapping[str, Slug]
     judge: Judge = field(compare=False, repr=False)
+    names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,7 @@ def vocabulary(
     checked: dict[str, Checked] = {}
     for intent in declared:
         if intent.name in checked:
-            faults.append(Fault(intent.name, "", "is declared twice"))
+            faults.append(Fault(intent.name, "name", "is declared twice"))
         faults.extend(_facts(intent, allowed))
         found = _proved(intent)
         if isinstance(found, Checked):
@@ -144,6 +151,8 @@ def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[Fault]:
             yield Fault(intent.name, "target", f"{shown(target)} is not in the allowlist")
     if intent.note and not 1 <= intent.note_most <= FREE:
         yield Fault(intent.name, intent.note, f"must be bounded: 1 to {FREE} characters")
+    if not 0 <= intent.event_most <= FREE:
+        yield Fault(intent.name, "event", f"must be bounded: 0 to {FREE} characters")
     names = [parameter.name for parameter in intent.parameters]
     for name in names:
         if not _FIELD.fullmatch(name):
@@ -159,7 +168,7 @@ def _proved(intent: Intent) -> Checked | tuple[Fault, ...]:
         return (Fault(intent.name, "template", str(error)),)
     slugs: dict[str, Slug] = {}
     faults: list[Fault] = []
-    for name in sorted(template.names):
+    for name in sorted(template.names.union(each.name for each in intent.parameters)):
         found = _interpolated(intent, name)
         if isinstance(found, Fault):
             faults.append(found)
@@ -171,7 +180,8 @@ def _proved(intent: Intent) -> Checked | tuple[Fault, ...]:
     if isinstance(judge, Fault):
         faults.append(judge)
         return tuple(faults)
-    return tuple(faults) or Checked(intent, template, slugs, judge)
+    names = frozenset([*(each.name for each in intent.parameters), *([intent.note] if intent.note else [])])
+    return tuple(faults) or Checked(intent, template, slugs, judge, names)
 
 
 def _judge(intent: Intent) -> Judge | Fault:
@@ -199,9 +209,9 @@ def _legacy(checked: Mapping[str, Checked], legacy: str | None) -> Iterator[Faul
         return
     found = checked.get(legacy)
     if found is None:
-        yield Fault(legacy, "", "is to take older requests but is not declared")
+        yield Fault(legacy, LEGACY, "is to take older requests but is not declared")
     elif any(parameter.required for parameter in found.intent.parameters):
-        yield Fault(legacy, "", "is to take older requests, which have no parameters, but requires one")
+        yield Fault(legacy, LEGACY, "is to take older requests, which have no parameters, but requires one")
 
 
 def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> tuple[Fault, ...]:

@@ -6,11 +6,10 @@ steering text and the sender's words leave as separate values and are never join
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.handoff.frame import DataFrame
-from agentserver.handoff.intents import EVENT, FREE
+from agentserver.handoff.intents import FREE
 from agentserver.handoff.parameters import Written
 from agentserver.handoff.requests import Reason, Request
 from agentserver.handoff.scrub import Scrub, sanitize
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from agentserver.handoff.intents import Checked, Vocabulary
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What is put on record about an attempt: what was validated, and of the rest that it was there.
 
     Args:
@@ -40,16 +38,14 @@ class Facts:
     sanitized: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """The handoff does not happen. The reason is for the record; a sender learns only that it was refused."""
 
     reason: Reason
     facts: Facts
 
 
-@dataclass(frozen=True, slots=True)
-class Approved:
+class Approved(NamedTuple):
     """The handoff may happen.
 
     Args:
@@ -73,8 +69,7 @@ class Approved:
 Verdict: TypeAlias = Approved | Rejected
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(NamedTuple):
     """What a judgement depends on beside vocabulary and request.
 
     Args:
@@ -96,7 +91,7 @@ def judge(vocabulary: Vocabulary, request: Request, around: Circumstances) -> Ve
     if reason is not None:
         return Rejected(reason, Facts(around.source, request))
     if request.fault is Reason.LEGACY_PAYLOAD and vocabulary.legacy is not None:
-        request = replace(request, intent=vocabulary.legacy, fault=None)
+        request = request._replace(intent=vocabulary.legacy, fault=None)
     if request.fault is not None:
         return Rejected(request.fault, Facts(around.source, request, target_known=True))
     checked = vocabulary.intents.get(request.intent or "")
@@ -110,7 +105,7 @@ def _unreadable(request: Request) -> Reason | None:
     return request.fault if request.fault in _EARLY else None
 
 
-_EARLY: Final = frozenset({Reason.INVALID_JSON, Reason.OVER_BOUND, Reason.NESTED_REQUEST})
+_EARLY: Final = frozenset({Reason.INVALID_JSON, Reason.OVER_BOUND, Reason.NESTED_REQUEST, Reason.FORGED_TASK})
 
 
 def _target(vocabulary: Vocabulary, request: Request, around: Circumstances) -> Reason | None:
@@ -124,17 +119,21 @@ def _target(vocabulary: Vocabulary, request: Request, around: Circumstances) -> 
 def _within(checked: Checked, request: Request, around: Circumstances) -> Verdict:
     """Decide about a request whose target and intent are known."""
     intent, target = checked.intent, request.target
-    known = Facts(around.source, request, target_known=True, intent_known=True)
     if target not in intent.targets:
-        return Rejected(Reason.TARGET_NOT_OF_INTENT, known)
+        return _known(Reason.TARGET_NOT_OF_INTENT, request, around)
     params = _params(checked, request)
     if isinstance(params, Reason):
-        return Rejected(params, known)
-    note = next((value for name, value in request.params if intent.note and name == intent.note), "")
+        return _known(params, request, around)
+    note = dict(request.params).get(intent.note, "") if intent.note else ""
     texts = (request.event, note.text if isinstance(note, Written) else note)
     if not isinstance(texts[1], str):
-        return Rejected(Reason.PARAMS_SCHEMA, known)
+        return _known(Reason.PARAMS_SCHEMA, request, around)
     return _told(checked, request, around, (texts[0], texts[1]), params)
+
+
+def _known(reason: Reason, request: Request, around: Circumstances) -> Rejected:
+    """The refusal of a request whose names are the vocabulary's and whose values are not."""
+    return Rejected(reason, Facts(around.source, request, target_known=True, intent_known=True))
 
 
 def _told(
@@ -147,7 +146,7 @@ def _told(
     """The last bounds, and what the target is told; ``texts`` are event and note."""
     event, note = (sanitize(text, FREE, around.scrub) if len(text) <= FREE else "" for text in texts)
     facts = Facts(around.source, request, True, True, True, len(event))
-    if len(texts[0]) > EVENT or len(texts[1]) > checked.intent.note_most:
+    if len(texts[0]) > checked.intent.event_most or len(texts[1]) > checked.intent.note_most:
         return Rejected(Reason.OVER_BOUND, facts)
     if not all(checked.slugs[name].within(value) for name, value in params if name in checked.slugs):
         return Rejected(Reason.WORD_BUDGET, facts)
@@ -162,7 +161,7 @@ def _params(checked: Checked, request: Request) -> tuple[tuple[str, str], ...] |
     """The parameters as text, each of its type; what is interpolated is looked at again, by character."""
     intent = checked.intent
     given = dict(request.params)
-    if given.keys() - {each.name for each in intent.parameters} - {intent.note}:
+    if not checked.names.issuperset(given):
         return Reason.PARAMS_SCHEMA
     texts: list[tuple[str, str]] = []
     for parameter in intent.parameters:

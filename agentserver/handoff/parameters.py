@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.hygiene import words, xsd_tree
 from agentserver.hygiene.objections import Objection
@@ -32,7 +32,7 @@ class Type(StrEnum):
 
 _CLOCK: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+\-][0-9]{2}:[0-9]{2})?"
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_NATIVE: Final[Mapping[str, tuple[Type, str]]] = {
+NATIVE: Final[Mapping[str, tuple[Type, str]]] = {
     "string": (Type.TEXT, ""),
     "integer": (Type.INTEGER, r"[+\-]?[0-9]{1,18}"),
     "int": (Type.INTEGER, r"[+\-]?[0-9]{1,10}"),
@@ -45,8 +45,7 @@ _NATIVE: Final[Mapping[str, tuple[Type, str]]] = {
 """Types of XSD that a parameter may have, with the shape that a value takes in a steering text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A value as it stands in XML, whatever its type: what a guard takes from a payload's element."""
 
     text: str
@@ -137,7 +136,7 @@ def _parameter(root: etree._Element, field: etree._Element) -> Parameter | Objec
         return _no(name, "is repeated; a parameter has one value")
     described = _described(root, field)
     if described is None:
-        return _no(name, f"must have a simple type: {', '.join(_NATIVE)}, or a restriction of one")
+        return _no(name, f"must have a simple type: {', '.join(NATIVE)}, or a restriction of one")
     kind, lexical = described
     optional = (
         field.get("minOccurs") == "0"
@@ -187,8 +186,8 @@ def _alternatives(step: etree._Element) -> list[str]:
 def _finished(
     base: str, patterns: list[str], choices: tuple[str, ...], lengths: tuple[int, int | None]
 ) -> tuple[Type, Lexical] | None:
-    if base not in _NATIVE:
+    if base not in NATIVE:
         return None
-    kind, shape = _NATIVE[base]
+    kind, shape = NATIVE[base]
     own = (shape,) if shape else ()
     return kind, Lexical((*patterns, *own), choices, *lengths)

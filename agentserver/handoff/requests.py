@@ -7,10 +7,9 @@ a request with a reason, so that its target is judged first and every attempt is
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,12 +35,12 @@ class Reason(StrEnum):
     PARAMS_SCHEMA = "params_schema"  # a parameter is missing, unknown or not of its type
     WORD_BUDGET = "word_budget"  # a parameter spells a sentence
     NO_DEPLOYED_AGENT_ID = "no_deployed_agent_id"
+    FORGED_TASK = "forged_task"  # a task that the server did not write
     SUPERSEDED = "superseded"  # the caller takes one handoff, and another came first
     DELIVERY_FAILED = "delivery_failed"  # accepted, but the target could not be reached
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One attempt to hand work over.
 
     Args:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from agentserver.core.payload.xmlify import PayloadError
@@ -66,3 +68,88 @@ def test_payloads_that_cannot_live_together_are_no_traceback(command, here, monk
     monkeypatch.setattr("agentserver.assembly.build", refuse)
     result = command("schemas")
     assert (result.exit_code, result.output) == (2, "two classes, one name\n")
+
+
+DESK = """
+name: desk
+listeners:
+  - {name: asker, handler: desk.ask, payload_class: desk.Ask, description: Asks., peers: [clerk]}
+  - {name: clerk, handler: desk.work, payload_class: agentserver.Task, description: Works.}
+  - {name: other, handler: desk.ask, payload_class: desk.Other, description: Takes no part.}
+intents:
+  - {name: sweep, target: clerk, template: Sweep.}
+"""
+DESK_CODE = '''
+from dataclasses import dataclass, field
+from agentserver import Task, xmlify
+from agentserver.core.payload.binding import bind
+
+@xmlify
+@dataclass
+class Ask:
+    text: str = ""
+
+@dataclass
+class Other:
+    class Meta:
+        namespace = "urn:other:v1"
+
+    text: str | None = field(default=None, metadata={"type": "Element"})
+
+bind(Other, """OTHER""")
+
+async def ask(payload, metadata):
+    return None
+
+async def work(payload: Task, metadata):
+    return None
+'''
+OTHER = """\
+<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="urn:other:v1"
+           targetNamespace="urn:other:v1" elementFormDefault="qualified">
+  <xs:element name="Other"><xs:complexType><xs:sequence>
+    <xs:element name="text" type="xs:string" minOccurs="0"/>
+  </xs:sequence></xs:complexType></xs:element>
+</xs:schema>
+"""
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "desk.py").write_text(DESK_CODE.replace("OTHER", OTHER))
+    yield lambda text: organism(tmp_path, text)
+    sys.modules.pop("desk", None)
+
+
+def test_a_schema_that_hygiene_refuses_fails_where_work_is_handed_over(command, desk):
+    path = desk(DESK)
+    result = command("check", str(path))
+    assert result.exit_code == 1, result.output
+    first, last = result.output.splitlines()
+    assert first.startswith(f"{path}:4: the schema of Ask, which asker takes: required: ")
+    assert last.endswith(", 1 error, 0 warnings")
+
+
+def test_elsewhere_it_is_a_warning_and_only_for_schemas_that_somebody_wrote(command, desk, tmp_path):
+    (tmp_path / "other.xsd").write_text(OTHER)
+    code = tmp_path / "desk.py"
+    code.write_text(code.read_text().replace('text: str = ""', "text: str"))
+    result = command("check", str(desk(DESK)))
+    assert (result.exit_code, result.output.splitlines()[-1][-12:]) == (0, ", 0 warnings")
+    written = DESK.replace("desk.Other, desc", "desk.Other, schema: other.xsd, desc")
+    result = command("check", str(desk(written)))
+    assert result.exit_code == 0, result.output
+    assert ":6: warning: the schema of Other, which other takes: required: " in result.output
+    assert command("check", "--strict", str(desk(written))).exit_code == 1
+
+
+def test_a_payload_that_means_an_intent_is_looked_at_too(command, desk):
+    path = desk(DESK.replace("template: Sweep.", "template: Sweep., payload_class: desk.Loose"))
+    code = path.parents[1] / "desk.py" if path.parent.name == "config" else path.parent / "desk.py"
+    loose = "@xmlify\n@dataclass\nclass Loose:\n    text: Literal['a'] = 'a'\n"
+    sound = code.read_text().replace('text: str = ""', "text: str")
+    code.write_text(f"from typing import Literal\n{sound}{loose}")
+    result = command("check", str(path))
+    assert result.exit_code == 1, result.output
+    assert ":8: the schema of Loose, which means an intent: required: " in result.output

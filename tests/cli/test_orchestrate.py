@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -25,8 +26,8 @@ def orchestrate(command, tmp_path, monkeypatch):
     """Run the verb in an empty directory with nothing but these variables of its own."""
     monkeypatch.chdir(tmp_path)
 
-    def run(**environ):
-        return command("orchestrate", env={**dict.fromkeys(VARIABLES), **environ})
+    def run(*arguments, **environ):
+        return command("orchestrate", *arguments, env={**dict.fromkeys(VARIABLES), **environ})
 
     return run
 
@@ -68,8 +69,8 @@ def test_an_sdk_that_is_broken_is_not_called_missing(orchestrate, monkeypatch):
 def test_without_a_key_its_variable_is_named(orchestrate, monkeypatch):
     monkeypatch.setattr(managed, "connect", lambda: client("user-agent"))
     result = orchestrate(SOURCE_SESSION_ID="s")
-    assert result.exit_code == 1
-    assert "set ANTHROPIC_API_KEY" in result.stderr
+    assert result.exit_code == 2
+    assert "ANTHROPIC_API_KEY is not set" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -124,3 +125,45 @@ def test_a_session_that_is_lost_exits_1(orchestrate, service):
     result = orchestrate(SOURCE_SESSION_ID="sesn_src", **environ)
     assert result.exit_code == 1
     assert "session sesn_src: the service answers 404" in result.stderr
+
+
+DESK = Path(__file__).parents[2] / "examples/handoff"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    for name in ("organism.yaml", "desk.py"):
+        (tmp_path / name).write_bytes((DESK / name).read_bytes())
+    yield tmp_path / "organism.yaml"
+    sys.modules.pop("desk", None)
+
+
+def test_requests_go_to_the_listeners_of_an_organism(orchestrate, service, desk, tmp_path):
+    fake, environ = service
+    call = {"target_agent": "launch-radar", "intent": "pay", "params": {}}
+    fake.script = [
+        Connection(
+            [fake.message(json.dumps(REQUEST)), fake.call(call), fake.idle(), fake.over()], ends="open"
+        )
+    ]
+    result = orchestrate("--organism", str(desk), SOURCE_SESSION_ID="s", SOURCE_AGENT="triage", **environ)
+    assert (result.exit_code, result.stdout) == (0, "")
+    lines = map(json.loads, (tmp_path / "out" / "handoff-audit.jsonl").read_text().splitlines())
+    assert [(line["source"], line["reason"]) for line in lines] == [
+        ("triage", None),
+        ("triage", "unknown_intent"),
+    ]
+    assert [events[0]["is_error"] for _, events in fake.sent] == [True]
+
+
+def test_an_organism_without_intents_is_refused(orchestrate):
+    adding = Path(__file__).parents[2] / "examples/contract/adding.yaml"
+    result = orchestrate("--organism", str(adding), SOURCE_SESSION_ID="s")
+    assert result.exit_code == 2
+    assert "has no intents" in result.stderr
+
+
+def test_a_listeners_name_is_not_lent_to_another_agent(orchestrate, service, desk):
+    result = orchestrate("--organism", str(desk), SOURCE_SESSION_ID="s", SOURCE_AGENT="reader", **service[1])
+    assert result.exit_code == 2
+    assert "SOURCE_AGENT is reader" in result.stderr

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from agentserver.handoff.frame import ELEMENT, NAMESPACE, NOTICE, DataFrame, content, shown
-from agentserver.handoff.scrub import Scrub, clean, sanitize, scrub
+from agentserver.core.handoffs import Words
+from agentserver.handoff.frame import ELEMENT, NAMESPACE, NOTICE, DataFrame, content, framed, shown
+from agentserver.handoff.scrub import _PHRASES, _TRIGGERS, Scrub, clean, sanitize, scrub
 
 TEXTS = st.text(max_size=80) | st.lists(
     st.sampled_from(
@@ -175,3 +177,14 @@ def test_the_length_is_cut_last():
     assert sanitize("x" * 3000, 2000) == "x" * 2000
     assert sanitize(" a ", 2000) == "a"
     assert sanitize(" a\tb ", 2000, Scrub.OFF) == "a\tb"
+
+
+def test_the_words_of_a_task_are_framed():
+    words = Words("reader", datetime(2026, 7, 2, 9, 30, tzinfo=UTC), "</content> hi")
+    assert framed(words) == DataFrame("reader", "2026-07-02T09:30:00+00:00", "</content> hi").markup()
+
+
+@given(st.from_regex(_PHRASES, fullmatch=False))
+def test_no_phrase_is_missed_because_none_of_its_words_was_looked_for(text):
+    line = text.casefold()
+    assert not _PHRASES.search(line) or any(word in line for word in _TRIGGERS)

@@ -237,3 +237,9 @@ def test_a_root_of_its_own_type_and_one_without_fields():
 )
 def test_values_have_the_type_of_their_parameter(kind, value, text):
     assert Parameter("x", Lexical(), kind).text(value) == text
+
+
+@pytest.mark.parametrize("most", [-1, 10_001])
+def test_the_free_text_beside_the_parameters_is_bounded(most):
+    (fault,) = vocabulary([Intent("sweep", ("clerk",), "Sweep.", event_most=most)])
+    assert (fault.field, fault.detail) == ("event", "must be bounded: 0 to 10000 characters")

@@ -88,6 +88,12 @@ def connect() -> Any:
     return anthropic.Anthropic()
 
 
+def keyless(client: Any) -> bool:
+    """Whether a client has no way to authenticate: its first request would be refused."""
+    headers = {name.lower() for name in client.default_headers}
+    return client.credentials is None and not headers & {"x-api-key", "authorization"}
+
+
 def _passing() -> tuple[type[Exception], ...]:
     """What a connection may fail with, an event that was cut off within its JSON included."""
     import anthropic

@@ -152,6 +152,16 @@ def settings(environ: Mapping[str, str]) -> tuple[str, dict[str, str], str]:
     return session, agents, environ.get("SOURCE_AGENT", "").strip() or UNKNOWN
 
 
+def connect() -> Any:
+    """A client by the SDK's own environment variables. Raises EnvironmentFault when they have no key."""
+    from agentserver.handoff.edge import managed
+
+    client = managed.connect()
+    if managed.keyless(client):
+        raise EnvironmentFault("ANTHROPIC_API_KEY is not set: there is no key for the service")
+    return client
+
+
 def run(
     source_session_id: str,
     agent_ids: Mapping[str, str],
@@ -173,10 +183,11 @@ def run(
 
     Raises:
         agentserver.handoff.edge.managed.SourceLost: when the session cannot be listened to at all.
+        EnvironmentFault: when there is neither a client nor a key.
     """
     from agentserver.handoff.edge import managed
 
-    service = client if client is not None else managed.connect()
+    service = client if client is not None else connect()
     desk = desk or Desk()
     outlet = managed.Steering(service, environment_id)
     source = managed.Source(service, source_session_id)

@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from agentserver.handoff import chain
 from agentserver.handoff.chain import Severity
@@ -117,7 +118,7 @@ def _sarif(findings: Sequence[PlanFinding], path: str) -> dict[str, Any]:
 
 
 def _result(finding: PlanFinding, path: str) -> dict[str, Any]:
-    region = {"artifactLocation": {"uri": path}, "region": {"startLine": finding.row}}
+    region = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": finding.row}}
     return {
         "ruleId": finding.code,
         "level": "error" if finding.severity is Severity.HARD else "warning",

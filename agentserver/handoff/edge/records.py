@@ -73,6 +73,14 @@ class AuditFile:
             self._at = os.fstat(file).st_size, end
             self._noted_down(end)
 
+    def _noted(self) -> Seal | None:
+        """Where an empty file's chain is known to have ended; a spoiled note is told, and counts as none."""
+        try:
+            return _noted(self._path)
+        except ValueError as error:
+            self._report(f"handoff audit: {error}; the chain starts anew")
+            return None
+
     def _noted_down(self, end: Seal) -> None:
         """Write down where the chain ends. The record is kept already, so a failure is told apart."""
         try:
@@ -92,7 +100,7 @@ class AuditFile:
             os.ftruncate(file, size)
             self._report(f"handoff audit: {self._path}: a torn last line was removed")
         lines = whole.splitlines()
-        found = last(lines[-1].decode("utf-8", "replace")) if lines else _noted(self._path)
+        found = last(lines[-1].decode("utf-8", "replace")) if lines else self._noted()
         if lines and found is None:
             self._report(
                 f"handoff audit: {self._path}: its last line is no record; the chain starts anew behind it"
@@ -128,16 +136,26 @@ def _note(path: Path, end: Seal) -> None:
 
 
 def _noted(path: Path) -> Seal | None:
-    """Where the chain was known to end; None when there is no note. Raises OSError."""
+    """Where the chain was known to end; None when there is no note.
+
+    Raises ValueError when the note cannot be read as one, OSError when it cannot be read at all.
+    """
     try:
         members = json.loads(_beside(path).read_text(encoding="utf-8"))
         return Seal(int(members["count"]), str(members["hash"]))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{_beside(path)}: is no note of where a chain ends") from None
 
 
-def verify_file(path: Path = DEFAULT) -> Seal | Flaw:
+def verify_file(path: Path = DEFAULT, report: Callable[[str], object] = _LOG.warning) -> Seal | Flaw:
     """Follow the chain in a file from its start to where its note says that it ends.
+
+    Args:
+        path: the file.
+        report: told when the note is missing, since records cut off at the end are then not missed. A spoiled note is
+            a flaw of the last record.
 
     Returns:
         the end of the chain, or the first line that was altered, removed, inserted or moved.
@@ -145,11 +163,15 @@ def verify_file(path: Path = DEFAULT) -> Seal | Flaw:
     Raises:
         OSError: when the file cannot be read.
     """
+    try:
+        end, spoiled = _noted(path), False
+    except ValueError:
+        end, spoiled = None, True
     with path.open("rb") as file:
-        return verify(
-            (
-                line.rstrip(b"\n").decode("utf-8", "replace")
-                for line in iter(lambda: file.readline(LINE), b"")
-            ),
-            _noted(path),
-        )
+        lines = iter(lambda: file.readline(LINE), b"")
+        found = verify((line.rstrip(b"\n").decode("utf-8", "replace") for line in lines), end)
+    if spoiled and isinstance(found, Seal):
+        return Flaw(found.count, "is not known to be the last: the note beside the file is spoiled")
+    if end is None and not spoiled:
+        report(f"{_beside(path)}: missing; without it, records cut off at the end are not missed")
+    return found

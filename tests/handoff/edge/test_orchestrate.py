@@ -190,3 +190,12 @@ def test_extraction_over_every_split_of_a_stream_equals_extraction_over_the_whol
     for each in (*found, *scanner.end()):
         desk.decide(requested(each), "unknown")
     assert pieces.records == whole.records
+
+
+def test_without_a_key_its_variable_is_named(monkeypatch):
+    pytest.importorskip("anthropic")
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    said = []
+    assert main({"SOURCE_SESSION_ID": "s"}, said.append) == 2
+    assert said == ["ANTHROPIC_API_KEY is not set: there is no key for the service"]

@@ -102,6 +102,8 @@ def test_the_three_forms(root):
     (result,) = run["results"]
     assert result["level"] == "error"
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 2
+    spaced = json.loads(written(findings, "a plan/p#1.csv", Form.SARIF))["runs"][0]["results"][0]
+    assert spaced["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%20plan/p%231.csv"
     warned = audit_plan(plan(root, "1,,,", "2,,,"), root, date(2026, 1, 1))
     assert json.loads(written(warned, "p", Form.SARIF))["runs"][0]["results"][0]["level"] == "warning"
 

@@ -116,10 +116,26 @@ def test_a_file_that_was_emptied_is_missed(path, told):
     assert isinstance(verify_file(path), Flaw)
 
 
-def test_a_note_that_is_none_counts_as_none(path, told):
+@pytest.mark.parametrize("note", ["[]", "{", '{"count": 1}', '{"count": "x", "hash": ""}'])
+def test_a_spoiled_note_is_a_flaw_and_the_chain_starts_anew_behind_it(path, told, note):
     AuditFile(path, told.append).append(RECORD)
-    path.with_name("audit.jsonl.end").write_text("[]")
-    assert isinstance(verify_file(path), Seal)
+    path.with_name("audit.jsonl.end").write_text(note)
+    found = verify_file(path)
+    assert isinstance(found, Flaw)
+    assert (found.line, "is spoiled" in found.detail) == (1, True)
+    path.write_text("")
+    AuditFile(path, told.append).append(RECORD)
+    assert "the chain starts anew" in told[-1]
+    assert verify_file(path).count == 1
+
+
+def test_a_missing_note_is_told(path, told):
+    AuditFile(path, told.append).append(RECORD)
+    assert isinstance(verify_file(path, told.append), Seal)
+    path.with_name("audit.jsonl.end").unlink()
+    assert told == []
+    assert isinstance(verify_file(path, told.append), Seal)
+    assert "audit.jsonl.end: missing" in told[0]
 
 
 def test_a_disk_that_fails_is_reported_and_nothing_is_raised(path, told, monkeypatch):

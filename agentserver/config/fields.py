@@ -1,0 +1,89 @@
+"""The types of single values in ``organism.yaml``, and the model that all others derive from.
+
+Owns what a name, a path, a dotted path and a time look like. Refuses to know the keys that hold them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+MAX_NAME = 128
+MAX_DESCRIPTION = 500
+DAY = 86_400.0
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
+DOTTED_PATTERN = r"^[^\W\d]\w*(\.[^\W\d]\w*)+$"
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d)")
+_DURATION_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,6})? ?(ms|s|m|h|d)$|\$\{"
+
+
+def _seconds(value: Any) -> Any:
+    """``"500ms"``, ``"30s"``, ``"2m"``, ``"1h"`` as seconds; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value)
+    if match is None:
+        raise ValueError('a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"')
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _unreserved(name: str) -> str:
+    if name.casefold() == "system" or name.casefold().startswith("system."):
+        raise ValueError(f'"{name}" is reserved: "system" and "system.*" are the server\'s own')
+    return name
+
+
+def _one_line(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    if not text.isprintable():
+        raise ValueError("must be one line without control or invisible characters")
+    return text
+
+
+def listed(value: Any) -> Any:
+    """One text as a list of one; anything else as it is."""
+    return [value] if isinstance(value, str) else value
+
+
+def _absent(value: Any) -> Any:
+    """A key without a value is the same as an empty list."""
+    return [] if value is None else value
+
+
+Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME)]
+ListenerName: TypeAlias = Annotated[Name, AfterValidator(_unreserved)]
+Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_DESCRIPTION), AfterValidator(_one_line)]
+Dotted: TypeAlias = Annotated[
+    str, Field(pattern=DOTTED_PATTERN, max_length=300, examples=["listeners.greeter.greet"])
+]
+RelativePath: TypeAlias = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_one_line)]
+_Text = Annotated[str, Field(pattern=_DURATION_PATTERN)]
+_UpToDay = Annotated[float, Field(gt=0, le=DAY)]
+_UpToYear = Annotated[float, Field(gt=0, le=365 * DAY)]
+_MaybeNone = Annotated[float, Field(ge=0, le=DAY)]
+Deadline: TypeAlias = Annotated[_UpToDay, BeforeValidator(_seconds, json_schema_input_type=_UpToDay | _Text)]
+Idle: TypeAlias = Annotated[_UpToYear, BeforeValidator(_seconds, json_schema_input_type=_UpToYear | _Text)]
+Drain: TypeAlias = Annotated[_MaybeNone, BeforeValidator(_seconds, json_schema_input_type=_MaybeNone | _Text)]
+Retention: TypeAlias = Annotated[
+    Annotated[float, Field(gt=0, le=100 * 365 * DAY)],
+    BeforeValidator(
+        _seconds, json_schema_input_type=Annotated[float, Field(gt=0, le=100 * 365 * DAY)] | _Text
+    ),
+]
+_DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
+DottedList: TypeAlias = Annotated[
+    _DottedList, BeforeValidator(listed, json_schema_input_type=Dotted | _DottedList)
+]
+_Names = Annotated[list[Name], Field(max_length=1000)]
+Peers: TypeAlias = Annotated[_Names, BeforeValidator(_absent, json_schema_input_type=_Names | None)]
+
+
+class Strict(BaseModel):
+    """No unknown keys, no conversions, no changes, no values in error messages."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)

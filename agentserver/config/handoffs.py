@@ -1,0 +1,187 @@
+"""The intents of an organism, from entries to a vocabulary that is proved.
+
+Owns the meaning of an entry, and what only shows beside the listeners: targets that take no tasks, peers that a target
+does not have, payload classes that mean two things. Refuses to judge requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentserver.config.findings import Where, did_you_mean
+from agentserver.config.organism import Handoffs, Place
+from agentserver.config.signature import is_payload
+from agentserver.core.handoffs import Handoff, Task
+from agentserver.core.payload.codec import Codecs
+from agentserver.core.payload.xmlify import PayloadError
+from agentserver.handoff.intents import LEGACY, Intent, Vocabulary, narrowing, vocabulary
+from agentserver.handoff.parameters import NATIVE, Parameter, from_xsd
+from agentserver.handoff.scrub import Scrub
+from agentserver.hygiene.objections import Objection
+from agentserver.hygiene.slug import Lexical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from agentserver.config.binding import Binder
+    from agentserver.config.findings import Report
+    from agentserver.config.intents import DeclaredIntent, ParameterEntry
+    from agentserver.config.organism import Bound
+    from agentserver.config.validation import Parsed
+    from agentserver.handoff.intents import Fault
+
+NOTE = "note"
+"""What the free text of an intent is called, in a handoff and in a payload class of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An intent with its entry and the payload class that it is bound to."""
+
+    declared: DeclaredIntent
+    intent: Intent
+    payload: type | None
+
+
+def read_handoffs(parsed: Parsed, bound: Sequence[Bound], binder: Binder) -> Handoffs | None:
+    """The handoffs of an organism; None when it has none, or after a finding."""
+    report = binder.report
+    _check_tasks(bound, report, declared=bool(parsed.document.data.get("intents")))
+    found = [_intent(each, binder) for each in parsed.intents]
+    sound = [each for each in found if each is not None]
+    common = parsed.handoffs
+    if not sound or len(sound) < len(found) or common is None:
+        return None
+    words = vocabulary([each.intent for each in sound], legacy=common.legacy)
+    if not isinstance(words, Vocabulary):
+        _report(words, sound, parsed, report)
+        return None
+    _check_targets(sound, bound, report)
+    _report(narrowing(words, {b.listener.name: b.listener.peers for b in bound}), sound, parsed, report)
+    payloads = _payloads(sound, bound, report)
+    place = sound[0].declared.where()
+    audit = None if common.audit == "none" else common.audit
+    scrub = Scrub.ON if common.scrub else Scrub.OFF
+    return Handoffs(words, payloads, audit, scrub, Place(place.file, place.line))
+
+
+def _intent(declared: DeclaredIntent, binder: Binder) -> _Read | None:
+    entry = declared.entry
+    payload = None
+    parameters: Iterable[Parameter] | None = [_parameter(*each) for each in entry.params.items()]
+    if entry.payload_class is not None:
+        where = declared.where("payload_class")
+        payload = _payload(entry.payload_class, where, binder)
+        parameters = None if payload is None else _from_class(payload, where, binder.report)
+        if entry.params:
+            binder.report.error(declared.where("params"), "stands beside payload_class", "keep one of them")
+            return None
+    if parameters is None:
+        return None
+    kept = tuple(each for each in parameters if not entry.note or each.name != NOTE)
+    allowed = None if entry.allow_peers is None else frozenset(entry.allow_peers)
+    note = NOTE if entry.note else ""
+    intent = Intent(
+        entry.name, tuple(entry.target), entry.template, kept, note, entry.note, entry.event, allowed
+    )
+    return _Read(declared, intent, payload)
+
+
+def _parameter(name: str, entry: ParameterEntry) -> Parameter:
+    kind, shape = NATIVE[entry.type]
+    patterns = tuple(filter(None, (entry.pattern, shape)))
+    lexical = Lexical(patterns, tuple(entry.choices), entry.min_length, entry.max_length)
+    return Parameter(name, lexical, kind, entry.required, entry.words)
+
+
+def _payload(path: str, where: Where, binder: Binder) -> type | None:
+    found = binder.resolve(path, where)
+    if found is None:
+        return None
+    if not isinstance(found, type) or not is_payload(found) or found in {Handoff, Task}:
+        binder.report.error(
+            where, f'"{path}" is no @xmlify class of this organism\'s own', "decorate it, or use params"
+        )
+        return None
+    return found
+
+
+def _from_class(payload: type, where: Where, report: Report) -> tuple[Parameter, ...] | None:
+    try:
+        found = from_xsd(Codecs([payload]).of(payload).xsd())
+    except PayloadError as error:
+        report.error(where, str(error))
+        return None
+    if isinstance(found, Objection):
+        report.error(where, f"{payload.__qualname__}: {found}")
+        return None
+    return found
+
+
+def _report(faults: Iterable[Fault], read: Sequence[_Read], parsed: Parsed, report: Report) -> None:
+    """Each fault at the line of what it is about."""
+    declared = {each.intent.name: each.declared for each in read}
+    for fault in faults:
+        if fault.field == LEGACY:
+            report.error(parsed.document.where(("handoffs", LEGACY)), f"{fault.intent} {fault.detail}")
+            continue
+        where = _where(declared[fault.intent], fault.field)
+        shown = where.path.rpartition(".")[2] == fault.field
+        report.error(where, fault.detail if shown else f"{fault.field}: {fault.detail}")
+
+
+def _where(declared: DeclaredIntent, field: str) -> Where:
+    if field in declared.entry.params:
+        return declared.where("params", field)
+    return declared.where(field if field in declared.entry.model_fields_set else "payload_class")
+
+
+def _check_tasks(bound: Sequence[Bound], report: Report, *, declared: bool) -> None:
+    """Refuse listeners that wait for tasks which nobody can give them, or for what the server alone reads."""
+    for item in bound:
+        where = _at(item)
+        if Handoff in item.listener.payloads:
+            message = f'"{item.listener.name}" takes a Handoff, which the server reads and no listener gets'
+            report.error(where, message, "take the Task")
+        if Task in item.listener.payloads and not declared:
+            message = f'"{item.listener.name}" takes a Task, and there are no intents'
+            report.error(where, message, "declare intents")
+
+
+def _check_targets(read: Sequence[_Read], bound: Sequence[Bound], report: Report) -> None:
+    """Refuse targets that cannot be given a task."""
+    takes = {item.listener.name: Task in item.listener.payloads for item in bound}
+    for each in read:
+        for i, target in enumerate(each.intent.targets):
+            if target not in takes:
+                where = each.declared.where("target", i)
+                report.error(where, f'unknown listener "{target}"', did_you_mean(target, takes))
+            elif not takes[target]:
+                message = f'"{target}" takes no Task'
+                suggestion = "add agentserver.Task to its payload_class"
+                report.error(each.declared.where("target", i), message, suggestion)
+
+
+def _payloads(
+    read: Sequence[_Read], bound: Sequence[Bound], report: Report
+) -> Mapping[type, Mapping[str, str]]:
+    """Which intent a payload class means, by target; a class that means two, or that a target takes, is refused."""
+    takes = {item.listener.name: item.listener.payloads for item in bound}
+    found: dict[type, dict[str, str]] = {}
+    for each in read:
+        if each.payload is None:
+            continue
+        where, targets = each.declared.where("payload_class"), found.setdefault(each.payload, {})
+        for target in each.intent.targets:
+            other = targets.setdefault(target, each.intent.name)
+            if other != each.intent.name:
+                report.error(where, f'means "{other}" for {target} already', "use two classes")
+            if each.payload in takes.get(target, ()):
+                message = f"{target} takes {each.payload.__qualname__} itself, around the intent"
+                report.error(where, message, "take it out of the listener's payload_class")
+    return found
+
+
+def _at(item: Bound) -> Where:
+    return Where(item.source.file, item.source.line)

@@ -1,0 +1,152 @@
+"""The bridge from an agent's output stream into the pump: what it asks for becomes messages of a principal.
+
+Owns the way of a request from a stream to the server, and of its fate back. Refuses to judge: the organism's intents do
+that, on the message. What no message can carry goes on record here, so that nothing is skipped in silence.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+from anyio import from_thread, to_thread
+
+from agentserver.core import envelope
+from agentserver.core.handoffs import Handoff, Param
+from agentserver.core.messages import Reply
+from agentserver.core.payload.codec import Unencodable
+from agentserver.handoff import audit
+from agentserver.handoff.edge.managed import SourceLost
+from agentserver.handoff.edge.orchestrate import now
+from agentserver.handoff.judgement import Facts, Rejected
+from agentserver.handoff.requests import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentserver.core.payload.codec import Codec
+    from agentserver.handoff.audit import AuditSink
+    from agentserver.handoff.requests import Request
+    from agentserver.handoff.stream import Attempt
+    from agentserver.ports import Exchange, Ingress
+
+logger = logging.getLogger("agentserver.bridge")
+
+
+class Source(Protocol):
+    """An agent's output. Its methods are called in a thread, and may block."""
+
+    def attempts(self) -> Iterator[Attempt]:
+        """Every attempt to hand work over until the output ends."""
+        ...
+
+    def answer(self, call: str, *, accepted: bool) -> None:
+        """Tell the agent what came of its call."""
+        ...
+
+
+def handoff(request: Request) -> Handoff | Reason:
+    """The message that a request is, or why it is none. The target goes with it, unjudged."""
+    if request.fault not in {None, Reason.LEGACY_PAYLOAD}:
+        return request.fault or Reason.SCHEMA
+    params = [(name, _text(value)) for name, value in request.params]
+    if any(value is None for _, value in params):
+        return Reason.PARAMS_SCHEMA
+    values = tuple(Param(name, str(value)) for name, value in params)
+    return Handoff(request.intent or "", request.target, values, None, request.event or None)
+
+
+def _text(value: object) -> str | None:
+    """A JSON value as the text of a parameter; None for one that has no such form."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int) else None
+
+
+def _ignored(reply: Reply) -> None:
+    logger.info("%s answered", reply.sender)
+
+
+@dataclass
+class Bridge:
+    """Hands what one agent asks for to a running server, in the name of a principal.
+
+    Args:
+        ingress: the server.
+        codec: of Handoff, as the server has it.
+        principal: the name that the agent bears on the record.
+        sink: where attempts are recorded of which no message can be made; it may block.
+        heard: told of every answer that leaves the server.
+    """
+
+    ingress: Ingress
+    codec: Codec
+    principal: str
+    sink: AuditSink
+    heard: Callable[[Reply], None] = _ignored
+    _open: set[str] = field(default_factory=set)
+    _rest: anyio.Event = field(default_factory=anyio.Event)
+
+    async def run(self, source: Source) -> None:
+        """Listen until the output ends and everything that it asked for has come to rest.
+
+        All of it is one conversation. Raises SourceLost when the source cannot be listened to.
+        """
+        exchange = await self.ingress.open(self.principal)
+        lost: SourceLost | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._answers, exchange)
+            try:
+                await to_thread.run_sync(self._listen, source, exchange, abandon_on_cancel=True)
+            except SourceLost as error:
+                lost = error
+            while self._open:
+                self._rest = anyio.Event()
+                await self._rest.wait()
+            await exchange.close()
+        if lost is not None:
+            raise lost
+
+    def _listen(self, source: Source, exchange: Exchange) -> None:
+        """Runs in a thread, since the source blocks."""
+        for attempt in source.attempts():
+            found = self._message(attempt.request)
+            if isinstance(found, Reason):
+                facts = Facts(self.principal, attempt.request)
+                self.sink.append(audit.record(Rejected(found, facts), now()))
+                accepted = False
+            else:
+                accepted = from_thread.run(self._send, exchange, found)
+            if attempt.call:
+                source.answer(attempt.call, accepted=accepted)
+
+    def _message(self, request: Request) -> bytes | Reason:
+        found = handoff(request)
+        if isinstance(found, Reason):
+            return found
+        try:
+            data = self.codec.encode(found).encode()
+        except Unencodable:
+            return Reason.SCHEMA
+        element = envelope.read_payload(data)
+        sound = not isinstance(element, envelope.Malformed) and self.codec.valid(element)
+        return data if sound else Reason.SCHEMA
+
+    async def _send(self, exchange: Exchange, data: bytes) -> bool:
+        """Whether the server took it: one that it refused has come to rest by the time it is committed."""
+        request = await exchange.send(data)
+        conversation = self.ingress.conversation(exchange.id)
+        taken = conversation is not None and request in conversation.requests
+        if taken:
+            self._open.add(request)
+        return taken
+
+    async def _answers(self, exchange: Exchange) -> None:
+        async for event in exchange.events():
+            if isinstance(event, Reply):
+                self.heard(event)
+            else:
+                self._open.discard(event.request)
+                self._rest.set()

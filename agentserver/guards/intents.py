@@ -1,0 +1,165 @@
+"""Intents: work reaches its target as the organism's own words, or not at all.
+
+Owns what becomes of a message that hands work over: a request for the judgement of ``handoff``, a task for the target,
+a line for the record. Refuses to know where the vocabulary and its payload classes come from.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from lxml import etree
+
+from agentserver.contract import Code
+from agentserver.core import replies
+from agentserver.core.guard import Attempt, Denied
+from agentserver.core.handoffs import Handoff, Param, Task, Words
+from agentserver.core.replies import Draft
+from agentserver.handoff import audit
+from agentserver.handoff.judgement import Approved, Circumstances, judge
+from agentserver.handoff.parameters import Written
+from agentserver.handoff.requests import Reason, Request, digest
+from agentserver.handoff.scrub import Scrub
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentserver.core.envelope import Bounds
+    from agentserver.core.payload.codec import Codecs
+    from agentserver.core.routing import Place
+    from agentserver.handoff.intents import Vocabulary
+
+_UNREACHABLE: Final = frozenset({Reason.TARGET_NOT_ALLOWLISTED, Reason.NOT_A_PEER})
+"""Refusals that tell a sender no more than that nobody of that name is within its reach."""
+
+_PLAIN: Final = json.JSONEncoder(separators=(",", ":"))
+
+
+class IntentRewriter:
+    """Turns handoffs, and the payloads that are bound to intents, into tasks.
+
+    Args:
+        vocabulary: what may be asked.
+        bound: intents that have a payload of their own: by its root element and the target, the intent.
+        codecs: of the server; those of Handoff and Task are among them.
+        bounds: of a message.
+        scrub: whether instruction-like lines are taken out of a sender's words.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        bound: Mapping[str, Mapping[str, str]],
+        codecs: Codecs,
+        bounds: Bounds,
+        scrub: Scrub = Scrub.ON,
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._bound = bound
+        self._codecs = codecs
+        self._bounds = bounds
+        self._scrub = scrub
+        self._handoff = codecs.of(Handoff)
+        self._task = codecs.of(Task)
+
+    def rewrite(self, draft: Draft, place: Place) -> Attempt | None:
+        """What becomes of a message; None for one that hands nothing over."""
+        request = self._request(draft, place)
+        if request is None:
+            return None
+        at = datetime.fromtimestamp(place.at, UTC)
+        shown = at.isoformat(timespec="milliseconds")
+        around = Circumstances(place.listener.name, shown, _reach(place), self._scrub)
+        verdict = judge(self._vocabulary, request, around)
+        note = _PLAIN.encode(dict(audit.record(verdict, shown).members))
+        if not isinstance(verdict, Approved):
+            return Attempt(_denied(verdict.reason), note)
+        return Attempt(self._written(verdict, at), note, verdict.allow_peers)
+
+    def _request(self, draft: Draft, place: Place) -> Request | None:
+        root = draft.root
+        if root == self._handoff.name:
+            return self._asked(draft)
+        if root == self._task.name:
+            # To itself a listener may say what it likes: it reaches no more by that than it does anyway.
+            own = draft.to == place.listener.name
+            return None if own else _request(draft, _named(draft.to), fault=Reason.FORGED_TASK)
+        bound = self._bound.get(root)
+        target = None if bound is None else _target(tuple(bound), draft, place)
+        if bound is None or target is None:
+            return None
+        return _request(draft, target, bound[target], tuple(_values(draft.element)))
+
+    def _asked(self, draft: Draft) -> Request:
+        """The request of a Handoff. One that names two targets, or a value twice, has no form."""
+        handoff = self._handoff.decode(draft.element)
+        assert isinstance(handoff, Handoff)
+        target = handoff.target if draft.to is None else _named(draft.to)
+        params: list[tuple[str, object]] = [(param.name, Written(param.value)) for param in handoff.params]
+        if handoff.note is not None:
+            params.append((self._note(handoff.intent), Written(handoff.note)))
+        fault = None
+        if len({name for name, _ in params}) < len(params) or handoff.target not in {None, target}:
+            fault = Reason.SCHEMA
+        elif not handoff.intent:
+            fault = Reason.LEGACY_PAYLOAD if handoff.event and not params else Reason.SCHEMA
+        return _request(draft, target, handoff.intent or None, tuple(params), handoff.event or "", fault)
+
+    def _note(self, intent: str) -> str:
+        """The name under which an intent takes free text; empty, which no parameter is called, when it takes none."""
+        checked = self._vocabulary.intents.get(intent)
+        return "" if checked is None else checked.intent.note
+
+    def _written(self, approved: Approved, at: datetime) -> Draft | Denied:
+        """The task, encoded and held against its schema like every other message."""
+        task = Task(
+            approved.intent,
+            approved.steering,
+            tuple([Param(name, value) for name, value in approved.params]),
+            tuple([Words(frame.source, at, frame.text) for frame in approved.data]),
+        )
+        found = replies.draft(task, approved.target, self._codecs, self._bounds)
+        return found if isinstance(found, Draft) else Denied(Code.DENIED, f"handoff: {found.detail}")
+
+
+def _denied(reason: Reason) -> Denied:
+    return Denied(Code.ROUTING if reason in _UNREACHABLE else Code.DENIED, f"handoff: {reason}")
+
+
+def _named(to: object) -> str | None:
+    """The listener that a message is addressed to; empty for the caller, whoever that is."""
+    return None if to is None else to if isinstance(to, str) else ""
+
+
+def _target(targets: tuple[str, ...], draft: Draft, place: Place) -> str | None:
+    """The target for which a payload of its own is work; None for an answer and for everybody else."""
+    if draft.to is None:
+        return targets[0] if len(targets) == 1 else None
+    return (
+        draft.to if isinstance(draft.to, str) and draft.to in targets and draft.to != place.caller else None
+    )
+
+
+def _reach(place: Place) -> frozenset[str]:
+    """Whom the sender may ask: its peers and itself. Its caller gets answers, on a thread that is open already."""
+    peers = place.listener.peers | {place.listener.name}
+    return peers if place.caller == place.listener.name else peers - {place.caller}
+
+
+def _request(
+    draft: Draft,
+    target: str | None,
+    intent: str | None = None,
+    params: tuple[tuple[str, object], ...] = (),
+    event: str = "",
+    fault: Reason | None = None,
+) -> Request:
+    return Request(target, intent, params, event, fault, len(draft.markup), digest(draft.markup))
+
+
+def _values(element: etree._Element) -> list[tuple[str, object]]:
+    """The fields of a payload, as they are written."""
+    children = [(etree.QName(child).localname, Written(child.text or "")) for child in element]
+    return [*children, *((str(name), Written(str(value))) for name, value in element.attrib.items())]

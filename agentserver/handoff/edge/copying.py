@@ -1,0 +1,99 @@
+"""The record of handoffs copied to a file while a server runs.
+
+Owns the task that writes, in a thread, so that a slow disk holds nobody up; and what is said when the file falls behind
+the journal. Refuses to know the file's form.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio import to_thread
+
+from agentserver.handoff.audit import AuditRecord
+from agentserver.handoff.edge.records import AuditFile
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+
+WAITING: Final = 10_000
+"""Records that may wait for the disk; more are left to the journal."""
+PATIENCE: Final = 5.0
+"""Seconds that the end waits for the disk."""
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class AuditCopy:
+    """An AuditSink whose records are written by a task.
+
+    Args:
+        path: the file.
+        queue: where records wait for the task.
+        report: told once when a record cannot be kept, and at the end how often that was so.
+    """
+
+    def __init__(
+        self, path: Path, queue: MemoryObjectSendStream[AuditRecord], report: Callable[[str], None]
+    ) -> None:
+        self._path = path
+        self._queue = queue
+        self._report = report
+        self._file = AuditFile(path, self._failed)
+        self._failures = 0
+
+    def append(self, record: AuditRecord) -> None:
+        """Keep a record. Neither blocks nor raises."""
+        try:
+            self._queue.send_nowait(record)
+        except anyio.WouldBlock:
+            self._failed(f"handoff audit: {self._path}: the disk is too slow; records are left out")
+
+    async def write(self, queue: MemoryObjectReceiveStream[AuditRecord]) -> None:
+        """Write what waits until the queue is closed and empty."""
+        async with queue:
+            async for record in queue:
+                await to_thread.run_sync(self._file.append, record, abandon_on_cancel=True)
+
+    def summary(self) -> None:
+        """Say at the end how much the file lacks, if anything."""
+        if self._failures:
+            told = f"{self._failures} failures; only the journal has what was left out"
+            self._report(f"handoff audit: {self._path}: {told}")
+
+    def _failed(self, message: str) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            self._report(message)
+
+
+@asynccontextmanager
+async def copying(
+    path: Path, report: Callable[[str], None] = _LOG.error, waiting: int = WAITING
+) -> AsyncIterator[AuditCopy]:
+    """A sink that writes to a file; leaving waits for what is still to be written, for PATIENCE at most.
+
+    Args:
+        path: the file.
+        report: see AuditCopy.
+        waiting: records that may wait for the disk.
+    """
+    send, receive = anyio.create_memory_object_stream[AuditRecord](waiting)
+    copy = AuditCopy(path, send, report)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(copy.write, receive)
+        try:
+            yield copy
+        finally:
+            send.close()
+            tasks.cancel_scope.deadline = anyio.current_time() + PATIENCE
+    if tasks.cancel_scope.cancelled_caught:
+        report(f"handoff audit: {path}: the disk did not answer in time; the last records are left out")
+    copy.summary()

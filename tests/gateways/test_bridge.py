@@ -1,0 +1,155 @@
+"""The bridge into the pump: a managed agent's session, over HTTP, and a running organism."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio import to_thread
+
+from agentserver.assembly import build
+from agentserver.config import forget, load
+from agentserver.core.handoffs import Handoff, Param
+from agentserver.gateways.bridge import Bridge, handoff
+from agentserver.handoff.edge.managed import Patience, Source, SourceLost
+from agentserver.handoff.edge.records import AuditFile
+from agentserver.handoff.requests import Reason, Request, read_text
+from agentserver.handoff.stream import Attempt
+from tests.handoff.edge.service import Connection, serving
+from tests.handoff.test_hostile import TRICKS, blob
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def organism(tmp_path):
+    found = load(Path(__file__).parents[2] / "examples/handoff/organism.yaml", environ={})
+    yield replace(found, project=tmp_path)
+    forget(found)
+
+
+class Script:
+    """A source in memory."""
+
+    def __init__(self, *attempts):
+        self.given, self.answers = attempts, []
+
+    def attempts(self):
+        yield from self.given
+
+    def answer(self, call, *, accepted):
+        self.answers.append((call, accepted))
+
+
+class Sink:
+    def __init__(self):
+        self.reasons = []
+
+    def append(self, record):
+        self.reasons.append(dict(record.members)["reason"])
+
+
+def bridge(server, sink, heard=None, principal="triage"):
+    codec = server.rules.codecs.of(Handoff)
+    return Bridge(server, codec, principal, sink, **({"heard": heard} if heard else {}))
+
+
+def recorded(server):
+    records = [r for key in server.trace.conversations() for r in server.trace.of(key)]
+    return [json.loads(r.detail) for r in records if r.event == "attempted"]
+
+
+async def test_a_managed_agents_requests_are_judged_by_the_organism_and_reach_its_listeners(organism):
+    arguments = {
+        "target_agent": "launch-radar",
+        "intent": "launch_review",
+        "params": {"ticket_id": "LEGAL-1"},
+    }
+    with serving() as (service, client):
+        call = service.call(arguments)
+        text = blob(params={"ticket_id": "LEGAL-2"})
+        split = [service.message(text[:30]), service.message(text[30:])]
+        bad = service.call({**arguments, "intent": "pay"})
+        service.script = [
+            Connection([call, split[0]], ends="cut"),
+            Connection([split[1], bad, service.idle(), service.over()], ends="open"),
+        ]
+        heard = []
+        async with build(organism) as server:
+            sink = Sink()
+            source = Source(client, "sesn_1", patience=Patience(first=0.0, most=0.0))
+            with anyio.fail_after(20):
+                await bridge(server, sink, heard.append).run(source)
+            seen = recorded(server)
+        results = [event["is_error"] for _, events in service.sent for event in events]
+    assert [(each["source"], each["reason"]) for each in seen] == [
+        ("triage", None),
+        ("triage", None),
+        ("triage", "unknown_intent"),
+    ]
+    assert sink.reasons == []
+    assert results == [False, True]
+    assert [(reply.sender, reply.error) for reply in heard] == [
+        ("launch-radar", False),
+        ("launch-radar", False),
+        ("system", True),
+    ]
+    assert b"LEGAL-1" in heard[0].message
+
+
+async def test_every_trick_is_refused_and_on_record_in_one_place_or_the_other(organism):
+    attempts = [Attempt(read_text(raw)) for raw, _ in TRICKS.values()]
+    async with build(organism) as server:
+        sink = Sink()
+        await bridge(server, sink).run(Script(*attempts))
+        seen = [each["reason"] for each in recorded(server)]
+    assert len(seen) + len(sink.reasons) == len(attempts)
+    wanted = [reason for name, (_, reason) in TRICKS.items() if "quotes" not in name]
+    assert sorted([*seen, *sink.reasons]) == sorted([*wanted, "schema"])
+
+
+async def test_what_no_message_can_carry_is_on_record_and_answered(organism, tmp_path):
+    broken = Attempt(Request(fault=Reason.INVALID_JSON), "c1")
+    nested = Attempt(read_text(blob(params={"ticket_id": {"a": 1}})), "c2")
+    unseen = Attempt(Request("launch-radar", "launch_review", (("ticket_id", "\x00"),)), "c3")
+    long = Attempt(Request("launch-radar", "launch_review", (("x" * 65, "1"),)), "c4")
+    script = Script(broken, nested, unseen, long)
+    file = tmp_path / "audit.jsonl"
+    async with build(organism) as server:
+        await bridge(server, AuditFile(file)).run(script)
+        assert recorded(server) == []
+    lines = (await to_thread.run_sync(file.read_text)).splitlines()
+    reasons = [json.loads(line)["reason"] for line in lines]
+    assert reasons == ["invalid_json", "params_schema", "schema", "schema"]
+    assert script.answers == [("c1", False), ("c2", False), ("c3", False), ("c4", False)]
+
+
+async def test_the_bridge_waits_for_what_it_handed_over(organism):
+    heard = []
+    async with build(organism) as server:
+        await bridge(server, Sink(), heard.append).run(Script(*[Attempt(read_text(blob()))] * 5))
+    assert len(heard) == 5
+
+
+async def test_a_session_that_cannot_be_listened_to_is_told(organism):
+    class Lost(Script):
+        def attempts(self):
+            raise SourceLost("gone")
+            yield
+
+    async with build(organism) as server:
+        with pytest.raises(SourceLost, match="gone"):
+            await bridge(server, Sink()).run(Lost())
+
+
+def test_values_become_text():
+    request = Request("a", "b", (("x", "1"), ("y", 2), ("z", True), ("w", False)), "event")
+    values = (Param("x", "1"), Param("y", "2"), Param("z", "true"), Param("w", "false"))
+    assert handoff(request) == Handoff("b", "a", values, None, "event")
+
+
+def test_the_older_form_goes_to_the_server():
+    assert handoff(Request("a", fault=Reason.LEGACY_PAYLOAD, event="e")) == Handoff("", "a", event="e")

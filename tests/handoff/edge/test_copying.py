@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import threading
+
+import anyio
+import pytest
+from anyio import to_thread
+
+from agentserver.handoff.audit import AuditRecord
+from agentserver.handoff.edge.copying import copying
+from agentserver.handoff.edge.records import verify_file
+
+pytestmark = pytest.mark.anyio
+
+
+def record(n):
+    return AuditRecord((("timestamp", "t"), ("n", n)))
+
+
+async def test_what_waits_is_written_on_leaving_and_the_chain_goes_on(tmp_path):
+    path = tmp_path / "out" / "audit.jsonl"
+    said = []
+    for _ in range(2):
+        async with copying(path, said.append) as copy:
+            for n in range(25):
+                copy.append(record(n))
+    assert ((await to_thread.run_sync(verify_file, path)).count, said) == (50, [])
+
+
+async def test_a_failing_disk_is_told_once_and_counted(tmp_path):
+    (tmp_path / "file").write_text("")
+    said = []
+    async with copying(tmp_path / "file" / "audit.jsonl", said.append) as copy:
+        for n in range(5):
+            copy.append(record(n))
+    first, last = said
+    assert first.startswith(f"handoff audit: {tmp_path}")
+    assert "5 failures" in last
+
+
+async def test_a_slow_disk_holds_nobody_up(tmp_path):
+    said, going = [], threading.Event()
+    async with copying(tmp_path / "audit.jsonl", said.append, waiting=3) as copy:
+        slow = copy._file.append
+        copy._file.append = lambda each: (going.wait(5), slow(each))
+        for n in range(20):
+            copy.append(record(n))
+        assert len(said) == 1
+        assert "too slow" in said[0]
+        going.set()
+    assert (await to_thread.run_sync(verify_file, tmp_path / "audit.jsonl")).count == 3
+    assert "17 failures" in said[1]
+
+
+async def test_a_disk_that_never_answers_does_not_keep_the_server(tmp_path, monkeypatch):
+    monkeypatch.setattr("agentserver.handoff.edge.copying.PATIENCE", 0.05)
+    said, never = [], threading.Event()
+    async with copying(tmp_path / "audit.jsonl", said.append) as copy:
+        copy._file.append = lambda each: never.wait(30)
+        copy.append(record(1))
+        await anyio.sleep(0.01)
+    never.set()
+    assert len(said) == 1
+    assert "did not answer" in said[0]

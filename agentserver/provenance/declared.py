@@ -62,10 +62,17 @@ def _marks(payload: Any, prefix: str, above: tuple[type, ...]) -> Iterator[tuple
 
 def _checked(path: str, hint: Any) -> Iterator[tuple[str, Standing | Role]]:
     for kind in (Standing, Role):
-        found = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, kind)]
+        found = [mark for mark in _metadata(hint) if isinstance(mark, kind)]
         if len(found) > 1:
             raise TypeError(f"'{path}' is marked {' and '.join(mark.value for mark in found)}")
         yield from ((path, mark) for mark in found)
+
+
+def _metadata(hint: Any) -> Iterator[Any]:
+    """Everything that ``Annotated`` says anywhere in a hint, of the items of a list and inside a union too."""
+    yield from getattr(hint, "__metadata__", ())
+    for inner in get_args(hint):
+        yield from _metadata(inner)
 
 
 def _dataclasses(hint: Any) -> Iterator[type]:

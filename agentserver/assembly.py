@@ -26,6 +26,7 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
 from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.lineage import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
 from agentserver.pump import Bound, Pump
 
@@ -62,10 +63,15 @@ def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
     return Blueprint(listeners, organism.limits, roots, services, usage)
 
 
-def guards(organism: Organism) -> tuple[Guard, ...]:
-    """Every guard, in the order in which they are asked."""
+def guards(organism: Organism, codecs: Codecs) -> tuple[Guard, ...]:
+    """Every guard, in the order in which they are asked. Lineage is none of them unless the organism asks for it."""
     asking = {bound.listener.name for bound in organism.listeners if bound.listener.approval}
-    return (PeersGuard(), ApprovalGuard(asking))
+    names = [bound.listener.name for bound in organism.listeners]
+    said = organism.provenance
+    always = (PeersGuard(), ApprovalGuard(asking))
+    if said is None:
+        return always
+    return (*always, LineageGuard(Trusted(said.policy, said.quarantined, said.planners), names, codecs))
 
 
 @dataclass
@@ -176,7 +182,7 @@ def rules(organism: Organism) -> Rules:
     ]
     codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)])
     bounds = Bounds(bytes=organism.limits.payload)
-    return Rules(blueprint(organism, codecs), codecs, guards(organism), bounds)
+    return Rules(blueprint(organism, codecs), codecs, guards(organism, codecs), bounds)
 
 
 def build(

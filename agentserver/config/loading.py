@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.config.binding import Binder
 from agentserver.config.findings import ConfigError, Finding, Report, Severity, Where
+from agentserver.config.lineage import Trusting
 from agentserver.config.models import IncludedFile, OrganismFile
 from agentserver.config.organism import Organism
 from agentserver.config.secrets import Secrets
@@ -94,6 +95,8 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
     binder = Binder(Importer(home), report)
     bound = [item for item in map(binder.bind, declared) if item is not None]
     lifespan = binder.lifespan(files[0])
+    trusting = Trusting(home, files[0].document, declared, report)
+    provenance = trusting.provenance(bound)
     for message in strangers(home):
         report.error(Where(files[0].document.file, 1), message)
     check_roots(bound, report)
@@ -104,7 +107,16 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
         return None
     paths = tuple(sources.files)
     return Organism(
-        files[0].name, home.root, tuple(bound), limits, lifespan, secrets, paths, modules, files[0].journal
+        files[0].name,
+        home.root,
+        tuple(bound),
+        limits,
+        lifespan,
+        secrets,
+        paths,
+        modules,
+        files[0].journal,
+        provenance,
     )
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
+from agentserver.provenance.labels import Mode
+from agentserver.provenance.policyfile import KEYS
 
 MAX_NAME = 128
 MAX_DESCRIPTION = 500
@@ -87,6 +89,27 @@ DottedList: TypeAlias = Annotated[
 ]
 _Names = Annotated[list[Name], Field(max_length=1000)]
 Peers: TypeAlias = Annotated[_Names, BeforeValidator(_absent, json_schema_input_type=_Names | None)]
+_Word: TypeAlias = Literal["source", "sink", "trusted", "relay", "quarantined", "planner"]
+_Words = Annotated[list[_Word], Field(max_length=6)]
+Trusts: TypeAlias = Annotated[_Words, BeforeValidator(_listed, json_schema_input_type=_Word | _Words)]
+ProvenanceEntry: TypeAlias = Annotated[
+    dict[str, Any] | None,
+    WithJsonSchema(
+        {
+            "type": ["object", "null"],
+            "properties": {
+                **{key: {} for key in KEYS},
+                "policy": {
+                    "type": "string",
+                    "description": "A file with these keys, relative to the project.",
+                },
+                "mode": {"type": "string", "examples": [mode.value for mode in Mode]},
+            },
+            "additionalProperties": False,
+        }
+    ),
+]
+"""What stands in it is read by the policy's own reader, so that file and organism speak one language."""
 
 
 class Strict(BaseModel):
@@ -132,6 +155,11 @@ class ListenerEntry(Strict):
     approval: Literal["required"] | None = Field(
         default=None,
         description="required: every message to it waits until a person permits it.",
+    )
+    trust: Trusts = Field(
+        default_factory=list,
+        description="What the listener is to provenance: source, sink, trusted, relay, quarantined, planner; one "
+        "or a list.",
     )
     settings: dict[str, Any] | None = Field(
         default=None,
@@ -255,4 +283,10 @@ class OrganismFile(IncludedFile):
         default_factory=JournalEntry,
         title="Journal",
         description="Where conversations are kept across restarts; none keeps them in memory only.",
+    )
+    provenance: ProvenanceEntry = Field(
+        default=None,
+        title="Provenance",
+        description="Where values may come from that drive something with consequences: the keys of a policy, or "
+        "policy: the path of a file with them. Without this key nobody asks.",
     )

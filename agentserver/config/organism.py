@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentserver.config.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
+    from agentserver.provenance.policy import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
     Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
@@ -72,6 +73,21 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
+class Provenance:
+    """Whom the organism trusts with what.
+
+    Args:
+        policy: what is declared of listeners and fields, those of the listeners' own ``trust`` included.
+        quarantined: listeners that may only say what a closed schema admits.
+        planners: listeners whose ``Plan`` fixes what a conversation may do.
+    """
+
+    policy: Policy
+    quarantined: frozenset[str] = frozenset()
+    planners: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Organism:
     """A checked configuration.
 
@@ -84,6 +100,7 @@ class Organism:
         secrets: what log output must not show.
         files: every YAML file that was read, the main one first, absolute.
         journal: where conversations are kept; None is in memory only.
+        provenance: whom it trusts with what; None is that nobody asks where values come from.
         modules: the project's modules that this load brought into the process (see ``forget``).
     """
 
@@ -96,3 +113,4 @@ class Organism:
     files: tuple[Path, ...]
     modules: tuple[str, ...] = field(default=(), repr=False)
     journal: Journal | None = None
+    provenance: Provenance | None = None

@@ -50,6 +50,16 @@ def declared(payload: type) -> Declared:
     )
 
 
+def paths(payload: Any, prefix: str = "", above: tuple[type, ...] = ()) -> Iterator[str]:
+    """The path of every field of a dataclass and of those inside it, without indices."""
+    hints = get_type_hints(payload, include_extras=True)
+    for field in fields(payload):
+        yield f"{prefix}{field.name}"
+        for inner in _dataclasses(hints[field.name]):
+            if inner not in above:
+                yield from paths(inner, f"{prefix}{field.name}.", (*above, inner))
+
+
 def _marks(payload: Any, prefix: str, above: tuple[type, ...]) -> Iterator[tuple[str, Standing | Role]]:
     hints = get_type_hints(payload, include_extras=True)
     for field in fields(payload):

@@ -132,8 +132,6 @@ class Policy:
     """Bytes of folded untrusted text that one conversation tracks; beyond, every sink is refused."""
     budget: float = math.inf
     """Bits about untrusted data that quarantined listeners may pass on in one conversation."""
-    names_too: bool = False
-    """Whether names still decide about listeners that ``sources`` and ``sinks`` leave out."""
     closed: bool = False
     """Whether a listener that is nothing else is a relay. Else what it says counts as a record."""
 
@@ -158,7 +156,7 @@ class Policy:
         entry = next((entry for entry in self.sources or () if covers(entry, listener)), None)
         if entry is not None:
             return True, f"source by '{entry}'"
-        if self.sources is not None and not self.names_too:
+        if self.sources is not None:
             return False, "not among the sources"
         found = names.is_source(listener)
         return found, "name reads like a source" if found else "name reads like no source"
@@ -167,7 +165,7 @@ class Policy:
         rule = self.sink(listener)
         if rule is not None:
             return True, f"sink by '{rule.name}'"
-        if self.sinks is not None and not self.names_too:
+        if self.sinks is not None:
             return False, "not among the sinks"
         found = names.is_sink(listener)
         return found, "name reads like a sink" if found else "name reads like no sink"

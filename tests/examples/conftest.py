@@ -78,9 +78,9 @@ def configured(organism, name, **changes):
 
 
 @asynccontextmanager
-async def run(organism):
+async def run(organism, approver=None):
     with anyio.fail_after(20):
-        async with build(organism) as server:
+        async with build(organism, approver=approver) as server:
             yield Running(server)
 
 
@@ -104,6 +104,19 @@ def loaded(monkeypatch, tmp_path, organisms):
         return organisms[path]
 
     return load_it
+
+
+@pytest.fixture
+def moded(request, monkeypatch, tmp_path):
+    """The desk with another mode in its YAML, which is the parameter; work is in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    text = (PROJECT / "config/organism.yaml").read_text()
+    path = tmp_path / "organism.yaml"
+    path.write_text(text.replace("mode: enforce", f"mode: {request.param}"))
+    assert f"mode: {request.param}" in path.read_text()
+    organism = load(path, environ={}, project=PROJECT)
+    yield organism
+    forget(organism)
 
 
 class Web:

@@ -24,14 +24,17 @@ FOUND = 1
 
 @click.command("check", short_help="Name every mistake of an organism.")
 @project.organism_argument
+@click.option("--flows", is_flag=True, help="Name every way from a source to a sink.")
 @click.option("--strict", is_flag=True, help="Let warnings fail too.")
 @click.pass_context
-def command(ctx: click.Context, organism: Path | None, *, strict: bool) -> None:
+def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: bool) -> None:
     """Check ORGANISM (config/organism.yaml, then organism.yaml) and everything that it names.
 
-    Prints each finding as file:line: path: message, then a summary. Exit code 1 when there are mistakes.
+    Prints each finding as file:line: path: message, what each listener is to provenance and why, then a summary.
+    Exit code 1 when there are mistakes.
     """
     from agentserver import config
+    from agentserver.cli import flowing
 
     path = project.located(organism)
     loaded, findings = config.inspect(path, os.environ)
@@ -42,6 +45,8 @@ def command(ctx: click.Context, organism: Path | None, *, strict: bool) -> None:
         click.echo(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
         ctx.exit(FOUND)
     server = project.server(ctx, loaded)
+    for line in flowing.told(loaded, server.rules.codecs, flows=flows):
+        click.echo(line)
     click.echo(summary(path, server.rules.blueprint, findings))
     ctx.exit(FOUND if strict and warnings else 0)
 

@@ -117,10 +117,10 @@ def _scalar(kind: Type, text: str) -> Any:
 def _plain(element: etree._Element, cls: Any) -> Any:
     """An element of a hand-written schema: names by the class that was made of it, values as they are written."""
     names = _names(cls)
-    found: dict[str, Any] = {}
+    found: dict[str, list[Any]] = {}
     for name, text in element.attrib.items():
         key, _ = names.get(_local(name), (_local(name), None))
-        found[key] = text
+        found.setdefault(key, []).append(text)
     for child in element:
         key, inner = names.get(_local(child.tag), (_local(child.tag), None))
         found.setdefault(key, []).append(_plain(child, inner))
@@ -128,7 +128,7 @@ def _plain(element: etree._Element, cls: Any) -> Any:
     if not found:
         return text
     if text.strip():
-        found[names.get("", ("value", None))[0]] = text
+        found.setdefault(names.get("", ("value", None))[0], []).append(text)
     return found
 
 

@@ -114,8 +114,10 @@ def test_mistakes_of_the_whole(project):
     assert project.errors("listeners: {a: b}\nversion: 1\nlimits: 5\nlifespan: x\n") == [
         "organism.yaml:1: listeners: a list was expected",
         "organism.yaml:1: name: is missing",
-        'organism.yaml:2: version: unknown key "version" '
-        f"(known here: {', '.join(sorted(keys_of(OrganismFile)))})",
+        (
+            'organism.yaml:2: version: unknown key "version" '
+            f"(known here: {', '.join(sorted(keys_of(OrganismFile)))})"
+        ),
         "organism.yaml:3: limits: a mapping of keys was expected; YAML reads this as the number 5",
         'organism.yaml:4: lifespan: is not a dotted path such as "listeners.greeter.greet"',
     ]

@@ -55,8 +55,9 @@ class Running:
         kinds = {codec.payload.__name__: codec.payload for codec in self.codecs}
         return kinds[name](*args, **fields)
 
-    async def open(self):
-        return Conversation(self, await self.server.open("console"))
+    async def open(self, known=None):
+        opened = await (self.server.resume("console", known) if known else self.server.open("console"))
+        return Conversation(self, opened)
 
 
 def changed(organism, name, **changes):
@@ -78,9 +79,9 @@ def configured(organism, name, **changes):
 
 
 @asynccontextmanager
-async def run(organism, approver=None):
+async def run(organism, approver=None, engine=None):
     with anyio.fail_after(20):
-        async with build(organism, approver=approver) as server:
+        async with build(organism, approver=approver, engine=engine) as server:
             yield Running(server)
 
 

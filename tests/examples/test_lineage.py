@@ -10,7 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from agentserver.assembly import rules
 from agentserver.core.approvals import Answer, Decided
+from agentserver.engines.journal_file import Place as JournalPlace
+from agentserver.engines.journal_file import Sync
+from agentserver.engines.sqlite import SqliteEngine
 from tests.examples.conftest import changed, on_site, run
 
 pytestmark = pytest.mark.anyio
@@ -120,3 +124,20 @@ async def test_the_page_may_hide_the_address_as_it_likes(desk, web):
 async def test_the_persons_own_address_gets_the_mail_whatever_the_page_says(desk):
     await asked(desk, "What do the pages say about badgers? Mail it to ada@example.org.")
     assert mails() == ["ada@example.org"]
+
+
+async def test_what_was_read_is_known_after_a_restart(desk, tmp_path):
+    """The mail was asked for on another server than the one that had read the page."""
+
+    def engine():
+        return SqliteEngine(JournalPlace(tmp_path / "journal.sqlite", Sync.NORMAL), rules(desk).guards)
+
+    async with run(desk, engine=engine()) as o:
+        c = await o.open()
+        await c.ask(o.make("Question", "What do the pages say about badgers?"), "router")
+    async with run(desk, engine=engine()) as o:
+        c = await o.open(c.id)
+        answer = await c.ask(o.make("Question", "Mail it to the contact."), "router")
+        assert answer.text == "That did not work: The message was not permitted."
+        assert "Taint source: fetcher()" in said(c, "refused")[-1]
+    assert mails() == []

@@ -26,7 +26,6 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
 from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.lineage import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
 from agentserver.pump import Bound, Pump
 
@@ -71,6 +70,8 @@ def guards(organism: Organism, codecs: Codecs) -> tuple[Guard, ...]:
     always = (PeersGuard(), ApprovalGuard(asking))
     if said is None:
         return always
+    from agentserver.guards.lineage import LineageGuard, Trusted  # with all that it needs, numpy among it
+
     return (*always, LineageGuard(Trusted(said.policy, said.quarantined, said.planners), names, codecs))
 
 

@@ -13,10 +13,11 @@ import click
 from agentserver.cli import project
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from agentserver.config import Finding
+    from agentserver.assembly import Server
+    from agentserver.config import Finding, Organism
     from agentserver.core.blueprint import Blueprint
 
 FOUND = 1
@@ -34,7 +35,6 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
     Exit code 1 when there are mistakes.
     """
     from agentserver import config
-    from agentserver.cli import flowing
 
     path = project.located(organism)
     loaded, findings = config.inspect(path, os.environ)
@@ -45,10 +45,18 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
         click.echo(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
         ctx.exit(FOUND)
     server = project.server(ctx, loaded)
-    for line in flowing.told(loaded, server.rules.codecs, flows=flows):
+    for line in _provenance(loaded, server, flows=flows):
         click.echo(line)
     click.echo(summary(path, server.rules.blueprint, findings))
     ctx.exit(FOUND if strict and warnings else 0)
+
+
+def _provenance(organism: Organism, server: Server, *, flows: bool) -> Iterable[str]:
+    if organism.provenance is None:
+        return ("provenance: none declared, so nobody asks where a value comes from",)
+    from agentserver.cli import flowing
+
+    return flowing.told(organism, organism.provenance, server.rules.codecs, flows=flows)
 
 
 def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> str:

@@ -19,22 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agentserver.config import Organism
+    from agentserver.config.organism import Provenance
     from agentserver.core.payload.codec import Codecs
     from agentserver.provenance.flows import Report
     from agentserver.provenance.quarantine import Channel
 
-NONE = "provenance: none declared, so nobody asks where a value comes from"
 
-
-def told(organism: Organism, codecs: Codecs, *, flows: bool) -> Iterator[str]:
+def told(organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: bool) -> Iterator[str]:
     """Lines about provenance."""
-    if organism.provenance is None:
-        yield NONE
-        return
-    report = _report(organism, codecs)
-    yield f"provenance: {organism.provenance.policy.mode}"
+    report = _report(organism, provenance, codecs)
+    yield f"provenance: {provenance.policy.mode}"
     yield from (f"  {line}" for line in report.told())
-    for name in sorted(organism.provenance.quarantined):
+    for name in sorted(provenance.quarantined):
         for payload, found in _channels(organism, codecs, name):
             refused = "" if found.closed else ", so it may not be sent"
             yield f"  {name} is quarantined: {payload} tells {found}{refused}"
@@ -49,8 +45,10 @@ def graph(organism: Organism, codecs: Codecs) -> Graph:
     """The ways from sources to sinks as a graph, with what stands between as notes."""
     about = "whose words can come to drive what has consequences"
     if organism.provenance is None:
-        return Graph(organism.name, (Listener("no provenance", (), NONE),), about, (NONE,))
-    report = _report(organism, codecs)
+        return _empty(
+            organism.name, about, "no provenance is declared, so nobody asks where a value comes from"
+        )
+    report = _report(organism, organism.provenance, codecs)
     classes = dict(report.classes)
     steps = {pair for flow in report.flows for pair in zip(flow.path, flow.path[1:], strict=False)}
     part = {name: f"{name} ({kinds(classes[name])})" for pair in steps for name in pair}
@@ -63,26 +61,28 @@ def graph(organism: Organism, codecs: Codecs) -> Graph:
         for bound in organism.listeners
         if bound.listener.name in part
     )
-    notes = tuple(map(str, report.flows)) or ("no way leads from a source to a sink",)
-    return Graph(organism.name, drawn or (Listener("nothing", (), notes[0]),), about, notes)
+    if not drawn:
+        return _empty(organism.name, about, "no way leads from a source to a sink")
+    return Graph(organism.name, drawn, about, tuple(map(str, report.flows)))
 
 
-def _report(organism: Organism, codecs: Codecs) -> Report:
-    assert organism.provenance is not None
+def _empty(name: str, about: str, why: str) -> Graph:
+    return Graph(name, (Listener("none", (), why),), about, (why,))
+
+
+def _report(organism: Organism, provenance: Provenance, codecs: Codecs) -> Report:
     names = {bound.listener.name for bound in organism.listeners}
     peers = {bound.listener.name: sorted(bound.listener.peers & names) for bound in organism.listeners}
     capacities = {}
-    for name in organism.provenance.quarantined:
+    for name in provenance.quarantined:
         bits = [found.bits for _, found in _channels(organism, codecs, name) if found.bits < inf]
         capacities[name] = max(bits, default=0.0)
-    return flows(organism.provenance.policy, peers, capacities)
+    return flows(provenance.policy, peers, capacities)
 
 
 def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[str, Channel]]:
     """What a listener may answer with, as far as its code can name it, and how much each can tell."""
-    for bound in organism.listeners:
-        if bound.listener.name == name:
-            own = {*bound.listener.payloads, *SYSTEM_PAYLOADS}
-            for payload in bound.discovered:
-                if payload not in own:
-                    yield payload.__name__, channel(codecs.of(payload))
+    bound = next(each for each in organism.listeners if each.listener.name == name)
+    for payload in bound.discovered:
+        if payload not in (*bound.listener.payloads, *SYSTEM_PAYLOADS):
+            yield payload.__name__, channel(codecs.of(payload))

@@ -37,11 +37,13 @@ def command(
     The same organism gives the same drawing. SVG needs no other program. With --flows, an arrow is a way that words
     can take from a source to a sink, and the notes say what stands between.
     """
-    from agentserver.cli import drawing, flowing
+    from agentserver.cli import drawing
 
     loaded = project.load(ctx, organism)
     graph = drawing.Graph(loaded.name, tuple(bound.listener for bound in loaded.listeners))
     if flows:
+        from agentserver.cli import flowing
+
         graph = flowing.graph(loaded, project.server(ctx, loaded).rules.codecs)
     draw = {Form.MERMAID: drawing.mermaid, Form.DOT: drawing.dot, Form.SVG: drawing.svg}[Form(form)]
     project.write(output, draw(graph))

@@ -81,10 +81,7 @@ class Trusting:
         self._declared, self._report = declared, report
 
     def provenance(self, bound: Sequence[Bound]) -> Provenance | None:
-        """What is declared, checked; None when nothing is, or after a finding."""
-        if "provenance" not in self._document.data:
-            self._refuse_trust()
-            return None
+        """What is declared, checked; None after a finding."""
         parts = self._parts()
         if parts is None:
             return None
@@ -101,12 +98,6 @@ class Trusting:
         return made
 
     # Where it stands
-
-    def _refuse_trust(self) -> None:
-        for declared in self._declared:
-            if declared.entry.trust:
-                message = "means nothing without provenance: at the top of the main file"
-                self._report.error(declared.where("trust"), message, "add provenance: {mode: audit}")
 
     def _parts(self) -> tuple[_Part, ...] | None:
         """The policy file, if one is named, and the keys beside it; None after a finding."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from agentserver.config.binding import Binder
 from agentserver.config.findings import ConfigError, Finding, Report, Severity, Where
-from agentserver.config.lineage import Trusting
 from agentserver.config.models import IncludedFile, OrganismFile
 from agentserver.config.organism import Organism
 from agentserver.config.secrets import Secrets
@@ -23,6 +22,7 @@ from agentserver.config.wiring import (
     check_names,
     check_peers,
     check_roots,
+    check_trust,
     check_xml_names,
     merge_limits,
     names_of,
@@ -95,8 +95,11 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
     binder = Binder(Importer(home), report)
     bound = [item for item in map(binder.bind, declared) if item is not None]
     lifespan = binder.lifespan(files[0])
-    trusting = Trusting(home, files[0].document, declared, report)
-    provenance = trusting.provenance(bound)
+    provenance = None
+    if "provenance" in files[0].document.data:
+        from agentserver.config.lineage import Trusting  # with all that it needs, which others do without
+
+        provenance = Trusting(home, files[0].document, declared, report).provenance(bound)
     for message in strangers(home):
         report.error(Where(files[0].document.file, 1), message)
     check_roots(bound, report)
@@ -124,5 +127,6 @@ def _check_declared(files: Sequence[Parsed], declared: Sequence[Declared], repor
     names = names_of(files)
     check_names(declared, report)
     check_peers(declared, names, report)
+    check_trust(files[0], declared, report)
     if not names and not report.failed:
         report.error(files[0].document.where(("listeners",)), "at least one listener is needed")

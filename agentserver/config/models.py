@@ -13,8 +13,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
-from agentserver.provenance.labels import Mode
-from agentserver.provenance.policyfile import KEYS
 
 MAX_NAME = 128
 MAX_DESCRIPTION = 500
@@ -89,6 +87,26 @@ DottedList: TypeAlias = Annotated[
 ]
 _Names = Annotated[list[Name], Field(max_length=1000)]
 Peers: TypeAlias = Annotated[_Names, BeforeValidator(_absent, json_schema_input_type=_Names | None)]
+POLICY_KEYS = (
+    "mode",
+    "sources",
+    "sinks",
+    "trusted",
+    "relays",
+    "fields",
+    "allow",
+    "deny",
+    "query_authorises",
+    "plan",
+    "strict",
+    "infer_fields",
+    "follow_links",
+    "effects",
+    "limit",
+    "budget",
+)
+"""The keys of a policy, for editors. The package that reads them is imported when an organism has a policy."""
+
 _Word: TypeAlias = Literal["source", "sink", "trusted", "relay", "quarantined", "planner"]
 _Words = Annotated[list[_Word], Field(max_length=6)]
 Trusts: TypeAlias = Annotated[_Words, BeforeValidator(_listed, json_schema_input_type=_Word | _Words)]
@@ -98,12 +116,12 @@ ProvenanceEntry: TypeAlias = Annotated[
         {
             "type": ["object", "null"],
             "properties": {
-                **{key: {} for key in KEYS},
+                **{key: {} for key in POLICY_KEYS},
                 "policy": {
                     "type": "string",
                     "description": "A file with these keys, relative to the project.",
                 },
-                "mode": {"type": "string", "examples": [mode.value for mode in Mode]},
+                "mode": {"type": "string", "examples": ["audit", "confirm", "enforce"]},
             },
             "additionalProperties": False,
         }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agentserver.config.models import POLICY_KEYS
 from agentserver.provenance.labels import Mode, Role, Standing
 from agentserver.provenance.policy import FieldRule, SinkRule
+from agentserver.provenance.policyfile import KEYS
 from tests.config.conftest import CODE
 
 TWO = """
@@ -27,6 +29,10 @@ def trusting(one="", two=""):
         f"    description: Greets.\n    {one}" if one else "    description: Greets.",
     )
     return text + (f"    {two}\n" if two else "")
+
+
+def test_editors_are_told_the_keys_of_a_policy():
+    assert set(POLICY_KEYS) == set(KEYS)
 
 
 def test_without_the_key_nobody_asks(project):

@@ -15,6 +15,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentserver.core.snapshot import encode
 from agentserver.provenance.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Log:
 
     def add(self, entry: Mapping[str, list[Any]]) -> Log:
         """The log with one more line."""
-        line = _encode(entry)
+        line = encode(entry)
         if self.size + len(line) < PIECE:
             return Log(self.closed, (*self.lines, line), self.size + len(line))
         return Log((*self.closed, b"\n".join((*self.lines, line))))
@@ -68,11 +69,21 @@ class Told(NamedTuple):
         thread: the listener's.
         origin: the thread of whoever asked. What comes from elsewhere is an answer, not a question.
         texts: what was said; None when that was too much to be kept.
+        data: origin and texts as they are kept.
     """
 
     thread: str
     origin: str
     texts: tuple[str, ...] | None
+    data: bytes
+
+    @classmethod
+    def of(cls, thread: str, origin: str, texts: Iterable[str] | None) -> Told:
+        """What was said on a thread, if it is not too much."""
+        said = None if texts is None else tuple(texts)
+        if said is not None and sum(map(len, said)) > ASKED:
+            said = None
+        return cls(thread, origin, said, encode([origin, said]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +135,7 @@ class Memory:
         others = tuple(told for told in self.told if told.thread != thread)[1 - TOLD :]
         if known is not None and known.origin != origin:
             return replace(self, told=(*others, known))
-        said = tuple(texts)
-        kept = said if sum(map(len, said)) <= ASKED else None
-        return replace(self, told=(*others, Told(thread, origin, kept)))
+        return replace(self, told=(*others, Told.of(thread, origin, texts)))
 
     def told_to(self, thread: str) -> tuple[str, ...] | None:
         """What the listener of a thread was last asked; None when that is not known."""
@@ -141,11 +150,10 @@ class Memory:
 def dump(memory: Memory) -> dict[str, bytes]:
     """The memory in parts. A part that a step has not changed is the same bytes as before."""
     parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.pieces())}
-    for told in memory.told:
-        parts[f"{_THREAD}{told.thread}"] = _encode([told.origin, told.texts])
+    parts.update({f"{_THREAD}{told.thread}": told.data for told in memory.told})
     order = [told.thread for told in memory.told]
     state = [memory.step, order, sorted(memory.permitted), memory.ledger.state()]
-    return {**parts, _STATE: _encode(state)}
+    return {**parts, _STATE: encode(state)}
 
 
 def load(parts: Mapping[str, bytes]) -> Memory:
@@ -162,16 +170,7 @@ def load(parts: Mapping[str, bytes]) -> Memory:
     return Memory(
         Ledger.load({**held, **state}),
         step,
-        tuple(_told(thread, parts[f"{_THREAD}{thread}"]) for thread in order),
+        tuple(Told.of(thread, *json.loads(parts[f"{_THREAD}{thread}"])) for thread in order),
         frozenset(permitted),
         log,
     )
-
-
-def _told(thread: str, data: bytes) -> Told:
-    origin, texts = json.loads(data)
-    return Told(thread, origin, None if texts is None else tuple(texts))
-
-
-def _encode(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lxml import etree
 
 from agentserver import HandlerResponse, xmlify
 from agentserver.core.approvals import Answer as Said
@@ -129,18 +130,14 @@ def test_in_enforce_a_value_from_a_page_drives_no_sink_and_the_sender_learns_not
 
 
 def test_in_audit_it_is_noted_and_goes_on():
-    p = told(story(Policy(**{**vars_of(BASE), "mode": Mode.AUDIT})))
+    p = told(story(replace(BASE, mode=Mode.AUDIT)))
     assert p.seen("post") == [Letter(EVE, "hello")]
     (detail,) = details(p, Event.FLAGGED)
     assert "Action: logged, call proceeds (audit)" in detail
 
 
-def vars_of(policy):
-    return {name: getattr(policy, name) for name in policy.__slots__}
-
-
 def confirming(**more):
-    return Policy(**{**vars_of(BASE), "mode": Mode.CONFIRM, **more})
+    return replace(BASE, mode=Mode.CONFIRM, **more)
 
 
 def decided(p, answer):
@@ -226,7 +223,7 @@ def test_later_words_of_the_principal_authorise_too():
 
 
 def test_the_principals_own_order_is_held_to_the_deny_list_alone():
-    p = told(story(Policy(**{**vars_of(BASE), "deny": ("eve@evil.example",), "plan": PlanSource.REQUIRED})))
+    p = told(story(replace(BASE, deny=("eve@evil.example",), plan=PlanSource.REQUIRED)))
     p.say(Letter(EVE, "x"), "post")
     p.say(Letter("eve@evil.example", "x"), "post")
     p.run()
@@ -274,19 +271,12 @@ def test_the_way_across_agents_is_told():
 def test_a_source_that_calls_a_sink_itself_is_heard_first():
     handlers = {"web": lambda call: HandlerResponse(Letter(EVE, "x"), "post")}
     p = story(handlers=handlers)
-    p.rules.blueprint.listeners["web"].peers  # noqa: B018
     shop = {**p.rules.blueprint.listeners, "web": listener("web", "post", payloads=(Ask, Get))}
-    p.rules = replace_listeners(p.rules, shop)
+    p.rules = replace(p.rules, blueprint=replace(p.rules.blueprint, listeners=shop))
     p.say(Ask("read"), "web")
     p.run()
     assert p.seen("post") == []
     assert "Taint source: web()" in details(p, Event.REFUSED)[0]
-
-
-def replace_listeners(made, listeners):
-    from dataclasses import replace
-
-    return replace(made, blueprint=replace(made.blueprint, listeners=listeners))
 
 
 def test_the_payloads_own_marks_count():
@@ -296,7 +286,7 @@ def test_the_payloads_own_marks_count():
         "agent": lambda call: (
             HandlerResponse(Ask("read"), "web")
             if isinstance(call.payload, Ask)
-            else [HandlerResponse(Letter(to, "x"), "post") for to in ("ann@corp.example",)]
+            else HandlerResponse(Letter("ann@corp.example", "x"), "post")
             if isinstance(call.payload, Letters)
             else None
         ),
@@ -325,12 +315,12 @@ def test_a_source_that_merely_repeats_what_it_was_asked_vouches_for_nothing():
 
 
 def test_messages_of_the_system_are_nothing():
-    p = told(story(handlers={"web": lambda call: 1 / 0 if False else crash()}))
+    p = told(story(handlers={"web": crash}))
     assert not memory(p).ledger.tainted
     assert memory(p).step == 1
 
 
-def crash():
+def crash(call):
     raise RuntimeError("no page")
 
 
@@ -384,7 +374,7 @@ def planned_story(planners):
         listener("web", payloads=(Ask,)),
         listener("post", payloads=(Letter,)),
     ]
-    policy = Policy(**{**vars_of(BASE), "plan": PlanSource.REQUIRED, "allow": ("@corp.example",)})
+    policy = replace(BASE, plan=PlanSource.REQUIRED, allow=("@corp.example",))
     made = rules(*agents, payloads=PAYLOADS)
     guard = LineageGuard(Trusted(policy, planners=frozenset(planners)), made.blueprint.listeners, made.codecs)
     shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
@@ -420,8 +410,6 @@ def test_a_plan_that_comes_after_untrusted_text_fixes_nothing():
     p = told(story(planners=frozenset({"agent"})))
     guard = p.rules.guards[1]
     codec = p.rules.codecs.of(Plan)
-    from lxml import etree
-
     element = etree.fromstring(codec.encode(Plan([PlanStep("post")])))
     delivery = first_delivery(p)._replace(sender="agent", hop=4, root=codec.name)
     assert guard.observe(memory(p), delivery, element, 1.0).ledger.plan == memory(p).ledger.plan
@@ -431,9 +419,7 @@ def test_a_plan_that_comes_after_untrusted_text_fixes_nothing():
 
 
 def quarantined(budget, says):
-    policy = Policy(
-        **{**vars_of(BASE), "budget": budget, "trusted": ("helper",), "allow": ("@corp.example",)}
-    )
+    policy = replace(BASE, budget=budget, trusted=("helper",), allow=("@corp.example",))
     handlers = {
         "agent": lambda call: (
             HandlerResponse(Ask("read"), "web")
@@ -559,7 +545,7 @@ def test_the_guard_says_what_the_library_says_of_the_same_story(query, page, to,
 
 
 def test_beyond_the_limit_every_sink_is_refused():
-    p = told(story(Policy(**{**vars_of(BASE), "limit": 20, "allow": ("@evil.example",)})))
+    p = told(story(replace(BASE, limit=20, allow=("@evil.example",))))
     assert p.seen("post") == []
     assert "more untrusted text was read than is tracked" in details(p, Event.REFUSED)[0]
 
@@ -626,13 +612,32 @@ def test_contradictory_marks_are_refused():
 
 
 def test_effects_of_the_policy_hold():
-    content = Policy(
-        **{**vars_of(BASE), "effects": ((Rule.CONTENT, Effect.BLOCK),), "allow": ("@evil.example",)}
-    )
+    content = replace(BASE, effects=((Rule.CONTENT, Effect.BLOCK),), allow=("@evil.example",))
     p = told(story(content, {"agent": reads(Letter(EVE, PAGE))}))
     assert p.seen("post") == []
-    p = told(
-        story(Policy(**{**vars_of(BASE), "allow": ("@evil.example",)}), {"agent": reads(Letter(EVE, PAGE))})
-    )
+    p = told(story(replace(BASE, allow=("@evil.example",)), {"agent": reads(Letter(EVE, PAGE))}))
     assert p.seen("post") == [Letter(EVE, PAGE)]
     assert "Untrusted content detected in argument: body=" in details(p, Event.FLAGGED)[0]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        '{"a": "\\ud800 and more of these words than fit a span"}',
+        "[" * 5000,
+        '{"k": ' * 300,
+        "\u200b" * 3000,
+        "a" * 30_000,
+    ],
+)
+def test_no_page_is_too_odd(page):
+    p = told(
+        story(
+            handlers={
+                "web": lambda call: HandlerResponse.respond(Note(page)),
+                "agent": reads(Letter(EVE, page)),
+            }
+        )
+    )
+    assert restore(take(p.conversation, p.rules.guards), p.rules.guards) == p.conversation
+    assert p.seen("post") == []

@@ -454,6 +454,25 @@ def test_a_quarantined_listener_cannot_say_what_no_closed_schema_holds():
     assert "helper is quarantined, and what Note can tell is unbounded" in record.detail
 
 
+def test_a_quarantined_listener_writes_to_no_sink_what_no_closed_schema_holds():
+    """Not even where the policy would let its words pass."""
+    handlers = {
+        "agent": lambda call: (
+            HandlerResponse(Ask("read"), "web")
+            if isinstance(call.payload, Ask)
+            else HandlerResponse(Note("urgent?"), "helper")
+            if call.metadata.from_id == "web"
+            else None
+        ),
+        "helper": lambda call: HandlerResponse(Letter(EVE, PAGE), "post"),
+    }
+    policy = replace(BASE, trusted=("helper",), allow=("@evil.example",))
+    p = told(story(policy, handlers, quarantined=frozenset({"helper"})))
+    assert p.seen("post") == []
+    p = told(story(replace(policy, mode=Mode.AUDIT), handlers, quarantined=frozenset({"helper"})))
+    assert p.seen("post") == [Letter(EVE, PAGE)]
+
+
 # What is kept
 
 

@@ -150,6 +150,8 @@ def _quoted(text: str) -> str:
 def _flat(text: str) -> str:
     """One line of a terminal, of the beginning: a value may be as long as a message."""
     begun = text[:1000]
-    flat = " ".join("".join(char if char.isprintable() else " " for char in begun).split())
+    flat = " ".join(begun.split())
+    if not flat.isprintable():
+        flat = " ".join("".join(char if char.isprintable() else " " for char in flat).split())
     whole = len(flat) <= 120 and len(text) == len(begun)  # noqa: PLR2004  one line of a terminal
     return flat if whole else f"{flat[:119]}…"

@@ -464,7 +464,9 @@ def test_a_quarantined_listener_writes_to_no_sink_what_no_closed_schema_holds():
             if call.metadata.from_id == "web"
             else None
         ),
-        "helper": lambda call: HandlerResponse(Letter(EVE, PAGE), "post"),
+        "helper": lambda call: (
+            HandlerResponse(Letter(EVE, PAGE), "post") if call.metadata.from_id == "agent" else None
+        ),
     }
     policy = replace(BASE, trusted=("helper",), allow=("@evil.example",))
     p = told(story(policy, handlers, quarantined=frozenset({"helper"})))

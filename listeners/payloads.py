@@ -14,8 +14,7 @@ from typing import Annotated, TypeAlias
 from annotated_types import MaxLen, MinLen
 
 from agentserver import Pattern, xmlify
-from agentserver.provenance import Standing
-from agentserver.provenance.labels import Role
+from agentserver.provenance import Role, Standing
 
 ADDRESS = r"[A-Za-z0-9._%+\-]+@[A-Za-z0-9\-]+(\.[A-Za-z0-9\-]+)+"
 URL = r"https?://[!-~]+"

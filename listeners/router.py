@@ -23,7 +23,8 @@ from agentserver import (
 from listeners.payloads import ADDRESS, Answer, Calculate, Mail, Mailed, Question, Report, Research, Result
 
 _MAIL = re.compile(
-    rf"[\s,;.]*(?:and |please )*mail (?:it|this|that|the answer) to (me|the contact|{ADDRESS})[\s.!]*", re.IGNORECASE
+    rf"[\s,;.]*(?:and |please )*mail (?:it|this|that|the answer) to (me|the contact|{ADDRESS})[\s.!]*",
+    re.IGNORECASE,
 )
 CONTACT = "the contact"
 """How a person means whomever the pages name."""

@@ -78,7 +78,7 @@ def lineage(verdict: Verdict, finding: Finding, evidence: Evidence) -> str:
     if evidence.via:
         steps.append(f"undone: {evidence.via}")
     steps.append(f"value {_quoted(evidence.excerpt)}")
-    steps += [f"{hop.listener} (step {hop.step})" for hop in evidence.hops]
+    steps += dict.fromkeys(f"{hop.listener} (step {hop.step})" for hop in evidence.hops)
     steps.append(f"{verdict.call.sink}.{finding.path} (step {verdict.call.step})")
     return " → ".join(steps)
 

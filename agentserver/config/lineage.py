@@ -36,6 +36,7 @@ CONTRADICTIONS = (
     ("source", "trusted"),
     ("source", "relay"),
     ("source", "quarantined"),
+    ("source", "planner"),
     ("trusted", "relay"),
     ("trusted", "quarantined"),
     ("relay", "quarantined"),
@@ -95,6 +96,7 @@ class Trusting:
         made = self._made(keys)
         _Check(made.policy, parts, bound, self._report).run()
         self._contradicted(made.policy)
+        self._idle(made.policy)
         return made
 
     # Where it stands
@@ -189,9 +191,20 @@ class Trusting:
                 if one in words and other in words:
                     self._report.error(where, f"a listener cannot be {one} and {other}")
             found = policy.classify(declared.entry.name)
-            for word in ("source", "sink", "relay"):
-                if word in words and not getattr(found, word):
-                    self._report.error(where, f"{word}, but the policy says otherwise: {found.why}")
+            wanted = {"source": found.source, "sink": found.sink, "relay": found.relay}
+            wanted["planner"] = not found.source  # a stranger's words fix no plan
+            denied = [word for word in words if not wanted.get(word, True)]
+            for word in denied:
+                self._report.error(where, f"{word}, but the policy says otherwise: {found.why}")
+
+    def _idle(self, policy: Policy) -> None:
+        """Point at a policy that can never find anything."""
+        classes = [policy.classify(declared.entry.name) for declared in self._declared]
+        for word in ("source", "sink"):
+            if not any(getattr(found, word) for found in classes):
+                where = self._document.where(("provenance",))
+                told = f"no listener is a {word}, so nothing will ever be found"
+                self._report.warning(where, told, f"trust: {word} at the listener that is one")
 
 
 @dataclass(frozen=True, slots=True)

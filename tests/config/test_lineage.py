@@ -175,6 +175,7 @@ def test_provenance_is_a_mapping(project):
     [
         ("sauce", "trust: must be 'source', 'sink', 'trusted', 'relay', 'quarantined' or 'planner'"),
         ("[source, trusted]", "trust: a listener cannot be source and trusted"),
+        ("[source, planner]", "trust: a listener cannot be source and planner"),
         ("[relay, quarantined]", "trust: a listener cannot be relay and quarantined"),
     ],
 )
@@ -186,6 +187,21 @@ def test_trust_says_one_thing(project, trust, finding):
 def test_trust_and_policy_may_not_disagree(project):
     (found,) = project.errors(trusting("trust: source") + "provenance: {relays: [greeter]}\n")
     assert "source, but the policy says otherwise: " in found
+
+
+def test_a_source_fixes_no_plan(project):
+    (found,) = project.errors(trusting("trust: planner") + "provenance: {sources: [greeter]}\n")
+    assert "planner, but the policy says otherwise: source by 'greeter'" in found
+
+
+def test_a_policy_that_can_find_nothing_is_pointed_at(project):
+    found = project.findings(trusting("trust: source") + "provenance:\n")
+    (warning,) = found
+    assert (
+        "organism.yaml:12: warning: provenance: no listener is a sink, so nothing will ever be found"
+        in warning
+    )
+    assert project.findings(trusting("trust: [source, sink]") + "provenance:\n") == []
 
 
 def test_trust_without_provenance_would_mean_nothing(project):

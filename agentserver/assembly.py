@@ -84,10 +84,17 @@ def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:
     return replace(listener, payloads=(*others, Handoff, *bound))
 
 
-def guards(organism: Organism) -> tuple[Guard, ...]:
-    """Every guard, in the order in which they are asked."""
+def guards(organism: Organism, codecs: Codecs) -> tuple[Guard, ...]:
+    """Every guard, in the order in which they are asked. Lineage is none of them unless the organism asks for it."""
     asking = {bound.listener.name for bound in organism.listeners if bound.listener.approval}
-    return (PeersGuard(), ApprovalGuard(asking))
+    names = [bound.listener.name for bound in organism.listeners]
+    said = organism.provenance
+    always = (PeersGuard(), ApprovalGuard(asking))
+    if said is None:
+        return always
+    from agentserver.guards.lineage import LineageGuard, Trusted  # with all that it needs, numpy among it
+
+    return (*always, LineageGuard(Trusted(said.policy, said.quarantined, said.planners), names, codecs))
 
 
 @dataclass
@@ -215,7 +222,7 @@ def rules(organism: Organism) -> Rules:
     codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)])
     bounds = Bounds(bytes=organism.limits.payload)
     rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
-    return Rules(blueprint(organism, codecs), codecs, guards(organism), bounds, rewriter)
+    return Rules(blueprint(organism, codecs), codecs, guards(organism, codecs), bounds, rewriter)
 
 
 def handed_over(organism: Organism) -> Handoffs | None:

@@ -116,7 +116,7 @@ def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Bound]]:
         for one in listeners
     )
     whole = Organism("bench", Path.cwd(), declared, limits, None, Secrets(), ())
-    rules = Rules(blueprint(whole, codecs), codecs, guards(whole), Bounds())
+    rules = Rules(blueprint(whole, codecs), codecs, guards(whole, codecs), Bounds())
     return rules, {one.name: Bound(one, handlers[one.name]) for one in listeners}
 
 

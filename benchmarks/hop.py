@@ -114,7 +114,7 @@ async def pump(handlers: dict[str, Any], payload: Any, talk: Callable[[Any, byte
     limits = Limits(hops=1 << 40, messages=1 << 40)
     organism = Organism("bench", HERE, tuple(configured), limits, None, Secrets(), ())
     codecs = Codecs([type(payload)])
-    rules = Rules(blueprint(organism, codecs), codecs, guards(organism), Bounds())
+    rules = Rules(blueprint(organism, codecs), codecs, guards(organism, codecs), Bounds())
     bound = {one.name: Bound(one, handlers[one.name]) for one in listeners}
     async with Pump(rules, bound, MemoryEngine(), SystemClock()) as running:
         await talk(running, codecs.of(type(payload)).encode(payload).encode())

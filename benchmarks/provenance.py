@@ -2,9 +2,10 @@
 
     python benchmarks/provenance.py [--text-dir DIR] [--sizes 10,100,1000,10000] [--chance]
 
-Beside it, in the same run: a plain hop (parsing and writing one 600-byte envelope with lxml), and
-agent-sleuth. Times are CPU medians; only the ratios travel between machines. ``--chance`` measures how long
-matches of unrelated text get, which is what `SPAN` rests on.
+Beside it, in the same run: a plain hop (parsing and writing one 600-byte envelope with lxml), agent-sleuth, and the
+pump's own step: an agent is done with a message and sends 2 kB to a sink, decided with the lineage guard and without.
+Times are CPU medians; only the ratios travel between machines. ``--chance`` measures how long matches of unrelated
+text get, which is what `SPAN` rests on.
 """
 
 from __future__ import annotations
@@ -15,11 +16,23 @@ import random
 import statistics
 import sysconfig
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
+from agentserver import HandlerResponse, xmlify
+from agentserver.core.blueprint import Blueprint, Limits, Listener
+from agentserver.core.conversation import Accepted, Conversation
+from agentserver.core.envelope import Bounds
+from agentserver.core.guard import Rules
+from agentserver.core.messages import Failed, Finished, Moment, Outside, Returned
+from agentserver.core.payload.codec import Codecs
+from agentserver.core.replies import normalise
+from agentserver.guards.lineage import LineageGuard, Trusted
+from agentserver.guards.lineage_memory import Memory
+from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
 from agentserver.provenance.folding import fold_bytes
 from agentserver.provenance.index import SPAN
@@ -62,6 +75,51 @@ def cost(work: Callable[[], Any], least: int = 5, budget: float = 2.0) -> tuple[
 
 def hop() -> bytes:
     return etree.tostring(etree.fromstring(ENVELOPE))
+
+
+@xmlify
+@dataclass(frozen=True)
+class Read:
+    url: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Letter:
+    to: str
+    body: str
+
+
+def step(policy: Policy, ledger: Ledger, body: str) -> tuple[float, float]:
+    """Median ms of one step of a conversation that sends to a sink: without the guard, and with it."""
+    listeners = {
+        "agent": Listener("agent", (Read,), "x", peers=frozenset({"send_email"})),
+        "send_email": Listener("send_email", (Letter,), "x"),
+    }
+    codecs = Codecs([Read, Letter])
+    roots = {name: frozenset(codecs.of(p).name for p in one.payloads) for name, one in listeners.items()}
+    usage = dict.fromkeys(listeners, "")
+    plain = Rules(
+        Blueprint(listeners, Limits(), roots, frozenset(), usage), codecs, (PeersGuard(),), Bounds()
+    )
+    guarded = replace(plain, guards=(PeersGuard(), LineageGuard(Trusted(policy), listeners, codecs)))
+    conversation = Conversation.opened("bench", Moment(0.0, bytes(16)))
+    asked = Outside(codecs.of(Read).encode(Read("https://a.example/")).encode(), "r", "agent")
+    outcome = conversation.receive(asked, guarded, Moment(1.0, b"1" * 16))
+    (delivery,) = outcome.ready
+    conversation = outcome.conversation._replace(memory={"lineage": Memory(ledger)})
+    accepted = conversation.accept(delivery, guarded)
+    said = normalise(HandlerResponse(Letter("bob@corp.com", body), "send_email"), codecs, Bounds())
+    if not isinstance(accepted, Accepted) or isinstance(said, Failed):
+        raise TypeError("the message is valid")
+    finished = Finished(delivery, accepted.element, Returned(said))
+    moment = Moment(2.0, b"2" * 16)
+    without, _ = cost(lambda: conversation.conclude(finished, plain, moment), least=50)
+    done = conversation.conclude(finished, guarded, moment)
+    if [one.to for one in done.added] != ["send_email"]:
+        raise TypeError("the letter is permitted")
+    within, _ = cost(lambda: conversation.conclude(finished, guarded, moment))
+    return without, within
 
 
 def measure(texts: list[str], body: str, policy: Policy) -> tuple[float, float, float, Ledger, float]:
@@ -126,14 +184,18 @@ def main() -> None:
     floor, _ = cost(hop, least=200)
     print(f"plain hop {floor * 1e3:.0f} us")
     head = f"{'untrusted':>10s} {'observe us/kB':>14s} {'B/char':>7s} {'judge 2 kB ms':>14s} {'worst':>7s}"
-    print(head + f" {'x hop':>7s} {'agent-sleuth ms':>16s} {'x ours':>7s}")
+    print(
+        head + f" {'x hop':>7s} {'step ms':>8s} {'x plain step':>13s} {'agent-sleuth ms':>16s} {'x ours':>7s}"
+    )
     for kilo in map(int, options.sizes.split(",")):
         texts = corpus(options.text_dir, kilo * 1000)
         other = " ".join(corpus(options.text_dir, 4000, skip=2000))
         quote = texts[len(texts) // 2][1000:1080]
         body = other[:1000] + quote + other[1000:1920]
-        build, median, worst, _, weight = measure(texts, body, policy)
+        build, median, worst, ledger, weight = measure(texts, body, policy)
         line = f"{kilo:7d} kB {build:14.0f} {weight:7.1f} {median:14.2f} {worst:7.2f} {median / floor:7.0f}"
+        without, within = step(policy, ledger, body)
+        line += f" {within:8.2f} {within / without:13.0f}"
         theirs = peer(texts, body) if kilo <= 1000 else None
         print(line + (f" {theirs[0]:16.1f} {theirs[0] / median:7.1f}" if theirs else ""), flush=True)
 

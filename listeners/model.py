@@ -49,11 +49,13 @@ class Turn:
         calls: messages to send; their answers come back before the next turn.
         text: the final answer when there are no calls.
         sources: the pages that the answer rests on.
+        contact: the mail address that they name for questions; empty when there is none.
     """
 
     calls: Sequence[Call] = ()
     text: str = ""
     sources: Sequence[str] = ()
+    contact: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Annotated, TypeAlias
 from annotated_types import MaxLen, MinLen
 
 from agentserver import Pattern, xmlify
+from agentserver.provenance import Role, Standing
 
 ADDRESS = r"[A-Za-z0-9._%+\-]+@[A-Za-z0-9\-]+(\.[A-Za-z0-9\-]+)+"
 URL = r"https?://[!-~]+"
@@ -70,10 +71,12 @@ class Report:
     Args:
         text: the findings.
         sources: the pages that they rest on.
+        contact: whom the pages name for questions; absent when they name nobody.
     """
 
     text: Text
     sources: Annotated[list[Url], MaxLen(50)] = field(default_factory=list)
+    contact: Address | None = None
 
 
 @xmlify(example={"expression": "1240 * 17.5 / 100"})
@@ -147,7 +150,7 @@ class Link:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as text. All but ``url`` and ``problem`` are the words of whoever wrote the page.
+    """A page as text. All but ``url`` and ``problem`` are the words of whoever wrote the page, and marked so.
 
     Args:
         url: as it was asked for.
@@ -161,7 +164,7 @@ class Page:
     title: Annotated[str, MaxLen(200)] = ""
     text: Annotated[str, MaxLen(10_000)] = ""
     links: Annotated[list[Link], MaxLen(40)] = field(default_factory=list)
-    problem: PageProblem | None = None
+    problem: Annotated[PageProblem | None, Standing.RECORD] = None
 
 
 @xmlify(example={"source": "https://example.org/"})
@@ -200,14 +203,14 @@ class Mail:
     """A mail to be sent.
 
     Args:
-        to: the one recipient.
+        to: the one recipient; what decides where the mail goes.
         subject: one line.
         body: plain text.
     """
 
-    to: Address
-    subject: Line
-    body: Text
+    to: Annotated[Address, Role.DESTINATION]
+    subject: Annotated[Line, Role.PAYLOAD]
+    body: Annotated[Text, Role.PAYLOAD]
 
 
 @xmlify

@@ -111,7 +111,7 @@ async def act(notebook: Notebook, metadata: HandlerMetadata) -> Response:
     prompt = "\n\n".join([metadata.usage_instructions, ROLE.format(start=running.resource(Site).url)])
     turn = await running.resource(Model).complete(prompt, notebook.said)
     if not turn.calls:
-        return HandlerResponse.respond(Report(turn.text, list(turn.sources)))
+        return HandlerResponse.respond(Report(turn.text, list(turn.sources), turn.contact or None))
     for call in turn.calls:
         notebook = notebook.noting("assistant", as_said(call))
     running.storage.set(replace(notebook, turns=notebook.turns + 1))

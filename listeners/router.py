@@ -1,7 +1,8 @@
 """The router: takes what a person asks, picks the desk, and has the answer mailed when that was asked.
 
-Owns the errand. It alone may reach the outbox, and it writes only to an address from the person's own words
-or from its settings: nothing that was read on a page can become a recipient.
+Owns the errand. It alone may reach the outbox, and it writes to an address from the person's own words, from its
+settings, or to "the contact" that the researcher brings back. That one comes from pages. The router does not judge
+it: where an address comes from, and whether it may be written to, is for the server to say.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from agentserver import (
 from listeners.payloads import ADDRESS, Answer, Calculate, Mail, Mailed, Question, Report, Research, Result
 
 _MAIL = re.compile(
-    rf"[\s,;.]*(?:and |please )*mail (?:it|this|that|the answer) to (me|{ADDRESS})[\s.!]*", re.IGNORECASE
+    rf"[\s,;.]*(?:and |please )*mail (?:it|this|that|the answer) to (me|the contact|{ADDRESS})[\s.!]*",
+    re.IGNORECASE,
 )
+CONTACT = "the contact"
+"""How a person means whomever the pages name."""
+
 _SUM = re.compile(r"[\d\s.+*/()%-]+")
 
 
@@ -47,11 +52,13 @@ class Errand:
         question: as the desk was asked.
         recipient: whom the answer is to be mailed to; empty for nobody.
         answer: the last answer.
+        contact: whom the pages behind it name; empty for nobody.
     """
 
     question: str = ""
     recipient: str = ""
     answer: Answer | None = None
+    contact: str = ""
 
 
 async def route(
@@ -66,7 +73,8 @@ async def route(
         case Result():
             errand, response = finish(Answer(str(payload)), errand)
         case Report():
-            errand, response = finish(Answer(payload.text, payload.sources), errand)
+            known = replace(errand, contact=payload.contact or "")
+            errand, response = finish(Answer(payload.text, payload.sources), known)
         case Mailed():
             answer = errand.answer or Answer("It is done.")
             text = f"{answer.text}\n(Mailed to {payload.to}: {payload.file})"
@@ -85,7 +93,7 @@ def take(question: Question, before: Errand) -> tuple[Errand, HandlerResponse]:
         return finish(before.answer, replace(before, recipient=recipient))
     if not text:
         return before, HandlerResponse.respond(Answer("There is nothing to mail yet."))
-    errand = replace(before, question=text, recipient=recipient)
+    errand = replace(before, question=text, recipient=recipient, contact="")
     if _SUM.fullmatch(text):
         return errand, HandlerResponse(Calculate(text), "calculator")
     return errand, HandlerResponse(Research(text), "researcher")
@@ -94,11 +102,12 @@ def take(question: Question, before: Errand) -> tuple[Errand, HandlerResponse]:
 def finish(answer: Answer, errand: Errand) -> tuple[Errand, HandlerResponse]:
     """Mail the answer if that was asked for, else give it."""
     errand = replace(errand, answer=answer)
-    if not errand.recipient:
+    to = errand.contact if errand.recipient == CONTACT else errand.recipient
+    if not to:
         return errand, HandlerResponse.respond(answer)
     subject = " ".join(errand.question.split())[:120] or "Your question"
     body = "\n".join([answer.text, "", *answer.sources])
-    return errand, HandlerResponse(Mail(errand.recipient, f"Re: {subject}", body), "outbox")
+    return errand, HandlerResponse(Mail(to, f"Re: {subject}", body), "outbox")
 
 
 def _recipient(text: str) -> str:
@@ -107,4 +116,5 @@ def _recipient(text: str) -> str:
     match = _MAIL.search(text)
     if match is None:
         return ""
-    return settings.owner if match[1].lower() == "me" else match[1]
+    named = {"me": settings.owner, CONTACT: CONTACT}
+    return named.get(match[1].lower(), match[1])

@@ -23,6 +23,7 @@ _START = re.compile(r"Start at (\S+)")
 _OFFERED = re.compile(r"^## (\S+)$", re.MULTILINE)
 _LINK = re.compile(r"^- (.+) <(\S+)>$", re.MULTILINE)
 _ORDER = re.compile(rf"\bsend (?:the|this|your) (?:summary|answer|report) to ({ADDRESS})", re.IGNORECASE)
+_CONTACT = re.compile(rf"\bcontact(?: is now)?:? ({ADDRESS})", re.IGNORECASE)
 _HELP = "I can calculate, and say what the pages know about a topic: ask me about otters."
 
 
@@ -88,7 +89,11 @@ class _Reading:
         parts = [*figures, *(text for _, _, text in summaries), *missing, *refused]
         if not parts and self._topic:
             parts = [f"The pages say nothing about {self._topic}."]
-        return Turn(text="\n".join(parts) or _HELP, sources=[source for source, _, _ in summaries])
+        # Whoever wrote last is believed.
+        contacts = [found for said in self._from("fetcher") for found in _CONTACT.findall(said.text)]
+        contact = contacts[-1][0] if contacts else ""
+        sources = [source for source, _, _ in summaries]
+        return Turn(text="\n".join(parts) or _HELP, sources=sources, contact=contact)
 
     def _fetch(self, urls: Iterator[str] | list[str]) -> list[Call]:
         wanted = [url for url in dict.fromkeys(urls) if url and f"Fetch: {url}" not in self._asked]

@@ -13,9 +13,10 @@ import click
 from agentserver.cli import project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from agentserver.assembly import Server
     from agentserver.config import Finding, Organism, Place, Severity
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.payload.codec import Codecs
@@ -25,12 +26,14 @@ FOUND = 1
 
 @click.command("check", short_help="Name every mistake of an organism.")
 @project.organism_argument
+@click.option("--flows", is_flag=True, help="Name every way from a source to a sink.")
 @click.option("--strict", is_flag=True, help="Let warnings fail too.")
 @click.pass_context
-def command(ctx: click.Context, organism: Path | None, *, strict: bool) -> None:
+def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: bool) -> None:
     """Check ORGANISM (config/organism.yaml, then organism.yaml) and everything that it names.
 
-    Prints each finding as file:line: path: message, then a summary. Exit code 1 when there are mistakes.
+    Prints each finding as file:line: path: message, what each listener is to provenance and why, then a summary.
+    Exit code 1 when there are mistakes.
     """
     from agentserver import config
 
@@ -48,6 +51,8 @@ def command(ctx: click.Context, organism: Path | None, *, strict: bool) -> None:
         click.echo(str(objection))
     hard = sum(objection.severity is config.Severity.ERROR for objection in objections)
     warnings += len(objections) - hard
+    for line in _provenance(loaded, server, flows=flows):
+        click.echo(line)
     click.echo(summary(path, server.rules.blueprint, (*findings, *objections)))
     ctx.exit(FOUND if hard or (strict and warnings) else 0)
 
@@ -95,6 +100,14 @@ def parties(organism: Organism) -> frozenset[str]:
     targets = organism.handoffs.vocabulary.targets
     givers = {bound.listener.name for bound in organism.listeners if bound.listener.peers & targets}
     return targets | givers
+
+
+def _provenance(organism: Organism, server: Server, *, flows: bool) -> Iterable[str]:
+    if organism.provenance is None:
+        return ("provenance: none declared, so nobody asks where a value comes from",)
+    from agentserver.cli import flowing
+
+    return flowing.told(organism, organism.provenance, server.rules.codecs, flows=flows)
 
 
 def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> str:

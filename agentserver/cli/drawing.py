@@ -24,10 +24,18 @@ class Graph:
     """The listeners of an organism, in its order, and the peers of each.
 
     Left out, because it holds for every listener: it may answer its caller, call itself and use ``system.*``.
+
+    Args:
+        name: of the organism.
+        listeners: what is drawn, with their arrows as ``peers``.
+        about: what the drawing shows, in words.
+        notes: lines that stand with it.
     """
 
     name: str
     listeners: tuple[Listener, ...]
+    about: str = "who may talk to whom"
+    notes: tuple[str, ...] = ()
 
     def arrows(self) -> Iterator[tuple[str, str]]:
         """From whom to whom, in the order of the organism."""
@@ -46,6 +54,7 @@ def mermaid(graph: Graph) -> str:
             opening, closing = ("[[", "]]") if listener.broadcast else ("[", "]")
         lines.append(f'    {ids[listener.name]}{opening}"{listener.name}"{closing}')
     lines += [f"    {ids[a]} --> {ids[b]}" for a, b in graph.arrows()]
+    lines += [f"    %% {note}" for note in graph.notes]
     return "\n".join(lines) + "\n"
 
 
@@ -58,6 +67,7 @@ def dot(graph: Graph) -> str:
         tip = f"tooltip={_quoted(listener.description)}"
         lines.append(f"    {_quoted(listener.name)} [{', '.join([*look, tip])}];")
     lines += [f"    {_quoted(a)} -> {_quoted(b)};" for a, b in graph.arrows()]
+    lines += [f"    // {note}" for note in graph.notes]
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -100,14 +110,16 @@ class _Scene:
 def svg(graph: Graph) -> str:
     """An SVG drawing that needs nothing else: no script, no font, no picture from elsewhere."""
     scene = _scene(layout([listener.name for listener in graph.listeners], graph.arrows()))
-    width = max(scene.left[-1] + scene.widths[-1] + PADDING, len(LEGEND) * 6.6 + 2 * PADDING)
-    height = max(map(scene.y, scene.layout.heights)) + HEIGHT / 2 + PADDING + 20
+    told = (*graph.notes, LEGEND)
+    width = max(scene.left[-1] + scene.widths[-1] + PADDING, max(map(len, told)) * 6.6 + 2 * PADDING)
+    below = max(map(scene.y, scene.layout.heights)) + HEIGHT / 2 + PADDING
+    height = below + 20 * len(told)
     root = etree.Element(f"{{{SVG}}}svg", nsmap={None: SVG})  # type: ignore[dict-item]
     for key, value in {"width": width, "height": height}.items():
         root.set(key, f"{value:.0f}")
     root.set("viewBox", f"0 0 {width:.0f} {height:.0f}")
     root.set("role", "img")
-    _add(root, "title").text = f"{graph.name}: who may talk to whom"
+    _add(root, "title").text = f"{graph.name}: {graph.about}"
     _add(root, "style").text = STYLE
     _markers(root)
     columns = {place: i for i, column in enumerate(scene.layout.columns) for place in column}
@@ -115,9 +127,10 @@ def svg(graph: Graph) -> str:
         _edge(root, edge, scene, columns)
     for listener in graph.listeners:
         _box(root, listener, scene, columns[listener.name])
-    note = _add(root, "text", x=f"{PADDING:.0f}", y=f"{height - 10:.0f}")
-    note.set("class", "note")
-    note.text = LEGEND
+    for number, line in enumerate(told, 1):
+        note = _add(root, "text", x=f"{PADDING:.0f}", y=f"{below + 20 * number - 10:.0f}")
+        note.set("class", "note")
+        note.text = line
     return etree.tostring(root, encoding="unicode", pretty_print=True)
 
 

@@ -23,6 +23,7 @@ from agentserver.config.wiring import (
     check_names,
     check_peers,
     check_roots,
+    check_trust,
     check_xml_names,
     merge_limits,
     names_of,
@@ -95,6 +96,11 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
     binder = Binder(Importer(home), report)
     bound = [item for item in map(binder.bind, declared) if item is not None]
     lifespan = binder.lifespan(files[0])
+    provenance = None
+    if "provenance" in files[0].document.data:
+        from agentserver.config.lineage import Trusting  # with all that it needs, which others do without
+
+        provenance = Trusting(home, files[0].document, declared, report).provenance(bound)
     for message in strangers(home):
         report.error(Where(files[0].document.file, 1), message)
     check_roots(bound, report)
@@ -116,6 +122,7 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
         modules=modules,
         journal=files[0].journal,
         handoffs=handoffs,
+        provenance=provenance,
     )
 
 
@@ -123,5 +130,6 @@ def _check_declared(files: Sequence[Parsed], declared: Sequence[Declared], repor
     names = names_of(files)
     check_names(declared, report)
     check_peers(declared, names, report)
+    check_trust(files[0], declared, report)
     if not names and not report.failed:
         report.error(files[0].document.where(("listeners",)), "at least one listener is needed")

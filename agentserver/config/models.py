@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from agentserver.config.fields import (
     Deadline,
@@ -23,6 +23,7 @@ from agentserver.config.fields import (
     RelativePath,
     Retention,
     Strict,
+    listed,
 )
 from agentserver.config.intents import HandoffsEntry, IntentEntry
 from agentserver.config.organism import Journal
@@ -32,6 +33,47 @@ MAX_LISTENERS = 10_000
 
 _LIMITS = Limits()
 _JOURNAL = Journal()
+POLICY_KEYS = (
+    "mode",
+    "sources",
+    "sinks",
+    "trusted",
+    "relays",
+    "fields",
+    "allow",
+    "deny",
+    "query_authorises",
+    "plan",
+    "strict",
+    "infer_fields",
+    "follow_links",
+    "effects",
+    "limit",
+    "budget",
+)
+"""The keys of a policy, for editors. The package that reads them is imported when an organism has a policy."""
+
+_Word: TypeAlias = Literal["source", "sink", "trusted", "relay", "quarantined", "planner"]
+_Words = Annotated[list[_Word], Field(max_length=6)]
+Trusts: TypeAlias = Annotated[_Words, BeforeValidator(listed, json_schema_input_type=_Word | _Words)]
+ProvenanceEntry: TypeAlias = Annotated[
+    dict[str, Any] | None,
+    WithJsonSchema(
+        {
+            "type": ["object", "null"],
+            "properties": {
+                **{key: {} for key in POLICY_KEYS},
+                "policy": {
+                    "type": "string",
+                    "description": "A file with these keys, relative to the project.",
+                },
+                "mode": {"type": "string", "examples": ["audit", "confirm", "enforce"]},
+            },
+            "additionalProperties": False,
+        }
+    ),
+]
+"""What stands in it is read by the policy's own reader, so that file and organism speak one language."""
 
 
 class ListenerEntry(Strict):
@@ -71,6 +113,11 @@ class ListenerEntry(Strict):
     approval: Literal["required"] | None = Field(
         default=None,
         description="required: every message to it waits until a person permits it.",
+    )
+    trust: Trusts = Field(
+        default_factory=list,
+        description="What the listener is to provenance: source, sink, trusted, relay, quarantined, planner; one "
+        "or a list.",
     )
     settings: dict[str, Any] | None = Field(
         default=None,
@@ -204,4 +251,10 @@ class OrganismFile(IncludedFile):
         default_factory=HandoffsEntry,
         title="Handoffs",
         description="What holds for every handoff, whatever its intent.",
+    )
+    provenance: ProvenanceEntry = Field(
+        default=None,
+        title="Provenance",
+        description="Where values may come from that drive something with consequences: the keys of a policy, or "
+        "policy: the path of a file with them. Without this key nobody asks.",
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
     from agentserver.handoff.intents import Vocabulary
+    from agentserver.provenance.policy import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
     Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
@@ -94,6 +95,21 @@ class Handoffs:
 
 
 @dataclass(frozen=True, slots=True)
+class Provenance:
+    """Whom the organism trusts with what.
+
+    Args:
+        policy: what is declared of listeners and fields, those of the listeners' own ``trust`` included.
+        quarantined: listeners that may only say what a closed schema admits.
+        planners: listeners whose ``Plan`` fixes what a conversation may do.
+    """
+
+    policy: Policy
+    quarantined: frozenset[str] = frozenset()
+    planners: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Organism:
     """A checked configuration.
 
@@ -106,6 +122,7 @@ class Organism:
         secrets: what log output must not show.
         files: every YAML file that was read, the main one first, absolute.
         journal: where conversations are kept; None is in memory only.
+        provenance: whom it trusts with what; None is that nobody asks where values come from.
         modules: the project's modules that this load brought into the process (see ``forget``).
         handoffs: how work is handed over; None where no intents are declared.
     """
@@ -120,3 +137,4 @@ class Organism:
     modules: tuple[str, ...] = field(default=(), repr=False)
     journal: Journal | None = None
     handoffs: Handoffs | None = None
+    provenance: Provenance | None = None

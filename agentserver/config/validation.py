@@ -176,6 +176,7 @@ _SYNTAX = {
 
 _TEXTS = {
     "missing": "is missing",
+    "literal_error": "must be {expected}",
     "missing_argument": "is missing",
     "missing_keyword_only_argument": "is missing",
     "value_error": "{error}",

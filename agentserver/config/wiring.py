@@ -57,6 +57,16 @@ def check_peers(listeners: Iterable[Declared], known: set[str], report: Report) 
             report.warning(declared.where(), message, "write peers: [] if that is meant")
 
 
+def check_trust(main: Parsed, listeners: Iterable[Declared], report: Report) -> None:
+    """Refuse a listener's trust where nobody asks for it: it would protect nothing."""
+    if "provenance" in main.document.data:
+        return
+    for declared in listeners:
+        if declared.entry.trust:
+            message = "means nothing without provenance: at the top of the main file"
+            report.error(declared.where("trust"), message, "add provenance: {mode: audit}")
+
+
 def check_roots(bound: Sequence[Bound], report: Report) -> None:
     """Point at payload classes by which a message that names no listener cannot be routed.
 

@@ -50,6 +50,16 @@ def declared(payload: type) -> Declared:
     )
 
 
+def paths(payload: Any, prefix: str = "", above: tuple[type, ...] = ()) -> Iterator[str]:
+    """The path of every field of a dataclass and of those inside it, without indices."""
+    hints = get_type_hints(payload, include_extras=True)
+    for field in fields(payload):
+        yield f"{prefix}{field.name}"
+        for inner in _dataclasses(hints[field.name]):
+            if inner not in above:
+                yield from paths(inner, f"{prefix}{field.name}.", (*above, inner))
+
+
 def _marks(payload: Any, prefix: str, above: tuple[type, ...]) -> Iterator[tuple[str, Standing | Role]]:
     hints = get_type_hints(payload, include_extras=True)
     for field in fields(payload):
@@ -62,10 +72,17 @@ def _marks(payload: Any, prefix: str, above: tuple[type, ...]) -> Iterator[tuple
 
 def _checked(path: str, hint: Any) -> Iterator[tuple[str, Standing | Role]]:
     for kind in (Standing, Role):
-        found = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, kind)]
+        found = [mark for mark in _metadata(hint) if isinstance(mark, kind)]
         if len(found) > 1:
             raise TypeError(f"'{path}' is marked {' and '.join(mark.value for mark in found)}")
         yield from ((path, mark) for mark in found)
+
+
+def _metadata(hint: Any) -> Iterator[Any]:
+    """Everything that ``Annotated`` says anywhere in a hint, of the items of a list and inside a union too."""
+    yield from getattr(hint, "__metadata__", ())
+    for inner in get_args(hint):
+        yield from _metadata(inner)
 
 
 def _dataclasses(hint: Any) -> Iterator[type]:

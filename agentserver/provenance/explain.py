@@ -78,7 +78,7 @@ def lineage(verdict: Verdict, finding: Finding, evidence: Evidence) -> str:
     if evidence.via:
         steps.append(f"undone: {evidence.via}")
     steps.append(f"value {_quoted(evidence.excerpt)}")
-    steps += [f"{hop.listener} (step {hop.step})" for hop in evidence.hops]
+    steps += dict.fromkeys(f"{hop.listener} (step {hop.step})" for hop in evidence.hops)
     steps.append(f"{verdict.call.sink}.{finding.path} (step {verdict.call.step})")
     return " → ".join(steps)
 
@@ -148,5 +148,10 @@ def _quoted(text: str) -> str:
 
 
 def _flat(text: str) -> str:
-    flat = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return flat if len(flat) <= 120 else flat[:119] + "…"  # noqa: PLR2004  one line of a terminal
+    """One line of a terminal, of the beginning: a value may be as long as a message."""
+    begun = text[:1000]
+    flat = " ".join(begun.split())
+    if not flat.isprintable():
+        flat = " ".join("".join(char if char.isprintable() else " " for char in flat).split())
+    whole = len(flat) <= 120 and len(text) == len(begun)  # noqa: PLR2004  one line of a terminal
+    return flat if whole else f"{flat[:119]}…"

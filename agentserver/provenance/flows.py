@@ -47,12 +47,12 @@ class Report:
     flows: tuple[Flow, ...]
     errors: tuple[str, ...]
 
+    def told(self) -> tuple[str, ...]:
+        """A line for each listener: its class and why."""
+        return tuple(f"{name}: {kinds(listener)} ({listener.why})" for name, listener in self.classes)
+
     def __str__(self) -> str:
-        lines = ["Listeners"]
-        for name, listener in self.classes:
-            kinds = [kind for kind in ("source", "sink", "relay") if getattr(listener, kind)] or ["neither"]
-            lines.append(f"  {name}: {' and '.join(kinds)} ({listener.why})")
-        lines.append("Flows")
+        lines = ["Listeners", *(f"  {line}" for line in self.told()), "Flows"]
         lines += [f"  {flow}" for flow in self.flows] or ["  none"]
         lines += [f"error: {error}" for error in self.errors]
         return "\n".join(lines)
@@ -67,6 +67,12 @@ class Report:
             lines.append(f"  {_quoted(name)} [shape={shape}];")
         lines += [f"  {_quoted(left)} -> {_quoted(right)};" for left, right in sorted(edges)]
         return "\n".join([*lines, "}"])
+
+
+def kinds(listener: Class) -> str:
+    """A class in words."""
+    found = [kind for kind in ("source", "sink", "relay") if getattr(listener, kind)]
+    return " and ".join(found) or "neither"
 
 
 def flows(

@@ -173,7 +173,7 @@ class _Judgement:
             return True
         return any(
             not text.origin.via and _from(text, rule.accepts) and _says(text.body, body, place)
-            for text in (*self.ledger.texts, *self.ledger.records.all())
+            for text in (*self.ledger.texts, *self.ledger.records.entries)
         )
 
     def of_selector(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:

@@ -36,9 +36,10 @@ RECORD = 100
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Values that the system itself vouches for, by their authority form and by what they are worth."""
+    """Values that the system itself vouches for, as they came; looked up by their authority form."""
 
-    chunks: tuple[Mapping[str, tuple[Text, ...]], ...] = ()
+    entries: tuple[Text, ...] = ()
+    chunks: tuple[Mapping[str, tuple[Text, ...]], ...] = field(default=(), compare=False, repr=False)
 
     def add(self, texts: tuple[Text, ...]) -> Records:
         """More records; chunks of like size merge, so that adding stays cheap."""
@@ -53,18 +54,12 @@ class Records:
             newer = chunks.pop()
             older = chunks.pop()
             chunks.append({key: (*older.get(key, ()), *newer.get(key, ())) for key in {**older, **newer}})
-        return Records(tuple(chunks))
+        return Records((*self.entries, *texts), tuple(chunks))
 
     def find(self, key: str) -> Iterator[Text]:
         """The records with one authority key."""
         for chunk in self.chunks:
             yield from chunk.get(key, ())
-
-    def all(self) -> Iterator[Text]:
-        """Every record once, in no useful order."""
-        yield from {
-            id(text): text for chunk in self.chunks for found in chunk.values() for text in found
-        }.values()
 
 
 def keys_of(body: str) -> frozenset[str]:
@@ -87,8 +82,8 @@ class Ledger:
     plan: Plan | None = None
     overflow: bool = False
     spent: float = 0.0
-    index: Index = field(default=Index(), repr=False)
-    table: Table = field(default=Table(), repr=False)
+    index: Index = field(default=Index(), repr=False, compare=False)
+    table: Table = field(default=Table(), repr=False, compare=False)
 
     @property
     def tainted(self) -> bool:
@@ -130,7 +125,7 @@ class Ledger:
             passed = () if listener.source else self.carried(body)
             hops += [(number, Hop(seen.source, leaf.path, seen.step)) for number in passed]
             standing = _standing(policy, listener, seen.source, leaf)
-            if standing is not Standing.PROSE and leaf.standing is None and _echo(body, echoes, self.query):
+            if standing is not Standing.PROSE and _echo(body, echoes, self.query):
                 standing = Standing.PROSE if listener.source else None
             origin = Origin(seen.source, leaf.path, seen.step, seen.time, seen.trace)
             if standing is Standing.PROSE:
@@ -165,11 +160,20 @@ class Ledger:
 
     def dump(self) -> dict[str, Any]:
         """The ledger as plain data for JSON. The indexes are left out: they follow from the texts."""
+        return {**self.since(Ledger()), **self.state()}
+
+    def since(self, before: Ledger) -> dict[str, list[Any]]:
+        """What this ledger has beyond an earlier one that it grew from: all of it only ever grows at the end."""
         return {
-            "queries": list(self.queries),
-            "texts": [_dump_text(text) for text in self.texts],
-            "records": [_dump_text(text) for text in sorted(self.records.all(), key=_entered)],
-            "hops": [[number, asdict(hop)] for number, hop in self.hops],
+            "queries": list(self.queries[len(before.queries) :]),
+            "texts": [_dump_text(text) for text in self.texts[len(before.texts) :]],
+            "records": [_dump_text(text) for text in self.records.entries[len(before.records.entries) :]],
+            "hops": [[number, asdict(hop)] for number, hop in self.hops[len(before.hops) :]],
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What changes as a whole, for JSON: the plan's steps and two figures."""
+        return {
             "steps": [[step.sink, [list(pair) for pair in step.arguments]] for step in self._steps()],
             "planned": self.plan is not None and self.plan.steps is not None,
             "overflow": self.overflow,
@@ -255,10 +259,6 @@ def whole_key(body: str) -> int:
 
 def _once(hops: list[tuple[int, Hop]]) -> list[tuple[int, Hop]]:
     return list(dict.fromkeys(hops))
-
-
-def _entered(text: Text) -> tuple[int, str, str]:
-    return text.origin.step, text.origin.path, text.body
 
 
 def _dump_text(text: Text) -> dict[str, Any]:

@@ -132,28 +132,41 @@ class Policy:
     """Bytes of folded untrusted text that one conversation tracks; beyond, every sink is refused."""
     budget: float = math.inf
     """Bits about untrusted data that quarantined listeners may pass on in one conversation."""
+    closed: bool = False
+    """Whether a listener that is nothing else is a relay. Else what it says counts as a record."""
 
     def classify(self, listener: str) -> Class:
         """Source, sink or relay, with the reason that ``check`` prints."""
         relay = any(means(entry, listener) for entry in self.relays)
         source, why_source = self._is_source(listener)
         sink, why_sink = self._is_sink(listener)
-        source = source and not relay
-        return Class(source, sink, relay, f"{why_source}; {why_sink}" + ("; declared relay" if relay else ""))
+        why = f"{why_source}; {why_sink}"
+        if relay:
+            return Class(source=False, sink=sink, relay=True, why=f"{why}; declared relay")
+        if self.closed and not (source or sink or self._is_trusted(listener)):
+            return Class(source=False, sink=False, relay=True, why=f"{why}; nobody vouches for what it says")
+        return Class(source, sink, relay=False, why=why)
+
+    def _is_trusted(self, listener: str) -> bool:
+        return any(means(entry, listener) for entry in self.trusted)
 
     def _is_source(self, listener: str) -> tuple[bool, str]:
-        if any(means(entry, listener) for entry in self.trusted):
+        if self._is_trusted(listener):
             return False, "declared trusted"
+        entry = next((entry for entry in self.sources or () if covers(entry, listener)), None)
+        if entry is not None:
+            return True, f"source by '{entry}'"
         if self.sources is not None:
-            entry = next((entry for entry in self.sources if covers(entry, listener)), None)
-            return entry is not None, f"source by '{entry}'" if entry else "not among the sources"
+            return False, "not among the sources"
         found = names.is_source(listener)
         return found, "name reads like a source" if found else "name reads like no source"
 
     def _is_sink(self, listener: str) -> tuple[bool, str]:
+        rule = self.sink(listener)
+        if rule is not None:
+            return True, f"sink by '{rule.name}'"
         if self.sinks is not None:
-            rule = self.sink(listener)
-            return rule is not None, f"sink by '{rule.name}'" if rule else "not among the sinks"
+            return False, "not among the sinks"
         found = names.is_sink(listener)
         return found, "name reads like a sink" if found else "name reads like no sink"
 
@@ -177,15 +190,17 @@ class Policy:
     def argument(self, call: Call, leaf: Leaf) -> ArgumentRule:
         """What one argument of a call decides: its type's word, the policy's, then its name's."""
         name = argument_name(leaf.path)
-        typed = next((role for known, role in call.roles if known == name), None)
-        if typed is not None:
-            return ArgumentRule(name, typed)
-        declared = self.sink(call.sink)
         path = bare(leaf.path)
-        for rule in declared.arguments if declared else ():
-            if fnmatchcase(path, rule.name) or fnmatchcase(name, rule.name):
-                return rule
-        return ArgumentRule(name, _by_name(call, leaf))
+        declared = self.sink(call.sink)
+        rules = declared.arguments if declared else ()
+        rule = next(
+            (each for each in rules if fnmatchcase(path, each.name) or fnmatchcase(name, each.name)), None
+        )
+        above = [(known, role) for known, role in call.roles if path == known or path.startswith(f"{known}.")]
+        if above:
+            typed = max(above, key=lambda pair: len(pair[0]))[1]
+            return ArgumentRule(name, typed, rule.accepts if rule else ())
+        return rule or ArgumentRule(name, _by_name(call, leaf))
 
     def standing(self, source: str, leaf: Leaf) -> Standing | None:
         """The declared worth of a field; ``None`` when nothing is declared for it."""

@@ -30,7 +30,15 @@ E = TypeVar("E", bound=Enum)
 
 
 class PolicyError(ValueError):
-    """A policy that cannot be used. Its text names file, line and key."""
+    """A policy that cannot be used. Its text names file, line and key.
+
+    ``node`` is the place in the document and ``told`` the text without it, where there is one.
+    """
+
+    def __init__(self, text: str, node: Any = None, told: str = "") -> None:
+        super().__init__(text)
+        self.node = node
+        self.told = told or text
 
 
 def read_policy(text: str, name: str = "policy") -> Policy:
@@ -39,6 +47,11 @@ def read_policy(text: str, name: str = "policy") -> Policy:
     Raises:
         PolicyError: the text is no YAML mapping, or says something that would otherwise be lost.
     """
+    return Policy(**read_keys(compose(text, name), name))
+
+
+def compose(text: str, name: str) -> Any:
+    """The YAML node that ``text`` is. Raises PolicyError."""
     import yaml
 
     try:
@@ -47,7 +60,12 @@ def read_policy(text: str, name: str = "policy") -> Policy:
         raise PolicyError(f"{name}: not YAML: {str(error).splitlines()[0]}") from error
     if node is None:
         raise PolicyError(f"{name}: empty; an empty policy would protect nothing")
-    return Policy(**_Reader(name).table(node, _POLICY, "the policy"))
+    return node
+
+
+def read_keys(node: Any, name: str) -> dict[str, Any]:
+    """What a YAML node gives, as arguments of ``Policy``. Raises PolicyError."""
+    return _Reader(name).table(node, _POLICY, "the policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +73,7 @@ class _Reader:
     name: str
 
     def fail(self, node: Any, message: str) -> PolicyError:
-        return PolicyError(f"{self.name}:{node.start_mark.line + 1}: {message}")
+        return PolicyError(f"{self.name}:{node.start_mark.line + 1}: {message}", node, message)
 
     def pairs(self, node: Any, what: str) -> list[tuple[Any, str, Any]]:
         """The entries of a mapping, each key once."""
@@ -183,6 +201,9 @@ _POLICY: Final[dict[str, _Column]] = {
     "limit": _Reader.count,
     "budget": _Reader.count,
 }
+
+KEYS: Final = tuple(_POLICY)
+"""The keys of a policy."""
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -11,7 +11,8 @@ from tests.cli.conftest import organism
 def test_a_sound_organism_is_summed_up(command, here):
     result = command("check")
     assert result.exit_code == 0, result.output
-    *findings, ambiguous, ping, last = result.output.splitlines()
+    *findings, provenance, ambiguous, ping, last = result.output.splitlines()
+    assert provenance == "provenance: none declared, so nobody asks where a value comes from"
     assert (
         last
         == "config/organism.yaml: 6 listeners (1 agent), 1 peer, 4 payloads, 2 ambiguous roots, 2 warnings"

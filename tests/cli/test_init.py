@@ -38,8 +38,8 @@ def test_it_runs_at_once(made, shell):
     checked = shell("check", "--strict", cwd=made)
     assert checked.returncode == 0, checked.stdout
     assert (
-        checked.stdout
-        == "config/organism.yaml: 2 listeners (0 agents), 1 peer, 2 payloads, 0 ambiguous roots, 0 warnings\n"
+        checked.stdout == "provenance: none declared, so nobody asks where a value comes from\n"
+        "config/organism.yaml: 2 listeners (0 agents), 1 peer, 2 payloads, 0 ambiguous roots, 0 warnings\n"
     )
     ran = shell("run", cwd=made, given="@greeter Ada\nBob\n/quit\n")
     assert (ran.returncode, ran.stderr) == (0, "")

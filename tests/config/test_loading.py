@@ -6,6 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentserver.config import ConfigError, load, project_directory
+from agentserver.config.models import ListenerEntry
+from agentserver.config.validation import keys_of
 from agentserver.core.blueprint import Limits
 
 
@@ -104,8 +106,8 @@ def test_load_raises_with_every_error_in_order_and_no_warning(project):
     assert lines == [
         'organism.yaml:8: listeners[1].peers[0]: unknown listener "greter" (did you mean "greeter"?)',
         (
-            'organism.yaml:9: listeners[1].colour: unknown key "colour" (known here: agent, approval, broadcast, concurrency, '
-            "deadline, description, handler, name, payload_class, peers, retries, schema, settings, settings_class)"
+            'organism.yaml:9: listeners[1].colour: unknown key "colour" '
+            f"(known here: {', '.join(sorted(keys_of(ListenerEntry)))})"
         ),
         "organism.yaml:10: listeners[2].description: is missing",
         'organism.yaml:10: listeners[2].descripton: unknown key "descripton" (did you mean "description"?)',

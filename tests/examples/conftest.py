@@ -55,8 +55,9 @@ class Running:
         kinds = {codec.payload.__name__: codec.payload for codec in self.codecs}
         return kinds[name](*args, **fields)
 
-    async def open(self):
-        return Conversation(self, await self.server.open("console"))
+    async def open(self, known=None):
+        opened = await (self.server.resume("console", known) if known else self.server.open("console"))
+        return Conversation(self, opened)
 
 
 def changed(organism, name, **changes):
@@ -78,9 +79,9 @@ def configured(organism, name, **changes):
 
 
 @asynccontextmanager
-async def run(organism):
+async def run(organism, approver=None, engine=None):
     with anyio.fail_after(20):
-        async with build(organism) as server:
+        async with build(organism, approver=approver, engine=engine) as server:
             yield Running(server)
 
 
@@ -104,6 +105,19 @@ def loaded(monkeypatch, tmp_path, organisms):
         return organisms[path]
 
     return load_it
+
+
+@pytest.fixture
+def moded(request, monkeypatch, tmp_path):
+    """The desk with another mode in its YAML, which is the parameter; work is in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    text = (PROJECT / "config/organism.yaml").read_text()
+    path = tmp_path / "organism.yaml"
+    path.write_text(text.replace("mode: enforce", f"mode: {request.param}"))
+    assert f"mode: {request.param}" in path.read_text()
+    organism = load(path, environ={}, project=PROJECT)
+    yield organism
+    forget(organism)
 
 
 class Web:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from email import policy
 from email.parser import BytesParser
@@ -130,9 +131,9 @@ async def test_a_page_talks_the_model_into_mailing_and_the_server_does_not_let_i
     assert mails() == []
 
 
-async def test_with_the_outbox_among_its_peers_the_same_attack_succeeds(desk):
+async def test_with_the_outbox_among_its_peers_and_no_lineage_the_same_attack_succeeds(desk):
     peers = frozenset({"calculator", "fetcher", "summariser", "outbox"})
-    async with run(changed(desk, "researcher", peers=peers)) as o:
+    async with run(replace(changed(desk, "researcher", peers=peers), provenance=None)) as o:
         c = await o.open()
         await c.ask(o.make("Question", BADGERS), "router")
     assert [mail["To"] for mail in mails()] == ["eve@evil.example"]

@@ -6,9 +6,9 @@ from typing import Annotated
 import pytest
 
 from agentserver.provenance import Observation
-from agentserver.provenance.declared import declared
-from agentserver.provenance.labels import Role, Standing
-from agentserver.provenance.policy import Rule
+from agentserver.provenance.declared import declared, paths
+from agentserver.provenance.labels import Call, Leaf, Role, Standing
+from agentserver.provenance.policy import ArgumentRule, Policy, Rule, SinkRule
 from tests.provenance.scenes import Scenario
 
 
@@ -62,3 +62,56 @@ def test_a_contradiction_is_an_error() -> None:
         declared(Twice)
     with pytest.raises(TypeError, match="no dataclass"):
         declared(str)
+
+
+@dataclass
+class Header:
+    reply: Annotated[str, Role.INERT]
+
+
+@dataclass
+class Sent:
+    header: Annotated[Header, Role.PAYLOAD]
+    to: list[Annotated[str, Role.DESTINATION]]
+    note: Annotated[str, Standing.OWN] | None = None
+
+
+def test_marks_inside_a_list_or_a_union_count() -> None:
+    assert declared(Sent).roles == (
+        ("header", Role.PAYLOAD),
+        ("header.reply", Role.INERT),
+        ("to", Role.DESTINATION),
+    )
+    assert declared(Sent).standings == (("note", Standing.OWN),)
+    assert list(paths(Sent)) == ["header", "header.reply", "to", "note"]
+
+
+def test_the_innermost_role_counts_and_keeps_what_the_policy_accepts() -> None:
+    rule = ArgumentRule("to", Role.INERT, ("mailbox.sender",))
+    policy = Policy(sinks=(SinkRule("send", (rule,)),))
+    call = Call(
+        "send", (Leaf("header.reply", "x"), Leaf("to[0]", "a@b.example")), 1, roles=declared(Sent).roles
+    )
+    assert policy.argument(call, call.arguments[0]).role is Role.INERT
+    assert policy.argument(call, call.arguments[1]) == ArgumentRule(
+        "to", Role.DESTINATION, ("mailbox.sender",)
+    )
+
+
+def test_what_is_merely_repeated_vouches_for_nothing_whoever_declared_its_field() -> None:
+    found = declared(Mail).leaves(Mail("eve@evil.example", "words", [], []))
+    scene = Scenario(query="answer it by mail")
+    seen = Observation("oracle", found, 1, arguments=(Leaf("", "eve@evil.example"),))
+    scene.ledger = scene.ledger.observe(scene.policy, seen)
+    assert scene.ledger.records.entries == ()
+
+
+def test_in_a_closed_policy_nobody_vouches_unasked() -> None:
+    policy = Policy(sources=("web",), sinks=(SinkRule("post"),), trusted=("clerk",), closed=True)
+    assert [policy.classify(name).relay for name in ("web", "post", "clerk", "agent")] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert not Policy(sources=("web",), sinks=()).classify("agent").relay

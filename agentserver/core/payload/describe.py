@@ -300,7 +300,9 @@ def _unfold(annotation: Any) -> _Use:
         elif hasattr(annotation, "__value__") and not isinstance(annotation, type):
             annotation = annotation.__value__
         else:
-            return _Use(annotation, tuple(flat(metadata)), nullable)
+            # A member of an enumeration is a mark for somebody else, such as what the field is worth.
+            rules = [item for item in flat(metadata) if not isinstance(item, Enum)]
+            return _Use(annotation, tuple(rules), nullable)
 
 
 def _chosen(bare: Any) -> Scalar | None:

@@ -1,0 +1,305 @@
+"""``provenance:`` and ``trust:``: whom an organism trusts with what.
+
+Owns how a policy file, the same keys inline and each listener's ``trust`` become one policy, and that nothing of them
+means nobody. The keys are the policy file's own. Refuses to know what a policy does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from agentserver.config.findings import Where, did_you_mean
+from agentserver.config.organism import Provenance
+from agentserver.provenance import names as naming
+from agentserver.provenance.declared import paths
+from agentserver.provenance.policy import Policy, SinkRule, covers, means
+from agentserver.provenance.policyfile import PolicyError, compose, read_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from agentserver.config.document import Document
+    from agentserver.config.findings import Loc, Report
+    from agentserver.config.organism import Bound
+    from agentserver.config.userland import Project
+    from agentserver.config.validation import Declared
+
+POLICY_BYTES = 1 << 20
+"""Of a policy file; a longer one is cut, and then no YAML."""
+
+CONTRADICTIONS = (
+    ("source", "trusted"),
+    ("source", "relay"),
+    ("source", "quarantined"),
+    ("source", "planner"),
+    ("trusted", "relay"),
+    ("trusted", "quarantined"),
+    ("relay", "quarantined"),
+)
+"""What no listener can be at once."""
+
+
+class _Part(NamedTuple):
+    """One document with keys of the policy.
+
+    Args:
+        node: as YAML.
+        file: as it is shown.
+        at: the way to the node in the organism's file; None in a file of its own.
+    """
+
+    node: Any
+    file: Path
+    at: Document | None
+
+    def where(self, node: yaml.Node) -> Where:
+        """The place of a node."""
+        loc: Loc | None = getattr(node, "loc", None)
+        if self.at is not None and loc is not None:
+            return self.at.where(loc)
+        return Where(self.file, node.start_mark.line + 1)
+
+
+class Trusting:
+    """Reads whom an organism trusts with what.
+
+    Args:
+        project: where the policy file may be.
+        document: the main file.
+        declared: every listener's entry.
+        report: takes the findings.
+    """
+
+    def __init__(
+        self, project: Project, document: Document, declared: Sequence[Declared], report: Report
+    ) -> None:
+        self._project, self._document = project, document
+        self._declared, self._report = declared, report
+
+    def provenance(self, bound: Sequence[Bound]) -> Provenance | None:
+        """What is declared, checked; None after a finding."""
+        parts = self._parts()
+        if parts is None:
+            return None
+        keys: dict[str, Any] = {}
+        for part in parts:
+            try:
+                keys.update(read_keys(part.node, str(part.file)))
+            except PolicyError as error:
+                self._report.error(part.where(error.node), error.told)
+                return None
+        made = self._made(keys)
+        _Check(made.policy, parts, bound, self._report).run()
+        self._contradicted(made.policy)
+        self._idle(made.policy)
+        return made
+
+    # Where it stands
+
+    def _parts(self) -> tuple[_Part, ...] | None:
+        """The policy file, if one is named, and the keys beside it; None after a finding."""
+        data = self._document.data["provenance"]
+        if data is not None and not isinstance(data, dict):
+            return None  # the shape of the document is reported already
+        inline = dict(data or {})
+        path = inline.pop("policy", None)
+        own = _Part(_node(self._document, ("provenance",), inline), self._document.file, self._document)
+        if path is None:
+            return (own,)
+        file = self._policy_file(path)
+        return None if file is None or self._twice(file, own) else (file, own)
+
+    def _policy_file(self, name: Any) -> _Part | None:
+        where = self._document.where(("provenance", "policy"))
+        root = self._project.root
+        path = (root / name).resolve() if isinstance(name, str) and "\0" not in name else None
+        if path is None or not path.is_relative_to(root) or not path.is_file():
+            inside = path is not None and path.is_relative_to(root)
+            files = [file.name for file in path.parent.glob("*")] if path is not None and inside else []
+            message = f'"{name}" is no file inside the project directory {self._project.shown}'
+            self._report.error(where, message, did_you_mean(path.name, files) if path is not None else "")
+            return None
+        shown = self._project.shown / path.relative_to(root)
+        try:
+            with path.open("rb") as stream:
+                text = stream.read(POLICY_BYTES).decode("utf-8-sig")
+            return _Part(compose(text, str(shown)), shown, None)
+        except (OSError, UnicodeDecodeError, PolicyError) as error:
+            self._report.error(where, str(error))
+            return None
+
+    def _twice(self, file: _Part, own: _Part) -> bool:
+        """Whether a key stands in both; what would be lost is for the author to say."""
+        given = (
+            {key.value for key, _ in file.node.value} if isinstance(file.node, yaml.MappingNode) else set()
+        )
+        twice = [key for key, _ in own.node.value if key.value in given]
+        for key in twice:
+            message = f'"{key.value}" is given in {file.file} too'
+            self._report.error(own.where(key), message, "give it in one place")
+        return bool(twice)
+
+    # What it says
+
+    def _made(self, keys: dict[str, Any]) -> Provenance:
+        """One policy of the keys and of what each listener says of itself."""
+        names = [declared.entry.name for declared in self._declared]
+        sources, sinks = self._who("source"), self._who("sink")
+        if sources:
+            before = keys.get("sources")
+            keys["sources"] = (*(filter(naming.is_source, names) if before is None else before), *sources)
+        if sinks:
+            before = keys.get("sinks")
+            known = (SinkRule(name) for name in filter(naming.is_sink, names)) if before is None else before
+            rules = tuple(known)
+            given = {rule.name for rule in rules}
+            keys["sinks"] = (*rules, *(SinkRule(name) for name in sinks if name not in given))
+        quarantined = self._who("quarantined")
+        keys["trusted"] = (*keys.get("trusted", ()), *self._who("trusted"), *quarantined)
+        keys["relays"] = (*keys.get("relays", ()), *self._who("relay"))
+        policy = Policy(**keys, closed=True)
+        keys["relays"] = (*keys["relays"], *self._acting_agents(policy))
+        return Provenance(
+            Policy(**keys, closed=True), frozenset(quarantined), frozenset(self._who("planner"))
+        )
+
+    def _who(self, word: str) -> tuple[str, ...]:
+        return tuple(
+            declared.entry.name
+            for declared in self._declared
+            if word in declared.entry.trust and not {"trust", "name"} & declared.faulty
+        )
+
+    def _acting_agents(self, policy: Policy) -> Iterator[str]:
+        """Agents that are sinks: what a model says vouches for nothing, whatever it can do."""
+        for declared in self._declared:
+            name = declared.entry.name
+            found = policy.classify(name)
+            trusted = any(means(entry, name) for entry in policy.trusted)
+            if declared.entry.agent and found.sink and not (found.source or found.relay or trusted):
+                yield name
+
+    def _contradicted(self, policy: Policy) -> None:
+        for declared in self._declared:
+            words, where = declared.entry.trust, declared.where("trust")
+            for one, other in CONTRADICTIONS:
+                if one in words and other in words:
+                    self._report.error(where, f"a listener cannot be {one} and {other}")
+            found = policy.classify(declared.entry.name)
+            wanted = {"source": found.source, "sink": found.sink, "relay": found.relay}
+            wanted["planner"] = not found.source  # a stranger's words fix no plan
+            denied = [word for word in words if not wanted.get(word, True)]
+            for word in denied:
+                self._report.error(where, f"{word}, but the policy says otherwise: {found.why}")
+
+    def _idle(self, policy: Policy) -> None:
+        """Point at a policy that can never find anything."""
+        classes = [policy.classify(declared.entry.name) for declared in self._declared]
+        for word in ("source", "sink"):
+            if not any(getattr(found, word) for found in classes):
+                where = self._document.where(("provenance",))
+                told = f"no listener is a {word}, so nothing will ever be found"
+                self._report.warning(where, told, f"trust: {word} at the listener that is one")
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Every name in a policy must mean somebody or something: a slip of the pen would switch a rule off."""
+
+    policy: Policy
+    parts: tuple[_Part, ...]
+    bound: Sequence[Bound]
+    report: Report
+
+    def run(self) -> None:
+        """Report every name that means nothing. Not where listeners are missing: theirs would be among them."""
+        if self.report.failed:
+            return
+        names = [item.listener.name for item in self.bound]
+        for entry in self.policy.unused(names):
+            self._error(entry, f'"{entry}" means no listener', names)
+        for entry in (*self.policy.allow, *self.policy.deny):
+            name = entry.removeprefix("listener:")
+            if name != entry and not any(means(name, known) for known in names):
+                self._error(entry, f'"{name}" means no listener', names)
+        try:
+            self._fields({item.listener.name: item for item in self.bound})
+        except (TypeError, NameError):
+            return  # the payload's own mistake, which the server names when it is put together
+
+    def _fields(self, bound: dict[str, Bound]) -> None:
+        everything = sorted({path for item in bound.values() for path in _paths(item.discovered)})
+        for rule in self.policy.fields:
+            if not any(fnmatchcase(path, rule.field) for path in everything):
+                self._error(rule.field, f'"{rule.field}" means no field of any payload', everything)
+        for sink in self.policy.sinks or ():
+            takers = [item for name, item in bound.items() if covers(sink.name, name)]
+            taken = sorted({path for item in takers for path in _paths(item.listener.payloads)})
+            known = [*taken, *(path.partition(".")[0] for path in taken)]
+            for argument in sink.arguments:
+                if takers and not any(fnmatchcase(path, argument.name) for path in known):
+                    self._error(
+                        argument.name, f'"{argument.name}" means no field that {sink.name} takes', taken
+                    )
+                for entry in argument.accepts:
+                    self._accepted(entry, bound, everything)
+
+    def _accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
+        if entry != "asked" and not any(means(entry, f"{n}.{path}") for n in bound for path in everything):
+            self._error(entry, f'"{entry}" means no field of any listener', [])
+
+    def _error(self, entry: str, message: str, known: Iterable[str]) -> None:
+        part, node = next(
+            ((part, node) for part in self.parts for node in _scalars(part.node) if node.value == entry),
+            (self.parts[-1], self.parts[-1].node),
+        )
+        self.report.error(part.where(node), message, did_you_mean(entry, known))
+
+
+def _paths(payloads: Iterable[type]) -> Iterator[str]:
+    for payload in payloads:
+        yield from paths(payload)
+
+
+def _scalars(node: yaml.Node) -> Iterator[yaml.Node]:
+    """Every scalar below a node, keys too."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield from _scalars(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _scalars(item)
+    else:
+        yield node
+
+
+def _node(document: Document, loc: Loc, value: Any) -> Any:
+    """A value of the organism's file as the YAML node that a policy file would hold, with its place."""
+    node: Any
+    mark = yaml.Mark(str(document.file), 0, document.where(loc).line - 1, 0, "", 0)
+    if isinstance(value, dict):
+        pairs = [
+            (_node(document, (*loc, key), key), _node(document, (*loc, key), one))
+            for key, one in value.items()
+        ]
+        node = yaml.MappingNode("tag:yaml.org,2002:map", pairs, mark)
+    elif isinstance(value, list):
+        items = [_node(document, (*loc, number), one) for number, one in enumerate(value)]
+        node = yaml.SequenceNode("tag:yaml.org,2002:seq", items, mark)
+    else:
+        node = yaml.ScalarNode("tag:yaml.org,2002:str", _written(value), mark)
+    node.loc = loc
+    return node
+
+
+def _written(value: Any) -> str:
+    """A scalar as a policy file would spell it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)

@@ -1,0 +1,268 @@
+"""Lineage: values from untrusted places are known wherever they go, and do not drive what has consequences.
+
+Owns what a conversation's messages mean to provenance: whose words count as what, when they are seen, which messages
+are calls of a sink, and what a person's permission is good for. Refuses to find or to weigh anything itself: the
+provenance package does.
+
+What is seen, and when. A message is seen when its listener is done with it, before anything that the listener sends
+is judged; so whatever a listener says is judged by all that it was given. The principal's messages are trusted words,
+every other message is the output of its sender, the system's own are nothing. What a source or a quarantined listener
+sends is seen before it is judged, for nobody else has been given it yet.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.contract import Code
+from agentserver.core.guard import Asked, Denied, Noted
+from agentserver.core.messages import SYSTEM, TODO
+from agentserver.core.routing import Route
+from agentserver.guards import lineage_memory, lineage_plan
+from agentserver.guards.lineage_memory import Memory
+from agentserver.guards.lineage_reading import Readings, words
+from agentserver.provenance.approval import digest, question
+from agentserver.provenance.explain import explain
+from agentserver.provenance.judge import judge
+from agentserver.provenance.labels import Call, Leaf, Mode, Observation, Standing
+from agentserver.provenance.ledger import Ledger
+from agentserver.provenance.policy import Effect, PlanSource
+from agentserver.provenance.verdict import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lxml import etree
+
+    from agentserver.core.guard import Verdict
+    from agentserver.core.messages import Delivery
+    from agentserver.core.payload.codec import Codecs
+    from agentserver.core.routing import Proposal
+    from agentserver.provenance.policy import Class, Policy
+    from agentserver.provenance.verdict import Finding
+    from agentserver.provenance.verdict import Verdict as Judgement
+
+SHOWN = 200
+"""Lines of an explanation or a question that go on record."""
+
+_SERIOUS = (Effect.BLOCK, Effect.ASK)
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Whom an organism trusts with what.
+
+    Args:
+        policy: what is declared of listeners and fields.
+        quarantined: listeners that may only say what a closed schema admits.
+        planners: listeners whose ``Plan`` fixes what a conversation may do.
+    """
+
+    policy: Policy
+    quarantined: frozenset[str] = frozenset()
+    planners: frozenset[str] = frozenset()
+
+
+class _Said(NamedTuple):
+    """A message, on its way or arrived.
+
+    Args:
+        sender: whose words it holds.
+        to: the listener it is for.
+        thread: the sender's.
+        root: name of the payload element.
+        element: the payload.
+        leaves: its scalars.
+        trace: id of the delivery, if there is one.
+    """
+
+    sender: str
+    to: str
+    thread: str
+    root: str
+    element: etree._Element
+    leaves: tuple[Leaf, ...]
+    trace: str = ""
+
+
+class LineageGuard:
+    """Watches every message, and judges those to listeners with consequences.
+
+    Args:
+        trusted: whom the organism trusts with what.
+        listeners: the names of all its listeners.
+        codecs: of every payload that they exchange.
+
+    Raises PayloadError for a payload whose type says contradictory things of a field.
+    """
+
+    name = "lineage"
+
+    def __init__(self, trusted: Trusted, listeners: Iterable[str], codecs: Codecs) -> None:
+        self._trusted = trusted
+        self._policy = trusted.policy
+        self._orders = replace(trusted.policy, plan=PlanSource.OFF)
+        self._classes: Mapping[str, Class] = {name: self._policy.classify(name) for name in listeners}
+        self._readings = Readings(codecs)
+
+    # What is seen
+
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
+        """The memory after a listener was given a message."""
+        if delivery.sender in {SYSTEM, TODO}:
+            return memory
+        arrived = self._arrived(delivery, element)
+        principal = delivery.sender not in self._classes and delivery.hop == 1
+        known = _recalled(memory, beginning=principal).stepped()
+        asked = "\n".join(words(arrived.leaves))
+        known = known.asked(asked) if principal else self._heard(known, arrived, at)
+        receiver = self._classes.get(delivery.to)
+        if receiver is not None and not receiver.relay:
+            known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves))
+        return known
+
+    def _heard(self, memory: Memory, said: _Said, at: float) -> Memory:
+        """The memory after somebody's words."""
+        memory = self._planned(memory, said)
+        ledger = memory.ledger
+        sender = self._class(said.sender)
+        if said.sender in self._trusted.quarantined and ledger.tainted:
+            ledger = ledger.spend(self._readings[said.root].channel.bits)
+        if sender.relay and not ledger.tainted:
+            return memory.grown(ledger)
+        asked = memory.told_to(said.thread)
+        leaves = said.leaves
+        if asked is None and not sender.relay:  # nobody can tell what it merely repeats
+            leaves = tuple(map(_disowned, leaves)) if sender.source else ()
+        arguments = tuple(Leaf("", text) for text in asked or ())
+        seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace)
+        return memory.grown(ledger.observe(self._policy, seen))
+
+    def _arrived(self, delivery: Delivery, element: etree._Element) -> _Said:
+        root = delivery.root
+        leaves = self._readings[root].leaves(element)
+        return _Said(delivery.sender, delivery.to, delivery.origin, root, element, leaves, delivery.id)
+
+    def _planned(self, memory: Memory, said: _Said) -> Memory:
+        """The memory with a planner's plan, unless untrusted text came before it."""
+        if said.root != lineage_plan.ROOT or said.sender not in self._trusted.planners:
+            return memory
+        plan = self._readings[said.root].codec.decode(said.element)
+        adopted = memory.ledger.adopt(lineage_plan.steps(plan))
+        return memory if adopted is None else memory.grown(adopted)
+
+    def _class(self, name: str) -> Class:
+        return self._classes.get(name) or self._policy.classify(name)
+
+    # What is judged
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
+        """Whether a message may be sent: its listener's part in the policy decides."""
+        if proposal.route is Route.SERVICE or proposal.to not in self._classes:
+            return None
+        known = _recalled(memory).stepped()
+        confined = self._confined(proposal)
+        if isinstance(confined, Denied) or not self._consequential(known, proposal):
+            return confined
+        said = _Said(
+            proposal.sender.name,
+            proposal.to,
+            proposal.thread,
+            proposal.root,
+            proposal.element,
+            self._readings[proposal.root].leaves(proposal.element),
+        )
+        return _answer(self._judged(known, said, at), known.permitted) or confined
+
+    def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
+        """Whether a message is a call of a sink, or may carry something out in the link that it has fetched."""
+        receiver = self._classes[proposal.to]
+        fetched = receiver.source and proposal.route is not Route.ANSWER
+        return receiver.sink or (fetched and memory.ledger.tainted)
+
+    def _judged(self, memory: Memory, said: _Said, at: float) -> Judgement:
+        """The verdict on a message by all that is known, its own words included where they are no record."""
+        if said.sender not in self._classes:
+            # The principal's own message is an order: nothing but the deny list stands against it.
+            return judge(Ledger(), self._orders, self._call(said, memory, at))
+        if self._class(said.sender).source or said.sender in self._trusted.quarantined:
+            memory = self._heard(memory, said, at)
+        return judge(memory.ledger, self._policy, self._call(said, memory, at))
+
+    def _call(self, said: _Said, memory: Memory, at: float) -> Call:
+        return Call(said.to, said.leaves, memory.step, at, self._readings[said.root].roles)
+
+    def _confined(self, proposal: Proposal) -> Verdict:
+        """Hold a quarantined listener to what a closed schema admits."""
+        channel = self._readings[proposal.root].channel
+        if proposal.sender.name not in self._trusted.quarantined or channel.closed:
+            return None
+        name = proposal.root.rpartition("}")[2]
+        told = f"{proposal.sender.name} is quarantined, and what {name} can tell is {channel}"
+        return Noted(told) if self._policy.mode is Mode.AUDIT else Denied(Code.DENIED, told)
+
+    # What a person permits
+
+    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:
+        """Remember the values that were in question, each for its sink and its argument.
+
+        A question about no single argument, such as one about the plan, is answered for this very call alone.
+        """
+        known = _recalled(memory).stepped()
+        verdict = self._judged(known, self._arrived(delivery, element), 0.0)
+        granted = [_digest(verdict, finding) for finding in verdict.findings if finding.effect in _SERIOUS]
+        return _recalled(memory).permitting(granted)
+
+    # What is kept
+
+    def dump(self, memory: Memory) -> Mapping[str, bytes]:
+        """The memory in parts; see ``lineage_memory``."""
+        return lineage_memory.dump(memory)
+
+    def load(self, parts: Mapping[str, bytes]) -> object:
+        """The memory of which ``dump`` gave these parts."""
+        return lineage_memory.load(parts)
+
+
+def _recalled(memory: object, *, beginning: bool = True) -> Memory:
+    """The memory. A conversation that began without this guard has seen what nobody knows: it is over the bound."""
+    if isinstance(memory, Memory):
+        return memory
+    return Memory() if beginning else Memory(replace(Ledger(), overflow=True))
+
+
+def _disowned(leaf: Leaf) -> Leaf:
+    """A leaf that nobody vouches for, because it is not known what was asked."""
+    return replace(leaf, standing=Standing.PROSE)
+
+
+def _answer(verdict: Judgement, permitted: frozenset[str]) -> Verdict:
+    """The verdict as the pump understands it."""
+    if not verdict.findings:
+        return None
+    if verdict.decision is Decision.DENY:
+        return Denied(Code.DENIED, _bounded(explain(verdict)))
+    if verdict.decision is Decision.ASK:
+        serious = (finding for finding in verdict.findings if finding.effect in _SERIOUS)
+        if all(_digest(verdict, finding) in permitted for finding in serious):
+            return Noted(_bounded(explain(verdict, decided="permitted for the rest of the conversation")))
+        return Asked(_bounded(question(verdict).text))
+    return Noted(_bounded(explain(verdict)))
+
+
+def _digest(verdict: Judgement, finding: Finding) -> str:
+    """What a permission is about: an argument's value at a sink, or the whole call where no argument is named."""
+    if not finding.path:
+        return digest(verdict.call)
+    about = json.dumps([verdict.call.sink, finding.path, finding.value], separators=(",", ":"))
+    return sha256(about.encode()).hexdigest()
+
+
+def _bounded(text: str) -> str:
+    lines = text.split("\n")
+    if len(lines) <= SHOWN:
+        return text
+    return "\n".join([*lines[:SHOWN], f"({len(lines) - SHOWN} more lines)"])

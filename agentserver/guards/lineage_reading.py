@@ -1,0 +1,157 @@
+"""Payload elements as the leaves that lineage is about.
+
+Owns the way from an element to typed scalars with field paths, the marks of its payload's own type, and the capacity
+of its schema. Refuses to judge. No constructor of a payload class is called: it is its author's code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from lxml import etree
+
+from agentserver.core.payload.lexical import READERS
+from agentserver.core.payload.shape import Kind, PayloadError, Place, Record
+from agentserver.provenance.declared import Declared, declared
+from agentserver.provenance.leaves import text_of
+from agentserver.provenance.quarantine import Channel, capacity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agentserver.core.payload.codec import Codec, Codecs
+    from agentserver.core.payload.shape import Type
+    from agentserver.provenance.labels import Leaf, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the elements of one payload are read.
+
+    Args:
+        codec: the payload's.
+        marks: what its type says of its fields.
+        channel: what one message of it can tell.
+    """
+
+    codec: Codec
+    marks: Declared
+    channel: Channel
+
+    def leaves(self, element: etree._Element) -> tuple[Leaf, ...]:
+        """The scalars of a valid element, each with the standing that its field declares."""
+        described = self.codec.described
+        if described is not None:
+            return self.marks.leaves(_record(element, described.record, described.namespace))
+        return self.marks.leaves(_plain(element, self.codec.payload))
+
+    @property
+    def roles(self) -> tuple[tuple[str, Role], ...]:
+        """What its type says that its fields decide."""
+        return self.marks.roles
+
+
+class Readings:
+    """A reading for each codec. A payload that nobody could foresee is read when it is first met.
+
+    Raises PayloadError for a payload whose type says contradictory things of a field.
+    """
+
+    def __init__(self, codecs: Codecs) -> None:
+        self._codecs = codecs
+        self._known = {codec.name: _reading(codec) for codec in codecs}
+
+    def __getitem__(self, root: str) -> Reading:
+        """The reading of a root element. Raises KeyError for one that no codec claims."""
+        if root not in self._known:
+            codec = self._codecs.named(root)
+            if codec is None:
+                raise KeyError(root)
+            self._known[root] = _reading(codec)
+        return self._known[root]
+
+
+def words(leaves: tuple[Leaf, ...]) -> Iterator[str]:
+    """What leaves say, without those that say nothing."""
+    return filter(None, (text_of(leaf.value) for leaf in leaves))
+
+
+def channel(codec: Codec) -> Channel:
+    """What one message of a payload can tell."""
+    return capacity(etree.fromstring(codec.xsd().encode()), codec.name.rpartition("}")[2])
+
+
+def _reading(codec: Codec) -> Reading:
+    try:
+        marks = declared(codec.payload)
+    except (TypeError, NameError) as error:
+        raise PayloadError(f"{codec.payload.__qualname__}: {error}") from None
+    return Reading(codec, marks, channel(codec))
+
+
+def _record(element: etree._Element, record: Record, space: str) -> dict[str, Any]:
+    """The fields of a record that the element holds, by their Python names."""
+    found: dict[str, Any] = {}
+    for field in record.placed(Place.ATTRIBUTE):
+        text = element.get(field.xml)
+        if text is not None:
+            found[field.name] = _scalar(field.type, text)
+    named = {f"{{{space}}}{field.xml}": field for field in record.placed(Place.ELEMENT)}
+    for child in element:
+        field = named[str(child.tag)]
+        kind = field.type
+        value = _record(child, kind, space) if isinstance(kind, Record) else _scalar(kind, child.text or "")
+        if field.repeated:
+            found.setdefault(field.name, []).append(value)
+        else:
+            found[field.name] = value
+    return found
+
+
+def _scalar(kind: Type, text: str) -> Any:
+    assert not isinstance(kind, Record)
+    return text if kind.kind is Kind.STR else READERS[kind.kind](text)
+
+
+def _plain(element: etree._Element, cls: Any) -> Any:
+    """An element of a hand-written schema: names by the class that was made of it, values as they are written."""
+    names = _names(cls)
+    found: dict[str, list[Any]] = {}
+    for name, text in element.attrib.items():
+        key, _ = names.get(_local(name), (_local(name), None))
+        found.setdefault(key, []).append(text)
+    for child in element:
+        key, inner = names.get(_local(child.tag), (_local(child.tag), None))
+        found.setdefault(key, []).append(_plain(child, inner))
+    text = "".join([element.text or "", *(child.tail or "" for child in element)])
+    if not found:
+        return text
+    if text.strip():
+        found.setdefault(names.get("", ("value", None))[0], []).append(text)
+    return found
+
+
+def _names(cls: Any) -> Mapping[str, tuple[str, Any]]:
+    """For each XML name of a generated class its field and the class inside; the empty name is its own text."""
+    if not is_dataclass(cls) or not isinstance(cls, type):
+        return {}
+    hints = get_type_hints(cls)
+    found: dict[str, tuple[str, Any]] = {}
+    for field in fields(cls):
+        name = "" if field.metadata.get("type") == "Text" else str(field.metadata.get("name", field.name))
+        found[name] = field.name, next(_classes(hints[field.name]), None)
+        for choice in field.metadata.get("choices", ()):
+            found[str(choice["name"])] = field.name, next(_classes(choice.get("type")), None)
+    return found
+
+
+def _classes(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type) and is_dataclass(hint):
+        yield hint
+    for inner in get_args(hint):
+        yield from _classes(inner)
+
+
+def _local(name: Any) -> str:
+    return str(name).rpartition("}")[2]

@@ -1,0 +1,126 @@
+"""What check and graph tell of provenance, on the example organism and on one with a quarantine."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from lxml import etree
+
+from tests.cli.conftest import organism
+from tests.examples.conftest import PROJECT
+
+DESK = str(PROJECT / "config/organism.yaml")
+
+QUARANTINE = """
+name: x
+provenance: {mode: enforce, budget: 8}
+listeners:
+  - {name: reader, description: Reads., handler: cli_lineage.read, trust: source}
+  - {name: judge, description: Judges., handler: cli_lineage.judge, trust: quarantined, peers: [reader, payer]}
+  - {name: payer, description: Pays., handler: cli_lineage.pay, trust: sink}
+"""
+
+CODE = """
+from dataclasses import dataclass
+from agentserver import HandlerMetadata, HandlerResponse, xmlify
+
+@xmlify
+@dataclass
+class Read:
+    what: str
+
+@xmlify
+@dataclass
+class Judge:
+    what: str
+
+@xmlify
+@dataclass
+class Pay:
+    urgent: bool
+
+@xmlify
+@dataclass
+class Reason:
+    text: str
+
+async def read(payload: Read, metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse.respond(Reason(""))
+
+async def judge(payload: Judge, metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse(Pay(True), "payer") if payload else HandlerResponse.respond(Reason(""))
+
+async def pay(payload: Pay, metadata: HandlerMetadata) -> HandlerResponse:
+    return None
+"""
+
+
+@pytest.fixture(autouse=True)
+def modules():
+    """What the organisms bring into the process leaves it again."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] in {"listeners", "cli_lineage"}:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def quarantine(tmp_path):
+    (tmp_path / "cli_lineage.py").write_text(CODE)
+    return str(organism(tmp_path, QUARANTINE))
+
+
+def lines(result):
+    assert result.exit_code == 0, result.output
+    return [line.strip() for line in result.output.splitlines()]
+
+
+def test_check_tells_what_each_listener_is_and_why(command):
+    told = lines(command("check", DESK))
+    assert "provenance: enforce" in told
+    assert "fetcher: source (source by 'fetcher'; not among the sinks)" in told
+    assert "outbox: sink (not among the sources; sink by 'outbox')" in told
+    assert sum("relay" in line for line in told) == 6
+    assert not any("→" in line for line in told)
+
+
+def test_check_tells_the_flows_when_it_is_asked(command):
+    told = lines(command("check", "--flows", DESK))
+    ways = [line for line in told if "→" in line]
+    assert ways == ["fetcher → researcher → router → outbox   [mode enforce; plan query; content reported]"]
+
+
+def test_check_tells_what_a_quarantined_listener_can_tell(command, quarantine):
+    told = lines(command("check", "--flows", quarantine))
+    assert "judge is quarantined: Pay tells 2.0 bits a message" in told
+    assert "judge is quarantined: Reason tells unbounded (/Reason/text), so it may not be sent" in told
+    assert any(line.endswith("judge quarantined to 2.0 bits]") for line in told)
+
+
+def test_no_flow_is_told_too(command, tmp_path):
+    (tmp_path / "cli_lineage.py").write_text(CODE)
+    path = organism(tmp_path, QUARANTINE.replace(", peers: [reader, payer]", ""))
+    assert lines(command("check", "--flows", str(path)))[-2:-1] == ["none"]
+    assert "no way leads from a source to a sink" in command("graph", "--flows", str(path)).output
+
+
+def test_graph_draws_the_ways_of_words(command):
+    told = lines(command("graph", "--flows", DESK))
+    assert [line for line in told if "-->" in line] == ["n0 --> n3", "n1 --> n0", "n2 --> n1"]
+    assert 'n2["fetcher (source)"]' in told
+    assert told[-1].startswith("%% fetcher → researcher → router → outbox")
+
+
+@pytest.mark.parametrize("form", ["dot", "svg"])
+def test_the_other_forms_hold_the_same(command, form):
+    text = command("graph", "--flows", "--format", form, DESK).output
+    assert "fetcher (source)" in text
+    assert "fetcher → researcher → router → outbox" in text
+    if form == "svg":
+        assert "whose words can come to drive" in etree.fromstring(text)[0].text
+
+
+def test_without_provenance_the_graph_says_so(command, here):
+    assert "nobody asks where a value comes from" in command("graph", "--flows").output

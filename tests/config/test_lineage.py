@@ -1,0 +1,238 @@
+"""``provenance:`` and ``trust:``."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentserver.config.models import POLICY_KEYS
+from agentserver.provenance.labels import Mode, Role, Standing
+from agentserver.provenance.policy import FieldRule, SinkRule
+from agentserver.provenance.policyfile import KEYS
+from tests.config.conftest import CODE
+
+TWO = """
+name: demo
+listeners:
+  - name: greeter
+    handler: listeners.greet.greet
+    description: Greets.
+  - name: plain
+    handler: listeners.greet.plain
+    payload_class: listeners.greet.Reply
+    description: Listens.
+"""
+
+
+def trusting(one="", two=""):
+    text = TWO.replace(
+        "    description: Greets.",
+        f"    description: Greets.\n    {one}" if one else "    description: Greets.",
+    )
+    return text + (f"    {two}\n" if two else "")
+
+
+def test_editors_are_told_the_keys_of_a_policy():
+    assert set(POLICY_KEYS) == set(KEYS)
+
+
+def test_without_the_key_nobody_asks(project):
+    assert project.load(TWO).provenance is None
+
+
+@pytest.mark.parametrize("value", ["", "{}"])
+def test_the_bare_key_means_its_defaults(project, value):
+    policy = project.load(TWO + f"provenance: {value}\n").provenance.policy
+    assert (policy.mode, policy.sources, policy.sinks, policy.closed) == (Mode.AUDIT, None, None, True)
+
+
+def test_the_keys_are_those_of_a_policy(project):
+    inline = """
+    mode: enforce
+    strict: yes
+    budget: 12
+    allow: ["@corp.example"]
+    sources: [greeter]
+    fields: {greeter: {text: record}}
+    sinks:
+      plain:
+        arguments: {text: payload}
+    """
+    policy = project.load(TWO + "provenance:" + inline.replace("\n    ", "\n  ")).provenance.policy
+    assert (policy.mode, policy.strict, policy.budget) == (Mode.ENFORCE, True, 12)
+    assert policy.fields == (FieldRule("greeter", "text", Standing.RECORD),)
+    assert policy.sinks[0].arguments[0].role is Role.PAYLOAD
+
+
+def test_the_mode_may_come_from_the_environment(project):
+    project.environ["MODE"] = "confirm"
+    assert project.load(TWO + "provenance: {mode: '${MODE}'}\n").provenance.policy.mode is Mode.CONFIRM
+
+
+def test_a_file_may_hold_the_keys(project):
+    project.write("config/policy.yaml", "sources: [greeter]\n")
+    provenance = project.load(TWO + "provenance: {policy: config/policy.yaml, mode: enforce}\n").provenance
+    assert (provenance.policy.sources, provenance.policy.mode) == (("greeter",), Mode.ENFORCE)
+
+
+def test_trust_adds_to_the_policy(project):
+    text = trusting("trust: [source, sink]", "trust: quarantined")
+    provenance = project.load(text + "provenance: {sinks: {plain: {mode: audit}}}\n").provenance
+    assert provenance.policy.sources == ("greeter",)
+    assert provenance.policy.sinks == (SinkRule("plain", mode=Mode.AUDIT), SinkRule("greeter"))
+    assert provenance.quarantined == {"plain"}
+    assert provenance.policy.classify("plain").relay is False
+
+
+def test_names_still_decide_about_the_others(project):
+    text = trusting("trust: [source, sink]").replace("name: plain", "name: fetch_mail")
+    policy = project.load(text + "provenance:\n").provenance.policy
+    assert policy.classify("fetch_mail").source
+    policy = project.load(text.replace("fetch_mail", "send_mail") + "provenance:\n").provenance.policy
+    assert policy.classify("send_mail").sink
+
+
+def test_what_nobody_declared_vouches_for_nothing(project):
+    policy = project.load(trusting(two="trust: planner") + "provenance:\n").provenance.policy
+    assert policy.classify("greeter").relay
+    assert policy.classify("greeter").why.endswith("nobody vouches for what it says")
+
+
+def test_an_agent_that_acts_vouches_for_nothing(project):
+    text = trusting("agent: true\n    peers: []\n    trust: sink")
+    found = project.load(text + "provenance:\n").provenance.policy.classify("greeter")
+    assert (found.sink, found.relay) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("end", "finding"),
+    [
+        (
+            "  moed: enforce",
+            "organism.yaml:12: provenance.moed: unknown key 'moed' in the policy; did you mean 'mode'?",
+        ),
+        (
+            "  mode: enforced",
+            "organism.yaml:12: provenance.mode: 'enforced' is no mode; did you mean 'enforce'?",
+        ),
+        ("  strict: 3", "organism.yaml:12: provenance.strict: 'strict' must be yes or no, not '3'"),
+        (
+            "  sources: [greter]",
+            'organism.yaml:12: provenance.sources[0]: "greter" means no listener (did you mean "greeter"?)',
+        ),
+        ("  trusted:\n    - nobody", 'organism.yaml:13: provenance.trusted[0]: "nobody" means no listener'),
+        (
+            "  deny: ['listener:plane']",
+            'organism.yaml:12: provenance.deny[0]: "plane" means no listener',
+        ),
+        (
+            "  fields: {greeter: {texd: prose}}",
+            'organism.yaml:12: provenance.fields.greeter.texd: "texd" means no field of any payload (did you mean "text"?)',
+        ),
+        (
+            "  sinks: {plain: {arguments: {texd: payload}}}",
+            'organism.yaml:12: provenance.sinks.plain.arguments.texd: "texd" means no field that plain takes (did you mean "text"?)',
+        ),
+        (
+            "  sinks: {plain: {arguments: {text: {role: selector, accepts: [greeter.nam]}}}}",
+            'organism.yaml:12: provenance.sinks.plain.arguments.text.accepts[0]: "greeter.nam" means no field of any listener',
+        ),
+        (
+            "  policy: /etc/passwd",
+            'organism.yaml:12: provenance.policy: "/etc/passwd" is no file inside the project directory',
+        ),
+        ("  policy: config/polcy.yaml", '(did you mean "policy.yaml"?)'),
+        ("  policy: 5", 'organism.yaml:12: provenance.policy: "5" is no file inside the project directory'),
+        (
+            "  policy: config/policy.yaml\n  sources: [greeter]",
+            'organism.yaml:13: provenance.sources: "sources" is given in ',
+        ),
+        (
+            "  policy: config/bad.yaml",
+            "config/bad.yaml:2: unknown key 'sourcs' in the policy; did you mean 'sources'?",
+        ),
+        ("  policy: config/broken.yaml", "config/broken.yaml: not YAML"),
+        ("  policy: config/list.yaml", "config/list.yaml:1: the policy must be a mapping"),
+        ("  policy: config/nobody.yaml", 'config/nobody.yaml:2: "nobody" means no listener'),
+    ],
+)
+def test_nothing_is_lost_in_silence(project, end, finding):
+    project.write("config/policy.yaml", "sources: [greeter]\n")
+    project.write("config/bad.yaml", "mode: audit\nsourcs: [greeter]\n")
+    project.write("config/broken.yaml", "a: [\n")
+    project.write("config/list.yaml", "- a\n")
+    project.write("config/nobody.yaml", "sources:\n  - nobody\n")
+    (found,) = project.errors(TWO + "provenance:\n" + end + "\n")
+    assert finding in found
+
+
+def test_provenance_is_a_mapping(project):
+    (found,) = project.errors(TWO + "provenance: enforce\n")
+    assert found == "organism.yaml:11: provenance: a mapping of keys was expected"
+
+
+@pytest.mark.parametrize(
+    ("trust", "finding"),
+    [
+        ("sauce", "trust: must be 'source', 'sink', 'trusted', 'relay', 'quarantined' or 'planner'"),
+        ("[source, trusted]", "trust: a listener cannot be source and trusted"),
+        ("[source, planner]", "trust: a listener cannot be source and planner"),
+        ("[relay, quarantined]", "trust: a listener cannot be relay and quarantined"),
+    ],
+)
+def test_trust_says_one_thing(project, trust, finding):
+    errors = project.errors(trusting(f"trust: {trust}") + "provenance:\n")
+    assert any(finding in error for error in errors), errors
+
+
+def test_trust_and_policy_may_not_disagree(project):
+    (found,) = project.errors(trusting("trust: source") + "provenance: {relays: [greeter]}\n")
+    assert "source, but the policy says otherwise: " in found
+
+
+def test_a_source_fixes_no_plan(project):
+    (found,) = project.errors(trusting("trust: planner") + "provenance: {sources: [greeter]}\n")
+    assert "planner, but the policy says otherwise: source by 'greeter'" in found
+
+
+def test_a_policy_that_can_find_nothing_is_pointed_at(project):
+    found = project.findings(trusting("trust: source") + "provenance:\n")
+    (warning,) = found
+    assert (
+        "organism.yaml:12: warning: provenance: no listener is a sink, so nothing will ever be found"
+        in warning
+    )
+    assert project.findings(trusting("trust: [source, sink]") + "provenance:\n") == []
+
+
+def test_trust_without_provenance_would_mean_nothing(project):
+    (found,) = project.errors(trusting("trust: source"))
+    assert found.startswith(
+        "organism.yaml:7: listeners[0].trust: means nothing without provenance: at the top"
+    )
+
+
+def test_included_files_have_none(project):
+    project.write("more.yaml", "provenance: {mode: audit}\n")
+    (found,) = project.errors(TWO + "include: [more.yaml]\n")
+    assert found == 'more.yaml:1: provenance: "provenance" belongs in the main file'
+
+
+def test_marks_that_contradict_are_left_to_the_server(project):
+    code = (
+        CODE
+        + """
+from typing import Annotated
+from agentserver.provenance import Standing
+
+@xmlify
+@dataclass
+class Odd:
+    text: Annotated[str, Standing.PROSE]
+
+async def odd(payload: Odd, metadata: HandlerMetadata) -> None:
+    return None
+"""
+    )
+    project.write("listeners/greet.py", code)
+    text = TWO.replace("greet.plain", "greet.odd").replace("greet.Reply", "greet.Odd")
+    assert project.load(text + "provenance: {sources: [greeter]}\n").provenance is not None

@@ -37,6 +37,7 @@ from agentserver.handoff.usage import offered
 from agentserver.pump import Bound, Onlookers, Pump
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -66,13 +67,21 @@ def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
         for name, listener in listeners.items()
     }
     services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
-    shown = {name: _as_asked(listener, organism.handoffs) for name, listener in listeners.items()}
-    usage = {name: usage_instructions(listener, shown, codecs) for name, listener in listeners.items()}
-    if organism.handoffs is not None:
-        for name, listener in listeners.items():
-            parts = (usage[name], offered(organism.handoffs.vocabulary, listener.peers))
-            usage[name] = "\n\n".join(filter(None, parts))
+    explain = explaining(organism, codecs)
+    usage = {name: explain(listener) for name, listener in listeners.items()}
     return Blueprint(listeners, organism.limits, roots, services, usage)
+
+
+def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
+    """What tells a listener what its peers accept, and which intents it may use."""
+    handoffs = organism.handoffs
+    shown = {bound.listener.name: _as_asked(bound.listener, handoffs) for bound in organism.listeners}
+
+    def explain(listener: Listener) -> str:
+        offers = "" if handoffs is None else offered(handoffs.vocabulary, listener.peers)
+        return "\n\n".join(filter(None, (usage_instructions(listener, shown, codecs), offers)))
+
+    return explain
 
 
 def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:
@@ -222,7 +231,14 @@ def rules(organism: Organism) -> Rules:
     codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)])
     bounds = Bounds(bytes=organism.limits.payload)
     rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
-    return Rules(blueprint(organism, codecs), codecs, guards(organism, codecs), bounds, rewriter)
+    return Rules(
+        blueprint(organism, codecs),
+        codecs,
+        guards(organism, codecs),
+        bounds,
+        rewriter,
+        explaining(organism, codecs),
+    )
 
 
 def handed_over(organism: Organism) -> Handoffs | None:

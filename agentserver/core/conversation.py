@@ -22,7 +22,6 @@ from agentserver.core.routing import Place, Route
 from agentserver.core.step import Step
 from agentserver.core.threads import ThreadTree
 from agentserver.core.todos import NO_TODOS, TodoBook, Watcher, nudge
-from agentserver.core.usage import usage_instructions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,7 +166,7 @@ class Conversation(NamedTuple):
             delivery.sender,
             listener.name if listener.agent else None,
             delivery.sender == listener.name,
-            _usage(listener, thread, rules),
+            rules.usage(_in_force(listener, thread)),
             nudge(todos),
         )
         return Accepted(delivery, codec, element, metadata, thread.storage, todos)
@@ -222,15 +221,6 @@ def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
             reason = f"it needs a permission: {proposal.questions[0].text}"
             return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, proposal.to))
     return judged
-
-
-def _usage(listener: Listener, thread: Thread, rules: Rules) -> str:
-    """What the peers in force accept."""
-    known = rules.blueprint.usage[listener.name]
-    present = _in_force(listener, thread)
-    if present.peers == listener.peers:
-        return known
-    return usage_instructions(present, rules.blueprint.listeners, rules.codecs)
 
 
 def _in_force(listener: Listener, thread: Thread) -> Listener:

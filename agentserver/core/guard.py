@@ -6,16 +6,16 @@ by. Refuses to know any rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lxml import etree
 
     from agentserver.contract import Code
-    from agentserver.core.blueprint import Blueprint
+    from agentserver.core.blueprint import Blueprint, Listener
     from agentserver.core.envelope import Bounds
     from agentserver.core.messages import Delivery
     from agentserver.core.payload.codec import Codecs
@@ -65,6 +65,9 @@ class Ruling(NamedTuple):
 
 
 PASSED = Ruling()
+
+USAGES = 256
+"""Texts about fewer peers than are declared that are kept for the next time."""
 
 
 class Guard(Protocol):
@@ -116,13 +119,29 @@ class Rewriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a conversation decides by. Guards are asked in order."""
+    """What a conversation decides by. Guards are asked in order; ``explain`` tells what a listener's peers accept."""
 
     blueprint: Blueprint
     codecs: Codecs
     guards: tuple[Guard, ...]
     bounds: Bounds
     rewriter: Rewriter | None = None
+    explain: Callable[[Listener], str] | None = None
+    _usage: dict[tuple[str, frozenset[str]], str] = field(default_factory=dict, compare=False, repr=False)
+
+    def usage(self, listener: Listener) -> str:
+        """What the peers of a listener accept, who may have fewer of them than it declares; few texts are kept.
+
+        Without ``explain``, which writes such a text, nothing is said about fewer peers.
+        """
+        if listener.peers == self.blueprint.listeners[listener.name].peers:
+            return self.blueprint.usage[listener.name]
+        key = listener.name, listener.peers
+        if key not in self._usage:
+            if len(self._usage) >= USAGES:
+                self._usage.clear()
+            self._usage[key] = "" if self.explain is None else self.explain(listener)
+        return self._usage[key]
 
     def observe(
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float

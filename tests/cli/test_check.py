@@ -127,7 +127,7 @@ def test_a_schema_that_hygiene_refuses_fails_where_work_is_handed_over(command, 
     path = desk(DESK)
     result = command("check", str(path))
     assert result.exit_code == 1, result.output
-    first, last = result.output.splitlines()
+    first, *_, last = result.output.splitlines()
     assert first.startswith(f"{path}:4: the schema of Ask, which asker takes: required: ")
     assert last.endswith(", 1 error, 0 warnings")
 

@@ -49,7 +49,10 @@ def rules(*listeners, guards=None, payloads=(Answer, Note), **limits):
     services = frozenset(codecs.of(p).name for p in (TodoUntil, TodoComplete))
     usage = {name: usage_instructions(one, named, codecs) for name, one in named.items()}
     blueprint = Blueprint(named, Limits(**limits), roots, services, usage)
-    return Rules(blueprint, codecs, (PeersGuard(),) if guards is None else tuple(guards), Bounds())
+    asked = (PeersGuard(),) if guards is None else tuple(guards)
+    return Rules(
+        blueprint, codecs, asked, Bounds(), explain=lambda one: usage_instructions(one, named, codecs)
+    )
 
 
 @dataclass

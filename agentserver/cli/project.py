@@ -57,14 +57,17 @@ def located(path: Path | None) -> Path:
     return found
 
 
-def load(ctx: click.Context, path: Path | None) -> Organism:
-    """The organism, checked; logging is set up on the way. Ends the command when there are mistakes."""
+def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -> Organism:
+    """The organism, checked; logging is set up on the way. Ends the command when there are mistakes.
+
+    ``policy`` is a file in place of all that the organism says of provenance.
+    """
     from agentserver import config
 
     options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
     configure(options, config.Secrets())
     try:
-        organism = config.load(located(path), environ=os.environ)
+        organism = config.load(located(path), environ=os.environ, policy=policy)
     except config.ConfigError as error:
         refuse(ctx, str(error))
     configure(options, organism.secrets)

@@ -81,9 +81,9 @@ class Trusting:
         self._project, self._document = project, document
         self._declared, self._report = declared, report
 
-    def provenance(self, bound: Sequence[Bound]) -> Provenance | None:
-        """What is declared, checked; None after a finding."""
-        parts = self._parts()
+    def provenance(self, bound: Sequence[Bound], instead: Path | None = None) -> Provenance | None:
+        """What is declared, checked; None after a finding. ``instead`` is a policy file in place of the keys."""
+        parts = self._parts() if instead is None else self._alone(instead)
         if parts is None:
             return None
         keys: dict[str, Any] = {}
@@ -124,7 +124,14 @@ class Trusting:
             message = f'"{name}" is no file inside the project directory {self._project.shown}'
             self._report.error(where, message, did_you_mean(path.name, files) if path is not None else "")
             return None
-        shown = self._project.shown / path.relative_to(root)
+        return self._read(path, self._project.shown / path.relative_to(root), where)
+
+    def _alone(self, path: Path) -> tuple[_Part, ...] | None:
+        """The one part that a policy file is."""
+        found = self._read(path, path, Where(path, 1))
+        return None if found is None else (found,)
+
+    def _read(self, path: Path, shown: Path, where: Where) -> _Part | None:
         try:
             with path.open("rb") as stream:
                 text = stream.read(POLICY_BYTES).decode("utf-8-sig")

@@ -41,15 +41,18 @@ def project_directory(path: Path) -> Path:
     return folder.parent if folder.name == "config" else folder
 
 
-def load(path: Path, *, environ: Mapping[str, str], project: Path | None = None) -> Organism:
+def load(
+    path: Path, *, environ: Mapping[str, str], project: Path | None = None, policy: Path | None = None
+) -> Organism:
     """Read, check and bind an organism. Raises ConfigError with every mistake found.
 
     Args:
         path: of ``organism.yaml``.
         environ: what ``${NAME}`` refers to.
         project: overrides the project directory (see ``project_directory``).
+        policy: a policy file that stands in place of all that ``provenance:`` says; it may lie anywhere.
     """
-    organism, findings = inspect(path, environ, project=project)
+    organism, findings = inspect(path, environ, project=project, policy=policy)
     if organism is None:
         raise ConfigError(tuple(f for f in findings if f.severity is Severity.ERROR))
     return organism
@@ -65,7 +68,7 @@ def forget(organism: Organism) -> None:
 
 
 def inspect(
-    path: Path, environ: Mapping[str, str], *, project: Path | None = None
+    path: Path, environ: Mapping[str, str], *, project: Path | None = None, policy: Path | None = None
 ) -> tuple[Organism | None, tuple[Finding, ...]]:
     """Like ``load``, but give back every finding, warnings too; the organism is None when one is an error."""
     root = project_directory(path) if project is None else project.resolve()
@@ -74,7 +77,7 @@ def inspect(
     sources = Sources(root, environ, report)
     sources.read(path)
     secrets = Secrets.of(sources.values)
-    organism = _assemble(home, sources, secrets, report)
+    organism = _assemble(home, sources, (secrets, policy), report)
     return organism, report.settle([document.file for document in sources.documents], secrets)
 
 
@@ -83,7 +86,10 @@ def _shown(path: Path, root: Path) -> Path:
     return Path(os.path.normpath(path.parent / os.path.relpath(root, path.parent.resolve())))
 
 
-def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report) -> Organism | None:
+def _assemble(
+    home: Project, sources: Sources, given: tuple[Secrets, Path | None], report: Report
+) -> Organism | None:
+    secrets, policy = given
     if not sources.documents:
         return None
     models = [OrganismFile] + [IncludedFile] * (len(sources.documents) - 1)
@@ -97,10 +103,10 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
     bound = [item for item in map(binder.bind, declared) if item is not None]
     lifespan = binder.lifespan(files[0])
     provenance = None
-    if "provenance" in files[0].document.data:
+    if policy is not None or "provenance" in files[0].document.data:
         from agentserver.config.lineage import Trusting  # with all that it needs, which others do without
 
-        provenance = Trusting(home, files[0].document, declared, report).provenance(bound)
+        provenance = Trusting(home, files[0].document, declared, report).provenance(bound, policy)
     for message in strangers(home):
         report.error(Where(files[0].document.file, 1), message)
     check_roots(bound, report)

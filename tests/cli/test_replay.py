@@ -113,8 +113,44 @@ def test_what_was_altered_is_not_asked_about_and_not_saved(shop):
     assert not Path("x.json").exists()
 
 
-def test_a_policy_is_refused_until_organisms_have_one(shop):
-    assert "compare whole organisms with --against" in verb("replay", "--policy", "p.yaml", status=2)
+POLICY = """
+mode: enforce
+strict: true
+infer_fields: no
+sources: [till]
+sinks: {till: {actions: [send]}}
+"""
+
+
+def test_a_policy_tells_what_it_would_have_blocked_and_asked_about(shop, tmp_path):
+    policy = tmp_path / "outside of the project.yaml"
+    policy.write_text(POLICY)
+    output = verb("replay", "--policy", policy, status=1)
+    assert "clerk -> till Sum: was let through, would have been blocked (BLOCKED: till()" in output
+    assert "tainted run: till" in output
+    assert output.endswith("otherwise than then: 1 blocked\n")
+    policy.write_text(POLICY.replace("enforce", "confirm"))
+    assert verb("replay", "--policy", policy, status=1).endswith("1 asked about\n")
+
+
+def test_a_policy_that_says_nothing_new_changes_nothing(shop, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("mode: enforce\nsources: [till]\nsinks: {ghost: {actions: [send]}}\n")
+    assert verb("replay", "--policy", policy).endswith("otherwise than then: none\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("mode: enforced", "policy.yaml:1: 'enforced' is no mode; did you mean 'enforce'?"),
+        ("sources: [tills]", "tills"),
+        ("", "empty"),
+    ],
+)
+def test_a_policy_with_a_mistake_is_refused(shop, tmp_path, text, problem):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(text)
+    assert problem in verb("replay", "--policy", policy, status=2)
 
 
 def test_secrets_are_not_printed(shop, monkeypatch):

@@ -7,8 +7,10 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from agentserver.core import recording
 from agentserver.core.audit import Event
 from agentserver.core.messages import Done, Reply
+from agentserver.core.snapshot import take
 from agentserver.engines.journal_care import broken_link
 from agentserver.engines.journal_file import open_reading
 from agentserver.engines.journal_reader import Ending, Reader
@@ -52,6 +54,7 @@ def check(path, told, *, at_rest):
         reader = Reader(connection, SHOP.guards)
         summaries = list(reader.conversations())
         requests, ended, left, endings, handled, answered = set(), set(), Counter(), {}, set(), set()
+        labelled = 0
         for summary in summaries:
             story = reader.story(summary.id)
             assert broken_link(story) is None
@@ -60,6 +63,7 @@ def check(path, told, *, at_rest):
             check_answers(story, answered)
             endings.update(reader.endings(summary.id))
             check_tree(reader, summary, at_rest=at_rest)
+            labelled += check_labels(reader, story, summary)
     assert told.accepted <= requests, "an accepted message is in the journal"
     check_deliveries(endings, handled, told, at_rest=at_rest)
     check_replies(told, left)
@@ -71,6 +75,7 @@ def check(path, told, *, at_rest):
     twice = sum(flag for _, flag in told.replies)
     return {"accepted": len(told.accepted), "ran again": again, "marked again": twice} | {
         "answered": len(answered),
+        "labelled": labelled,
         "requests": len(requests),
         "steps": sum(s.steps for s in summaries),
         "deliveries": len(endings),
@@ -116,6 +121,19 @@ def check_answers(story, answered):
             assert key in permitted, (
                 "nothing reaches a listener for which a person had to be asked and was not"
             )
+
+
+def check_labels(reader, story, summary):
+    """What is kept of an open conversation, labels included, is what its record leads to; counts labelled texts."""
+    conversation = reader.load(summary.id)
+    if conversation is None:
+        return 0
+    again = story.beginning.conversation()
+    for step in story.steps:
+        again = recording.decide(again, story.cause(step, SHOP), SHOP, step.moment).conversation
+    assert take(conversation, SHOP.guards) == take(again, SHOP.guards)
+    memory = conversation.memory.get("lineage")
+    return 0 if memory is None else len(memory.ledger.texts)
 
 
 def check_tree(reader, summary, *, at_rest):

@@ -21,21 +21,35 @@ from agentserver.assembly import SystemClock
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided
 from agentserver.core.messages import Reply
+from agentserver.core.payload.codec import Codecs
 from agentserver.engines.journal_file import Place, Sync
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.lineage import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
+from agentserver.provenance.labels import Mode
+from agentserver.provenance.policy import Policy, SinkRule
 from agentserver.pump import Bound, Onlookers, Pump
 from tests.core.paper import Answer, Ask, Note, listener, rules
 
 respond = HandlerResponse.respond
 
-SHOP = rules(
+LISTENERS = (
     listener("agent", "tool", "flaky", "vault", "system.todo", agent=True),
     listener("tool", "flaky"),
     listener("flaky", retries=2),
     listener("vault"),
-    guards=(PeersGuard(), ApprovalGuard({"vault"})),
+)
+POLICY = Policy(
+    mode=Mode.AUDIT, sources=("tool",), sinks=(SinkRule("vault"),), infer_fields=False, closed=True
+)
+SHOP = rules(
+    *LISTENERS,
+    guards=(
+        PeersGuard(),
+        ApprovalGuard({"vault"}),
+        LineageGuard(Trusted(POLICY), [one.name for one in LISTENERS], Codecs([Ask, Answer, Note])),
+    ),
     messages=10**6,
     hops=10**6,
     queue=10**6,

@@ -73,6 +73,7 @@ def test_killed_at_any_instant_nothing_is_lost_or_done_twice(tmp_path, soak_scal
     print(kills, "kills:", dict(total))  # noqa: T201 - for the reader
     assert total["accepted"] > 0
     assert total["answered"] > 0
+    assert total["labelled"] > 0
     assert total["ran again"] > 0, "some were killed while a handler ran"
 
 

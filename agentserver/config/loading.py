@@ -116,7 +116,6 @@ def _assemble(
     if report.failed:
         forget_modules(modules)
         return None
-    paths = tuple(sources.files)
     return Organism(
         files[0].name,
         home.root,
@@ -124,7 +123,7 @@ def _assemble(
         limits,
         lifespan,
         secrets,
-        paths,
+        tuple(sources.files),
         modules=modules,
         journal=files[0].journal,
         handoffs=handoffs,

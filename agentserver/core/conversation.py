@@ -7,7 +7,6 @@ handlers, queues, clocks and storage.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.approvals import Approval
-    from agentserver.core.blueprint import Listener
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Effects, Finished, Moment, Outside
     from agentserver.core.outcome import Outcome
@@ -161,12 +159,15 @@ class Conversation(NamedTuple):
             return Failed(Code.INTERNAL, f"{delivery.root} does not satisfy its present schema")
         todos = self.todos.notice(delivery).of(thread.id)
         listener = rules.blueprint.listeners[delivery.to]
+        usage = rules.blueprint.usage[listener.name]
+        if thread.allowed is not None:
+            usage = rules.narrowed(listener.name, thread.allowed).usage
         metadata = HandlerMetadata(
             thread.id,
             delivery.sender,
             listener.name if listener.agent else None,
             delivery.sender == listener.name,
-            rules.usage(_in_force(listener, thread)),
+            usage,
             nudge(todos),
         )
         return Accepted(delivery, codec, element, metadata, thread.storage, todos)
@@ -212,7 +213,9 @@ def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
         step.minutes.record(Event.REPAIRED, delivery, detail=repair)
     thread = step.tree.nodes[delivery.thread]
     caller = step.tree.caller(thread)
-    listener = _in_force(step.rules.blueprint.listeners[delivery.to], thread)
+    listener = step.rules.blueprint.listeners[delivery.to]
+    if thread.allowed is not None:
+        listener = step.rules.narrowed(listener.name, thread.allowed).listener
     place = Place(listener, thread.id, caller.owner, step.moment.now)
     judged = judge(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
     unasked = {Route.SERVICE, Route.ANSWER} if caller.parent is None else {Route.SERVICE}
@@ -221,11 +224,6 @@ def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
             reason = f"it needs a permission: {proposal.questions[0].text}"
             return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, proposal.to))
     return judged
-
-
-def _in_force(listener: Listener, thread: Thread) -> Listener:
-    """A listener with the peers that it may reach on this thread."""
-    return listener if thread.allowed is None else replace(listener, peers=listener.peers & thread.allowed)
 
 
 def _remark(step: Step, judged: Judged, thread: str, sender: str) -> None:

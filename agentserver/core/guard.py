@@ -6,7 +6,7 @@ by. Refuses to know any rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -66,8 +66,15 @@ class Ruling(NamedTuple):
 
 PASSED = Ruling()
 
-USAGES = 256
-"""Texts about fewer peers than are declared that are kept for the next time."""
+NARROWED = 256
+"""Listeners with fewer peers than they declare that are kept for the next time."""
+
+
+class Narrowed(NamedTuple):
+    """A listener with fewer peers than it declares, and what those accept, as text."""
+
+    listener: Listener
+    usage: str
 
 
 class Guard(Protocol):
@@ -127,21 +134,24 @@ class Rules:
     bounds: Bounds
     rewriter: Rewriter | None = None
     explain: Callable[[Listener], str] | None = None
-    _usage: dict[tuple[str, frozenset[str]], str] = field(default_factory=dict, compare=False, repr=False)
+    _narrowed: dict[tuple[str, frozenset[str]], Narrowed] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
-    def usage(self, listener: Listener) -> str:
-        """What the peers of a listener accept, who may have fewer of them than it declares; few texts are kept.
+    def narrowed(self, name: str, allowed: frozenset[str]) -> Narrowed:
+        """A listener where it may reach no others than these. Those asked for last are kept.
 
-        Without ``explain``, which writes such a text, nothing is said about fewer peers.
+        Without ``explain`` a listener with fewer peers than it declares is told nothing about them.
         """
-        if listener.peers == self.blueprint.listeners[listener.name].peers:
-            return self.blueprint.usage[listener.name]
-        key = listener.name, listener.peers
-        if key not in self._usage:
-            if len(self._usage) >= USAGES:
-                self._usage.clear()
-            self._usage[key] = "" if self.explain is None else self.explain(listener)
-        return self._usage[key]
+        found = self._narrowed.get((name, allowed))
+        if found is None:
+            if len(self._narrowed) >= NARROWED:
+                self._narrowed.clear()
+            listener = self.blueprint.listeners[name]
+            fewer = replace(listener, peers=listener.peers & allowed)
+            usage = "" if self.explain is None else self.explain(fewer)
+            found = self._narrowed[name, allowed] = Narrowed(fewer, usage)
+        return found
 
     def observe(
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float

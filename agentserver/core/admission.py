@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agentserver.core.guard import Rules
-    from agentserver.core.replies import Draft
+    from agentserver.core.messages import Draft
     from agentserver.core.routing import Place, Proposal
 
 

@@ -11,8 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from agentserver.core.guard import Question
-    from agentserver.core.messages import Delivery
+    from agentserver.core.messages import Delivery, Question
 
 
 class Answer(StrEnum):

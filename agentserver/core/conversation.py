@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
     from agentserver.core.approvals import Approval
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Effects, Finished, Moment, Outside
+    from agentserver.core.messages import Delivery, Drafts, Effects, Finished, Moment, Outside
     from agentserver.core.outcome import Outcome
     from agentserver.core.payload.codec import Codec
-    from agentserver.core.replies import Drafts
     from agentserver.core.requests import Request
     from agentserver.core.routing import Proposal
     from agentserver.core.threads import Thread

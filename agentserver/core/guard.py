@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from agentserver.core.messages import Question
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -17,9 +19,8 @@ if TYPE_CHECKING:
     from agentserver.contract import Code
     from agentserver.core.blueprint import Blueprint, Listener
     from agentserver.core.envelope import Bounds
-    from agentserver.core.messages import Delivery
+    from agentserver.core.messages import Delivery, Draft
     from agentserver.core.payload.codec import Codecs
-    from agentserver.core.replies import Draft
     from agentserver.core.routing import Place, Proposal
 
 
@@ -47,13 +48,6 @@ class Noted:
 
 Verdict: TypeAlias = Denied | Asked | Noted | None
 """None lets a proposal pass without a word."""
-
-
-class Question(NamedTuple):
-    """What a person has to permit, and the guard that wants it permitted."""
-
-    guard: str
-    text: str
 
 
 class Ruling(NamedTuple):

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from agentserver.core.envelope import Bounds
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery
+    from agentserver.core.messages import Delivery, Draft
     from agentserver.core.payload.codec import Codec
-    from agentserver.core.replies import Draft
 
 ENVELOPE = 4096
 """Bytes that an envelope adds to its payload at most: three names of 256 characters, escaped, and its tags."""

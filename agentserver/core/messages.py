@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.contract import Code
-    from agentserver.core.guard import Question
+    from agentserver.contract import Code, Target
     from agentserver.core.refusals import Refusal
-    from agentserver.core.replies import Drafts
 
 SYSTEM = "system"
 """The sender of every SystemError; no listener may take the name."""
@@ -75,6 +73,37 @@ class Delivery(NamedTuple):
     hop: int
     about: str = ""
     attempt: int = 0
+
+
+class Draft(NamedTuple):
+    """A valid payload on its way out.
+
+    Args:
+        to: the target as the handler named it; None when the root of the payload decides.
+        root: name of the payload element, ``{namespace}local``.
+        markup: the payload element as text.
+        element: the same, parsed.
+    """
+
+    to: str | Target | None
+    root: str
+    markup: str
+    element: etree._Element
+
+
+class Drafts(NamedTuple):
+    """Everything one invocation wants to send, in order, and how deprecated text was repaired."""
+
+    drafts: tuple[Draft, ...] = ()
+    repairs: tuple[str, ...] = ()
+    deprecated: bool = False
+
+
+class Question(NamedTuple):
+    """What a person has to permit, and the guard that wants it permitted."""
+
+    guard: str
+    text: str
 
 
 class Letter(NamedTuple):

@@ -17,6 +17,8 @@ from agentserver.core.audit import Event, Record
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import (
     Closing,
+    Draft,
+    Drafts,
     Effects,
     Failed,
     Finished,
@@ -27,7 +29,6 @@ from agentserver.core.messages import (
     TurnedAway,
 )
 from agentserver.core.refusals import Refusal
-from agentserver.core.replies import Draft, Drafts
 from agentserver.core.requeue import requeue
 from agentserver.core.snapshot import UnreadableError, encode
 from agentserver.core.threads import ThreadTree

@@ -5,12 +5,12 @@ Owns the meaning of HandlerResponse, sequences, None and deprecated bytes. Refus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, HandlerResponse, Target
 from agentserver.core import repair
 from agentserver.core.envelope import Malformed, read_payload
-from agentserver.core.messages import Failed
+from agentserver.core.messages import Draft, Drafts, Failed
 from agentserver.core.payload.codec import Unencodable
 from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.refusals import Refusal
@@ -22,30 +22,6 @@ if TYPE_CHECKING:
 
     from agentserver.core.envelope import Bounds
     from agentserver.core.payload.codec import Codec, Codecs
-
-
-class Draft(NamedTuple):
-    """A valid payload on its way out.
-
-    Args:
-        to: the target as the handler named it; None when the root of the payload decides.
-        root: name of the payload element, ``{namespace}local``.
-        markup: the payload element as text.
-        element: the same, parsed.
-    """
-
-    to: str | Target | None
-    root: str
-    markup: str
-    element: etree._Element
-
-
-class Drafts(NamedTuple):
-    """Everything one invocation wants to send, in order, and how deprecated text was repaired."""
-
-    drafts: tuple[Draft, ...] = ()
-    repairs: tuple[str, ...] = ()
-    deprecated: bool = False
 
 
 def normalise(value: object, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.blueprint import Blueprint, Listener
-    from agentserver.core.guard import Question
-    from agentserver.core.replies import Draft
+    from agentserver.core.messages import Draft, Question
 
 
 class Route(StrEnum):

@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from agentserver.core.approvals import Approval
 from agentserver.core.conversation import Conversation
-from agentserver.core.guard import Question
+from agentserver.core.messages import Question
 from agentserver.core.requests import Request
 from agentserver.core.threads import NOTHING, Held, Thread, ThreadTree
 from agentserver.core.todos import TodoBook, Watcher

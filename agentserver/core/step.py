@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.conversation import Conversation
-    from agentserver.core.guard import Question, Rules
-    from agentserver.core.messages import Moment
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Moment, Question
     from agentserver.core.outcome import Cause
     from agentserver.core.threads import Thread
 

@@ -22,9 +22,9 @@ from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.conversation import Accepted, Conversation
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Asked, Rules
-from agentserver.core.messages import Failed, Finished, Moment, Outside, Reply, Returned
+from agentserver.core.messages import Drafts, Failed, Finished, Moment, Outside, Reply, Returned
 from agentserver.core.payload.codec import Codecs
-from agentserver.core.replies import Drafts, normalise
+from agentserver.core.replies import normalise
 from agentserver.ports import ConflictError
 
 if TYPE_CHECKING:

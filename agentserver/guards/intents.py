@@ -16,7 +16,7 @@ from agentserver.contract import Code
 from agentserver.core import replies
 from agentserver.core.guard import Attempt, Denied
 from agentserver.core.handoffs import Handoff, Param, Task, Words
-from agentserver.core.replies import Draft
+from agentserver.core.messages import Draft
 from agentserver.handoff import audit
 from agentserver.handoff.judgement import Approved, Circumstances, judge
 from agentserver.handoff.parameters import Written

@@ -13,8 +13,7 @@ import pytest
 from agentserver.cli import approvals
 from agentserver.config.secrets import Secrets
 from agentserver.core.approvals import Approval
-from agentserver.core.guard import Question
-from agentserver.core.messages import Delivery
+from agentserver.core.messages import Delivery, Question
 from tests.cli.conftest import HANDLERS, environment
 from tests.cli.test_run import Terminal
 

@@ -7,10 +7,10 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.contract import Code, Target
 from agentserver.core.envelope import Bounds
-from agentserver.core.messages import Failed
+from agentserver.core.messages import Drafts, Failed
 from agentserver.core.payload.codec import Codecs
 from agentserver.core.refusals import Refusal
-from agentserver.core.replies import Drafts, normalise
+from agentserver.core.replies import normalise
 from tests.core.paper import Answer, Ask, Note
 
 CODECS = Codecs([Ask, Answer, Note])

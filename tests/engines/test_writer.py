@@ -8,8 +8,7 @@ from contextlib import closing
 import pytest
 
 from agentserver.core.conversation import Accepted
-from agentserver.core.messages import Effects, Finished, Returned
-from agentserver.core.replies import Drafts
+from agentserver.core.messages import Drafts, Effects, Finished, Returned
 from agentserver.engines import journal_care
 from agentserver.engines.conformance import Story
 from agentserver.engines.journal_file import Place, open_writing

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from agentserver import HandlerResponse, xmlify
+from agentserver.core import decisions
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.conversation import Accepted, Conversation
+from agentserver.core.conversation import Conversation
+from agentserver.core.decisions import Accepted
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Failed, Finished, Moment, Outside, Returned
@@ -105,20 +107,20 @@ def step(policy: Policy, ledger: Ledger, body: str) -> tuple[float, float]:
     guarded = replace(plain, guards=(PeersGuard(), LineageGuard(Trusted(policy), listeners, codecs)))
     conversation = Conversation.opened("bench", Moment(0.0, bytes(16)))
     asked = Outside(codecs.of(Read).encode(Read("https://a.example/")).encode(), "r", "agent")
-    outcome = conversation.receive(asked, guarded, Moment(1.0, b"1" * 16))
+    outcome = decisions.receive(conversation, asked, guarded, Moment(1.0, b"1" * 16))
     (delivery,) = outcome.ready
     conversation = outcome.conversation._replace(memory={"lineage": Memory(ledger)})
-    accepted = conversation.accept(delivery, guarded)
+    accepted = decisions.accept(conversation, delivery, guarded)
     said = normalise(HandlerResponse(Letter("bob@corp.com", body), "send_email"), codecs, Bounds())
     if not isinstance(accepted, Accepted) or isinstance(said, Failed):
         raise TypeError("the message is valid")
     finished = Finished(delivery, accepted.element, Returned(said))
     moment = Moment(2.0, b"2" * 16)
-    without, _ = cost(lambda: conversation.conclude(finished, plain, moment), least=50)
-    done = conversation.conclude(finished, guarded, moment)
+    without, _ = cost(lambda: decisions.conclude(conversation, finished, plain, moment), least=50)
+    done = decisions.conclude(conversation, finished, guarded, moment)
     if [one.to for one in done.added] != ["send_email"]:
         raise TypeError("the letter is permitted")
-    within, _ = cost(lambda: conversation.conclude(finished, guarded, moment))
+    within, _ = cost(lambda: decisions.conclude(conversation, finished, guarded, moment))
     return without, within
 
 

@@ -13,6 +13,7 @@ import click
 from agentserver.cli import project
 from agentserver.cli.journal import journal_option, located, reading, refusing, when, writing
 from agentserver.cli.shown import journal_and_secrets
+from agentserver.core import decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -213,5 +214,5 @@ def add(ctx: click.Context, delivery: str, reason: str, organism: Path | None, j
         ((conversation, one),) = found
         moment = SystemClock().moment()
         finished = _given_up(one, books.rules, reason)
-        _commit(ctx, books, lambda: conversation.conclude(finished, books.rules, moment))
+        _commit(ctx, books, lambda: decisions.conclude(conversation, finished, books.rules, moment))
     click.echo(f"{one.id} is given up; its caller is told")

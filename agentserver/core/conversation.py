@@ -1,8 +1,6 @@
-"""The conversation: the only state machine. It accepts messages and concludes what handlers did with them.
+"""The conversation: everything that one conversation remembers, as a value.
 
-Owns every decision about messages: who is called, who is answered, what is refused, when a thread closes.
-Synchronous and pure: time and randomness are arguments, so a recorded decision can be taken again. Refuses to know
-handlers, queues, clocks and storage.
+Owns its shape. Refuses to decide anything: ``decisions`` does, and each step gives the next value.
 """
 
 from __future__ import annotations
@@ -10,50 +8,16 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
-from agentserver.core import intake
-from agentserver.core.admission import Judged, judge
-from agentserver.core.audit import Event
-from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
-from agentserver.core.minutes import local
-from agentserver.core.refusals import Refusal, system_error
-from agentserver.core.routing import Place, Route
-from agentserver.core.step import Step
 from agentserver.core.threads import ThreadTree
-from agentserver.core.todos import NO_TODOS, TodoBook, Watcher, nudge
+from agentserver.core.todos import NO_TODOS, TodoBook
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lxml import etree
-
     from agentserver.core.approvals import Approval
-    from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Drafts, Effects, Finished, Moment, Outside
-    from agentserver.core.outcome import Outcome
-    from agentserver.core.payload.codec import Codec
+    from agentserver.core.messages import Delivery, Moment
     from agentserver.core.requests import Request
-    from agentserver.core.routing import Proposal
     from agentserver.core.threads import Thread
-
-
-class Accepted(NamedTuple):
-    """A delivery that its listener may be called with.
-
-    Args:
-        codec: decodes the payload. Its class's constructor is the author's code, so the core does not call it.
-        element: the payload as it stood on the wire, valid.
-        metadata: what the handler is told.
-        storage: the thread's stored values, encoded.
-        todos: the thread's todos.
-    """
-
-    delivery: Delivery
-    codec: Codec
-    element: etree._Element
-    metadata: HandlerMetadata
-    storage: Mapping[str, bytes]
-    todos: tuple[Watcher, ...]
 
 
 class Conversation(NamedTuple):
@@ -89,269 +53,11 @@ class Conversation(NamedTuple):
         ids = moment.ids()
         return cls(next(ids), principal, ThreadTree.planted(next(ids), principal), touched=moment.now)
 
-    # From outside
-
-    def receive(self, outside: Outside, rules: Rules, moment: Moment) -> Outcome:
-        """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own."""
-        step = Step(self, rules, moment)
-        step.cause = outside
-        request = outside.request
-        step.requests.begin(request)
-        read = intake.read_outside(outside.data, outside.to, rules)
-        if isinstance(read, Refusal):
-            return _turn_away(step, request, read)
-        place = Place(rules.blueprint.principal(self.principal), self.tree.root, None, moment.now)
-        judged = judge((read,), place, rules, self.memory)
-        _remark(step, judged, self.tree.root, self.principal)
-        if judged.refusal is not None:
-            return _turn_away(step, request, judged.refusal)
-        for proposal in judged.proposals:
-            letter = _letter(proposal, request, 1)
-            step.minutes.note(
-                Event.RECEIVED,
-                thread=self.tree.root,
-                sender=self.principal,
-                to=proposal.to,
-                root=local(proposal.root),
-            )
-            step.call(letter, proposal.to)
-        return step.finish()
-
-    def turn_away(self, outside: Outside, code: Code, rules: Rules, moment: Moment) -> Outcome:
-        """Answer an outside message with a SystemError without looking at it."""
-        step = Step(self, rules, moment)
-        step.cause = TurnedAway(*outside, code)
-        step.requests.begin(outside.request)
-        return _turn_away(step, outside.request, Refusal(code))
-
-    def close(self, rules: Rules, moment: Moment, reason: str) -> Outcome:
-        """End the conversation: drop what is queued and close every thread."""
-        step = Step(self, rules, moment)
-        step.cause = Closing(reason)
-        step.end()
-        step.minutes.note(Event.CLOSED, thread=self.tree.root, to=self.principal, detail=reason)
-        return step.finish(closed=True)
-
-    # From a person
-
     def approvals(self) -> tuple[Approval, ...]:
         """The messages that wait for a person, those of older threads first."""
         return tuple([one for thread in self.tree.nodes.values() for one in thread.approvals])
 
-    # From the queue
-
-    def accept(
-        self, delivery: Delivery, rules: Rules, element: etree._Element | None = None
-    ) -> Accepted | Failed | None:
-        """Read a delivery for its listener. None when its turn is over: its thread closed meanwhile. Changes nothing.
-
-        ``element`` is the payload as the step that made the delivery parsed and validated it; without it the
-        message is read and validated afresh.
-        """
-        thread = self._working_on(delivery)
-        if thread is None:
-            return None
-        codec = rules.codecs.named(delivery.root)
-        if element is None and codec is not None:
-            element = intake.read_own(delivery, codec, rules.bounds)
-        if element is None or codec is None:
-            return Failed(Code.INTERNAL, f"{delivery.root} does not satisfy its present schema")
-        todos = self.todos.notice(delivery).of(thread.id)
-        listener = rules.blueprint.listeners[delivery.to]
-        usage = rules.blueprint.usage[listener.name]
-        if thread.allowed is not None:
-            usage = rules.narrowed(listener.name, thread.allowed).usage
-        metadata = HandlerMetadata(
-            thread.id,
-            delivery.sender,
-            listener.name if listener.agent else None,
-            delivery.sender == listener.name,
-            usage,
-            nudge(todos),
-        )
-        return Accepted(delivery, codec, element, metadata, thread.storage, todos)
-
-    def conclude(self, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
-        """Decide what follows from an invocation."""
-        step = Step(self, rules, moment)
-        step.cause = finished
-        delivery, result = finished.delivery, finished.result
-        thread = self._working_on(delivery)
-        if thread is None:
-            step.minutes.record(Event.DISCARDED, delivery)
-            return step.finish()
-        listener = rules.blueprint.listeners.get(delivery.to)
-        if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
-            gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
-            retries = 0 if listener is None else listener.retries
-            return _failed(step, delivery, result if isinstance(result, Failed) else gone, retries=retries)
-        step.take(delivery)
-        step.minutes.record(Event.HANDLED, delivery)
-        step.todos = step.todos.notice(delivery)
-        if finished.element is not None:
-            step.memory = rules.observe(step.memory, delivery, finished.element, moment.now)
-        _apply(step, delivery.thread, result.effects)
-        judged = _judged(step, delivery, result.said)
-        _remark(step, judged, delivery.thread, delivery.to)
-        if judged.refusal is not None:
-            return _refuse(step, delivery, judged.refusal)
-        return _send(step, delivery, judged.proposals)
-
-    def _working_on(self, delivery: Delivery) -> Thread | None:
+    def working_on(self, delivery: Delivery) -> Thread | None:
         """The thread whose first delivery this is, if it still is."""
         thread = self.tree.get(delivery.thread)
         return thread if thread is not None and thread.inbox and thread.inbox[0].id == delivery.id else None
-
-
-def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
-    """What a listener may send of what it said: all of it, or the reason why nothing of it."""
-    if isinstance(said, Refusal):
-        return Judged(refusal=said)
-    step.deprecated = said.deprecated
-    for repair in said.repairs:
-        step.minutes.record(Event.REPAIRED, delivery, detail=repair)
-    thread = step.tree.nodes[delivery.thread]
-    caller = step.tree.caller(thread)
-    listener = step.rules.blueprint.listeners[delivery.to]
-    if thread.allowed is not None:
-        listener = step.rules.narrowed(listener.name, thread.allowed).listener
-    place = Place(listener, thread.id, caller.owner, step.moment.now)
-    judged = judge(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
-    unasked = {Route.SERVICE, Route.ANSWER} if caller.parent is None else {Route.SERVICE}
-    for proposal in judged.proposals:
-        if proposal.questions and proposal.route in unasked:  # there is no thread on which it could wait
-            reason = f"it needs a permission: {proposal.questions[0].text}"
-            return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, proposal.to))
-    return judged
-
-
-def _remark(step: Step, judged: Judged, thread: str, sender: str) -> None:
-    for event, to, detail in judged.remarks:
-        step.minutes.note(event, thread=thread, sender=sender, to=to, detail=detail)
-
-
-def _letter(proposal: Proposal, request: str, hop: int) -> Letter:
-    return Letter(
-        proposal.sender.name,
-        proposal.thread,
-        proposal.root,
-        proposal.markup,
-        request,
-        hop,
-        element=proposal.element,
-        questions=proposal.questions,
-        allowed=proposal.allowed,
-    )
-
-
-def _apply(step: Step, thread: str, effects: Effects) -> None:
-    for watcher in effects.closed:
-        step.close_todo(thread, watcher)
-    if effects.stored:
-        node = step.tree.nodes[thread]
-        merged = {**node.storage, **effects.stored}
-        kept = {name: value for name, value in merged.items() if value is not None}
-        step.change.put(node._replace(storage=kept))
-
-
-def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Outcome:
-    """Admit every proposal. An answer first ends the sub-tasks that were under way."""
-    thread = step.tree.nodes[delivery.thread]
-    _forgive(step, delivery.thread)
-    if any(proposal.route is Route.ANSWER for proposal in proposals):
-        step.prune(thread.id)
-    for proposal in proposals:
-        letter = _letter(proposal, delivery.request, delivery.hop + 1)
-        if proposal.route is Route.ANSWER:
-            step.answer(letter, delivery)
-        elif proposal.route is Route.SERVICE:
-            _serve(step, proposal, delivery)
-        else:
-            step.call(letter, proposal.to, apart=proposal.route is Route.SELF)
-    return step.finish()
-
-
-def _serve(step: Step, proposal: Proposal, delivery: Delivery) -> None:
-    """Answer a message to ``system.todo``. The service reads nothing but what the todo schemas accept."""
-    codecs = step.rules.codecs
-    codec = codecs.named(proposal.root)
-    assert codec is not None
-    asked = codec.decode(proposal.element)
-    answer: TodoRegistered | TodoClosed
-    if isinstance(asked, TodoUntil):
-        watcher = next(step.ids)
-        step.todos = step.todos.watch(delivery.thread, asked, watcher)
-        answer = TodoRegistered(watcher)
-    else:
-        assert isinstance(asked, TodoComplete)
-        answer = TodoClosed(asked.watcher_id, step.close_todo(delivery.thread, asked.watcher_id))
-    reply = codecs.of(type(answer))
-    markup = reply.encode(answer)
-    step.post(
-        Letter(TODO, delivery.thread, reply.name, markup, delivery.request, delivery.hop + 1), delivery.thread
-    )
-
-
-def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
-    """Tell the sender that its messages were not admitted; one that will not learn is given up."""
-    limit = step.rules.blueprint.limits.refusals
-    thread = step.tree.nodes[delivery.thread]
-    count = thread.refusals + 1
-    step.change.put(thread._replace(refusals=count))
-    step.minutes.note(
-        Event.REFUSED,
-        thread=thread.id,
-        sender=delivery.to,
-        to=refusal.to,
-        hop=delivery.hop,
-        code=refusal.code,
-        detail=refusal.detail,
-        delivery=delivery.id,
-    )
-    if count > limit:
-        return _give_up(step, delivery, Failed(Code.INTERNAL, f"{count} refusals in a row"))
-    letter = step.error(delivery, refusal.code, refusal.corrections, final=count == limit)
-    step.post(letter, thread.id)
-    return step.finish()
-
-
-def _forgive(step: Step, thread_id: str) -> None:
-    """End a row of refusals: the next one counts from the start."""
-    thread = step.tree.nodes[thread_id]
-    if thread.refusals:
-        step.change.put(thread._replace(refusals=0))
-
-
-def _failed(step: Step, delivery: Delivery, failed: Failed, retries: int) -> Outcome:
-    """A crash or a missed deadline: try again while that is allowed, else tell the caller."""
-    if delivery.attempt < retries:
-        step.again(delivery)
-        step.minutes.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
-        return step.finish()
-    step.take(delivery)
-    return _give_up(step, delivery, failed)
-
-
-def _give_up(step: Step, delivery: Delivery, failed: Failed) -> Outcome:
-    """End the work of a thread with a SystemError to its caller."""
-    step.minutes.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
-    _forgive(step, delivery.thread)
-    step.prune(delivery.thread)
-    step.answer(step.error(delivery, failed.code, about=delivery.to), delivery)
-    return step.finish()
-
-
-def _turn_away(step: Step, request: str, refusal: Refusal) -> Outcome:
-    payload = system_error(refusal.code, refusal.corrections)
-    codec = step.rules.codecs.of(type(payload))
-    root = step.before.tree.root
-    step.minutes.note(
-        Event.REFUSED,
-        thread=root,
-        sender=step.before.principal,
-        to=refusal.to,
-        code=refusal.code,
-        detail=refusal.detail,
-    )
-    step.leave(Letter(SYSTEM, root, codec.name, codec.encode(payload), request, 0))
-    return step.finish()

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code, Target
-from agentserver.core import approving, envelope, intake, replies
+from agentserver.core import approving, decisions, envelope, intake, replies
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event, Record
 from agentserver.core.conversation import Conversation
@@ -180,21 +180,21 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
     """Take a recorded decision again, under these rules."""
     match cause:
         case Outside():
-            return conversation.receive(cause, rules, moment)
+            return decisions.receive(conversation, cause, rules, moment)
         case TurnedAway():
             outside = Outside(cause.data, cause.request, cause.to)
-            return conversation.turn_away(outside, cause.code, rules, moment)
+            return decisions.turn_away(conversation, outside, cause.code, rules, moment)
         case Decided():
             outcome = approving.decide(conversation, cause, rules, moment)
             if outcome is None:
                 raise LookupError("nothing waits for this answer")
             return outcome
         case Closing():
-            return conversation.close(rules, moment, cause.reason)
+            return decisions.close(conversation, rules, moment, cause.reason)
         case Requeued():
             return requeue(conversation, cause.delivery, rules, moment)
         case Finished():
-            return conversation.conclude(cause, rules, moment)
+            return decisions.conclude(conversation, cause, rules, moment)
 
 
 class _Loading:

@@ -1,7 +1,7 @@
 """One atomic change of a conversation, gathered before it is committed.
 
 Owns the bookkeeping: which deliveries are added, dropped and runnable, which threads close, what leaves. Refuses to
-decide anything: conversation.py says what happens, this module keeps the books straight.
+decide anything: decisions.py says what happens, this module keeps the books straight.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from agentserver.contract import Code
 from agentserver.core import envelope
 from agentserver.core.approvals import Approval, digest
 from agentserver.core.audit import Event
+from agentserver.core.conversation import Conversation
 from agentserver.core.messages import SYSTEM, Delivery, Done, Letter, Reply
 from agentserver.core.minutes import Minutes, local
 from agentserver.core.outcome import Outcome
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Moment, Question
     from agentserver.core.outcome import Cause
@@ -294,7 +294,7 @@ class Step:
         self._settle_exhausted()
         self._settle_held()
         self._settle_requests()
-        after = type(before)(
+        after = Conversation(
             id=before.id,
             principal=before.principal,
             tree=self.change.result(),

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code, HandlerResponse, TodoClosed, TodoComplete, TodoUntil
-from agentserver.core import approving
+from agentserver.core import approving, decisions
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.conversation import Accepted, Conversation
+from agentserver.core.conversation import Conversation
+from agentserver.core.decisions import Accepted
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Asked, Rules
 from agentserver.core.messages import Drafts, Failed, Finished, Moment, Outside, Reply, Returned
@@ -84,21 +85,21 @@ class Story:
     def said(self, conversation: Conversation, request: str) -> Outcome:
         """The outcome of a message from outside: one more delivery."""
         data = self.rules.codecs.of(TodoClosed).encode(TodoClosed(request)).encode()
-        return conversation.receive(Outside(data, request, "worker"), self.rules, self.moment())
+        return decisions.receive(conversation, Outside(data, request, "worker"), self.rules, self.moment())
 
     def answered(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of an invocation that answers: one delivery less."""
-        accepted = conversation.accept(delivery, self.rules)
+        accepted = decisions.accept(conversation, delivery, self.rules)
         _hold(isinstance(accepted, Accepted), "a committed delivery can be accepted")
         said = normalise(HandlerResponse.respond(TodoClosed("done")), self.rules.codecs, self.rules.bounds)
         assert isinstance(said, Drafts)
         result = Returned(said)
-        return conversation.conclude(Finished(delivery, None, result), self.rules, self.moment())
+        return decisions.conclude(conversation, Finished(delivery, None, result), self.rules, self.moment())
 
     def failed(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of an invocation that crashed."""
-        return conversation.conclude(
-            Finished(delivery, None, Failed(Code.INTERNAL)), self.rules, self.moment()
+        return decisions.conclude(
+            conversation, Finished(delivery, None, Failed(Code.INTERNAL)), self.rules, self.moment()
         )
 
     def permitted(self, conversation: Conversation, approval: Approval) -> Outcome:
@@ -110,7 +111,7 @@ class Story:
 
     def closed(self, conversation: Conversation) -> Outcome:
         """The outcome of closing."""
-        return conversation.close(self.rules, self.moment(), "over")
+        return decisions.close(conversation, self.rules, self.moment(), "over")
 
 
 class AskingGuard:

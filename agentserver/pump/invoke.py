@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from agentserver.core.blueprint import Listener
-    from agentserver.core.conversation import Accepted
+    from agentserver.core.decisions import Accepted
     from agentserver.core.guard import Rules
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]

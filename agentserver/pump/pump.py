@@ -1,7 +1,7 @@
 """The pump: workers that take runnable deliveries, call handlers and commit what conversations decide.
 
 Owns the tasks, the overall limit and the conversations at work. Refuses to have rules of its own: every decision
-is a call of core/conversation.py, every promise about storage the engine's.
+is a call of core/decisions.py, every promise about storage the engine's.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from agentserver.contract import Code
-from agentserver.core import approving, envelope
-from agentserver.core.conversation import Accepted, Conversation
+from agentserver.core import approving, decisions, envelope
+from agentserver.core.conversation import Conversation
+from agentserver.core.decisions import Accepted
 from agentserver.core.messages import SYSTEM, Failed, Finished, Parcel
 from agentserver.ports import ConflictError, EngineError
 from agentserver.pump.exchange import ServerExchange
@@ -187,8 +188,8 @@ class Pump:
 
         def decide(current: Conversation) -> Outcome:
             if busy:
-                return current.turn_away(outside, Code.BUSY, self._rules, self._clock.moment())
-            return current.receive(outside, self._rules, self._clock.moment())
+                return decisions.turn_away(current, outside, Code.BUSY, self._rules, self._clock.moment())
+            return decisions.receive(current, outside, self._rules, self._clock.moment())
 
         self._arriving += 1  # until it is committed and counted as pending
         try:
@@ -206,7 +207,7 @@ class Pump:
         self._engine.acknowledge(conversation)
 
     def _closing(self, reason: str) -> Callable[[Conversation], Outcome]:
-        return lambda current: current.close(self._rules, self._clock.moment(), reason)
+        return lambda current: decisions.close(current, self._rules, self._clock.moment(), reason)
 
     def _new_id(self) -> str:
         return next(self._clock.moment().ids())
@@ -247,7 +248,9 @@ class Pump:
     async def _handle(self, delivery: Delivery) -> None:
         conversation = await self._find(delivery.conversation)
         parsed = self._parsed.pop(delivery.id, None)
-        accepted = None if conversation is None else conversation.accept(delivery, self._rules, parsed)
+        accepted = (
+            None if conversation is None else decisions.accept(conversation, delivery, self._rules, parsed)
+        )
         if accepted is None:
             return
         if isinstance(accepted, Accepted):
@@ -315,7 +318,8 @@ class Pump:
 
     async def _conclude(self, finished: Finished) -> None:
         await self._step(
-            finished.delivery.conversation, lambda c: c.conclude(finished, self._rules, self._clock.moment())
+            finished.delivery.conversation,
+            lambda c: decisions.conclude(c, finished, self._rules, self._clock.moment()),
         )
 
     async def _find(self, conversation: str) -> Conversation | None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
 from agentserver.contract import Code
-from agentserver.core import approving
+from agentserver.core import approving, decisions
 from agentserver.core.approvals import Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.conversation import Accepted, Conversation
+from agentserver.core.conversation import Conversation
+from agentserver.core.decisions import Accepted
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.envelope import Bounds, read
 from agentserver.core.guard import Rules
@@ -102,12 +103,14 @@ class Paper:
             else self.rules.codecs.of(type(payload)).encode(payload).encode()
         )
         request = request or f"r{self.seeds}"
-        self.apply(self.conversation.receive(Outside(data, request, to), self.rules, self.moment()))
+        self.apply(
+            decisions.receive(self.conversation, Outside(data, request, to), self.rules, self.moment())
+        )
         return request
 
     def invoke(self, delivery):
         """Call the handler of a delivery without concluding; None when its thread is closed."""
-        accepted = self.conversation.accept(delivery, self.rules)
+        accepted = decisions.accept(self.conversation, delivery, self.rules)
         if accepted is None:
             return None
         if isinstance(accepted, Failed):
@@ -131,7 +134,7 @@ class Paper:
         return Finished(delivery, accepted.element, result)
 
     def conclude(self, finished):
-        return self.apply(self.conversation.conclude(finished, self.rules, self.moment()))
+        return self.apply(decisions.conclude(self.conversation, finished, self.rules, self.moment()))
 
     def decide(self, answer, to=None, **changed):
         """Answer the question about a message; None when the answer counts for nothing."""

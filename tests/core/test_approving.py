@@ -9,7 +9,7 @@ import pytest
 
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
-from agentserver.core import recording
+from agentserver.core import decisions, recording
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided, digest
 from agentserver.core.audit import Event
@@ -222,7 +222,7 @@ def test_what_waits_goes_with_its_thread():
     (approval,) = p.conversation.approvals()
     thread = p.conversation.tree.nodes[approval.delivery.thread].parent
     before = p.conversation
-    outcome = p.conversation.close(p.rules, p.moment(), "over")
+    outcome = decisions.close(p.conversation, p.rules, p.moment(), "over")
     assert outcome.asking == -1
     assert approval.delivery in outcome.dropped
     assert outcome.conversation.approvals() == ()

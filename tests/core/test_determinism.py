@@ -9,13 +9,14 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
+from agentserver.core import decisions
 from tests.core.paper import Ask, Note, Paper
-from tests.core.test_conversation_laws import SHOP, whims
+from tests.core.test_decisions_laws import SHOP, whims
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def decisions(seed):
+def decided(seed):
     """Everything that was decided when handlers follow their whims."""
     random = Random(seed)
     paper = Paper(SHOP, whims(random))
@@ -24,12 +25,12 @@ def decisions(seed):
         for _ in range(60):
             if paper.waiting:
                 paper.step(random.randrange(len(paper.waiting)))
-    paper.apply(paper.conversation.close(paper.rules, paper.moment(), "test"))
+    paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
     return [outcome._replace(parsed={}, cause=None) for outcome in paper.outcomes]
 
 
 def digest():
-    return sha256(repr([decisions(seed) for seed in range(40)]).encode()).hexdigest()
+    return sha256(repr([decided(seed) for seed in range(40)]).encode()).hexdigest()
 
 
 def elsewhere(hashes):
@@ -51,5 +52,5 @@ def test_decisions_do_not_depend_on_hashes():
 
 
 def test_decisions_can_be_taken_again():
-    assert decisions(7) == decisions(7)
-    assert decisions(7) != decisions(8)
+    assert decided(7) == decided(7)
+    assert decided(7) != decided(8)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver import HandlerResponse, SystemError
+from agentserver.core import decisions
 from agentserver.core.messages import Done
 from agentserver.core.requeue import requeue
 from tests.core.paper import Answer, Ask, Paper, listener, rules
@@ -101,7 +102,7 @@ def test_a_closed_thread_and_a_closed_conversation(paper, works):
     with pytest.raises(LookupError, match="its thread is closed"):
         again(paper, dead(paper, "tool"))
     agent = dead(paper, "agent")
-    paper.apply(paper.conversation.close(SHOP, paper.moment(), "over"))
+    paper.apply(decisions.close(paper.conversation, SHOP, paper.moment(), "over"))
     with pytest.raises(LookupError, match="its thread is closed"):
         again(paper, agent)
 

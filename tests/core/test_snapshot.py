@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
 from agentserver.contract import Code
-from agentserver.core import recording
+from agentserver.core import decisions, recording
 from agentserver.core.conversation import Conversation
 from agentserver.core.guard import Denied
 from agentserver.core.messages import Failed, Finished, Moment, Outside, Reply
@@ -20,7 +20,7 @@ from agentserver.core.recording import Beginning
 from agentserver.core.requeue import requeue
 from agentserver.core.snapshot import Snapshot, UnreadableError, restore, take
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
-from tests.core.test_conversation_laws import SHOP, whims
+from tests.core.test_decisions_laws import SHOP, whims
 
 
 def lived(seed, most=200, each=lambda paper: None):
@@ -67,7 +67,7 @@ def again(story, outcome, deliveries, known=SHOP):
 @given(st.integers(0, 2**32))
 def test_what_was_decided_is_decided_again(seed):
     paper = lived(seed)
-    paper.apply(paper.conversation.close(paper.rules, paper.moment(), "test"))
+    paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
     root = paper.outcomes[0].conversation.tree.root
     story = Beginning(paper.conversation.id, "console", root).conversation()
     deliveries = {d.id: d for o in paper.outcomes for d in o.added}
@@ -187,8 +187,12 @@ def test_text_that_is_no_unicode_is_recorded_as_it_was():
     (outcome,) = paper.outcomes
     cause = recording.load(recording.dump(outcome), {}, [], paper.rules)
     assert cause == Outside(b"\xff\xfe\x00", "r1", "a")
-    turned = Conversation.opened("console", paper.moment()).turn_away(
-        Outside(b"x", "r", None), Code.BUSY, paper.rules, paper.moment()
+    turned = decisions.turn_away(
+        Conversation.opened("console", paper.moment()),
+        Outside(b"x", "r", None),
+        Code.BUSY,
+        paper.rules,
+        paper.moment(),
     )
     assert recording.load(recording.dump(turned), {}, [], paper.rules) == turned.cause
 
@@ -238,7 +242,7 @@ def test_a_dead_letter_that_waits_or_that_nobody_waits_for_stays_dead():
     waiting = requeue(paper.conversation, letter, paper.rules, paper.moment()).conversation
     with pytest.raises(LookupError, match="waits already"):
         requeue(waiting, letter, paper.rules, paper.moment())
-    closed = paper.conversation.close(paper.rules, Moment(1.0, b"x" * 16), "over").conversation
+    closed = decisions.close(paper.conversation, paper.rules, Moment(1.0, b"x" * 16), "over").conversation
     with pytest.raises(LookupError, match="thread is closed"):
         requeue(closed, letter, paper.rules, paper.moment())
 

@@ -6,6 +6,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.contract import Code
+from agentserver.core import decisions
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event
 from agentserver.core.messages import Closing, Outside, Requeued, TurnedAway
@@ -60,8 +61,8 @@ def test_every_kind_of_decision_is_taken_again(paper):
     paper.apply(requeue(paper.conversation, letter, SHOP, paper.moment()))
     paper.run()
     outside = Outside(b"<x/>", "late", None)
-    paper.apply(paper.conversation.turn_away(outside, Code.BUSY, SHOP, paper.moment()))
-    paper.apply(paper.conversation.close(SHOP, paper.moment(), "enough"))
+    paper.apply(decisions.turn_away(paper.conversation, outside, Code.BUSY, SHOP, paper.moment()))
+    paper.apply(decisions.close(paper.conversation, SHOP, paper.moment(), "enough"))
     assert replay(story_of(paper), SHOP) is None
 
 

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.contract import Code
+from agentserver.core import decisions
 from agentserver.core.guard import Denied
 from agentserver.engines import portable
 from agentserver.engines.replay import replay
 from agentserver.engines.whatif import Treatment, what_if
 from tests.core.paper import Ask, Note, Paper
-from tests.core.test_conversation_laws import ASKING, SHOP, answer, whims
+from tests.core.test_decisions_laws import ASKING, SHOP, answer, whims
 from tests.engines.stories import story_of
 
 
@@ -49,7 +50,7 @@ def story(seed, rules):
             if paper.conversation.approvals() and random.random() < 0.3:
                 answer(paper, random)
     if random.random() < 0.5:
-        paper.apply(paper.conversation.close(paper.rules, paper.moment(), "test"))
+        paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
     return story_of(paper)
 
 

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from agentserver.contract import Code
+from agentserver.core import decisions
 from agentserver.core.messages import Failed, Finished, Outside, Reply
 from agentserver.core.requeue import requeue
 from agentserver.engines import journal_care
@@ -108,7 +109,7 @@ def test_a_conflict_in_a_group_leaves_the_others_alone(tmp_path):
 def test_an_outcome_that_cannot_be_written_leaves_the_others_alone(tmp_path):
     story = Story()
     fine = story.said(story.opened(), "1").cause.data
-    bad = story.opened().receive(Outside(fine, "\ud800", "worker"), story.rules, story.moment())
+    bad = decisions.receive(story.opened(), Outside(fine, "\ud800", "worker"), story.rules, story.moment())
     good = story.said(story.opened(), "1")
     found = writer(tmp_path / "j").commit([story.said(story.opened(), "1"), bad, good])
     assert [type(error) for error in found] == [type(None), EngineError, type(None)]
@@ -336,7 +337,7 @@ async def test_replies_of_this_run_are_not_marked_and_those_of_the_last_one_are(
 
 def failed(story, conversation, delivery):
     finished = Finished(delivery, None, Failed(Code.INTERNAL, "boom"))
-    return conversation.conclude(finished, story.rules, story.moment())
+    return decisions.conclude(conversation, finished, story.rules, story.moment())
 
 
 async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_discarded(tmp_path):

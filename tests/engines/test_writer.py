@@ -7,7 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from agentserver.core.conversation import Accepted
+from agentserver.core import decisions
+from agentserver.core.decisions import Accepted
 from agentserver.core.messages import Drafts, Effects, Finished, Returned
 from agentserver.engines import journal_care
 from agentserver.engines.conformance import Story
@@ -26,9 +27,9 @@ def connection(tmp_path):
 def storing(story, conversation, stored):
     """The next message handled with these changes of what its thread stores; it is not answered."""
     delivery = next(node.inbox[0] for node in conversation.tree.nodes.values() if node.inbox)
-    assert isinstance(conversation.accept(delivery, story.rules), Accepted)
+    assert isinstance(decisions.accept(conversation, delivery, story.rules), Accepted)
     returned = Returned(Drafts(), Effects(stored))
-    return conversation.conclude(Finished(delivery, None, returned), story.rules, story.moment())
+    return decisions.conclude(conversation, Finished(delivery, None, returned), story.rules, story.moment())
 
 
 def test_values_are_written_when_they_change_and_removed_when_they_go(connection, tmp_path):

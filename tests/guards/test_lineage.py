@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver import HandlerResponse, xmlify
+from agentserver.core import decisions
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided
 from agentserver.core.approving import decide
@@ -343,7 +344,7 @@ def test_a_conversation_that_is_older_than_the_guard_is_over_the_bound():
     p = story()
     delivery = first_delivery(p)
     guard = p.rules.guards[1]
-    element = p.conversation.accept(delivery, p.rules).element
+    element = decisions.accept(p.conversation, delivery, p.rules).element
     assert guard.observe(None, delivery._replace(hop=3, sender="agent"), element, 1.0).ledger.overflow
     assert not guard.observe(None, delivery, element, 1.0).ledger.overflow
 

@@ -6,6 +6,7 @@ import pytest
 
 from agentserver import HandlerResponse, SystemError
 from agentserver.contract import Code
+from agentserver.core import decisions
 from agentserver.core.audit import DETAIL, Event
 from agentserver.core.envelope import write
 from agentserver.core.messages import Done, Failed, Reply
@@ -78,7 +79,7 @@ def test_a_document_as_deep_and_wide_as_the_bounds_is_read_back_from_an_engine()
     delivery = delivery._replace(
         message=write("p" * 256, "l" * 256, "t" * 36, shop.codecs.of(Ask).encode(Ask("x")))
     )
-    assert not isinstance(paper.conversation.accept(delivery, shop), Failed)
+    assert not isinstance(decisions.accept(paper.conversation, delivery, shop), Failed)
 
 
 # Turns
@@ -88,9 +89,9 @@ def test_a_delivery_is_accepted_only_while_it_is_its_threads_first():
     paper = Paper(rules(listener("a")), {"a": silent})
     paper.say(Ask("1"), "a")
     (delivery,) = paper.waiting
-    assert paper.conversation.accept(delivery, paper.rules) is not None
+    assert decisions.accept(paper.conversation, delivery, paper.rules) is not None
     paper.run()
-    assert paper.conversation.accept(delivery, paper.rules) is None
+    assert decisions.accept(paper.conversation, delivery, paper.rules) is None
 
 
 # Refusals in a row
@@ -262,7 +263,7 @@ def test_the_opener_of_a_closed_conversation_hears_of_every_request_once():
     paper = Paper(rules(listener("a", "a")), {"a": lambda c: to("a")})
     requests = [paper.say(Ask("hi"), "a") for _ in range(3)]
     paper.step()
-    paper.apply(paper.conversation.close(paper.rules, paper.moment(), "test"))
+    paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
     assert [(e.request, e.answered) for e in paper.events if isinstance(e, Done)] == [
         (r, False) for r in requests
     ]

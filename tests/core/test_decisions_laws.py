@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse, SystemError, TodoComplete, TodoUntil
+from agentserver.core import decisions
 from agentserver.core.approvals import Answer as Answered
 from agentserver.core.messages import Done
 from agentserver.core.snapshot import restore, take
@@ -178,7 +179,7 @@ def test_closing_at_any_point_leaves_nothing(seed):
     for _ in range(random.randrange(20)):
         if paper.waiting:
             paper.step(random.randrange(len(paper.waiting)))
-    outcome = paper.apply(paper.conversation.close(paper.rules, paper.moment(), "test"))
+    outcome = paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
     assert outcome.conversation.closed
     assert list(paper.conversation.tree.nodes) == [paper.conversation.tree.root]
     assert list(paper.ends) == [request]

@@ -6,6 +6,7 @@ import pytest
 
 from agentserver import HandlerResponse, SystemError, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
 from agentserver.contract import Code
+from agentserver.core import decisions
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
 from agentserver.core.envelope import read
@@ -106,7 +107,11 @@ def test_turning_away_tells_the_gateway_busy():
     paper = solo(answer)
     from agentserver.core.messages import Outside
 
-    paper.apply(paper.conversation.turn_away(Outside(b"", "r", "a"), Code.BUSY, paper.rules, paper.moment()))
+    paper.apply(
+        decisions.turn_away(
+            paper.conversation, Outside(b"", "r", "a"), Code.BUSY, paper.rules, paper.moment()
+        )
+    )
     assert errors(paper.replies) == ["busy"]
     assert paper.replies[0].retry_allowed
     assert paper.ends == {"r": True}
@@ -275,7 +280,7 @@ def test_a_delivery_that_no_longer_satisfies_its_schema_fails_without_a_call():
         delivery.message.replace(b"<text>hi</text>", b""),
         delivery.message.replace(b"Ask", b"Ark"),
     ):
-        accepted = paper.conversation.accept(delivery._replace(message=message), paper.rules)
+        accepted = decisions.accept(paper.conversation, delivery._replace(message=message), paper.rules)
         assert isinstance(accepted, Failed)
         assert accepted.code == "internal"
     assert paper.calls == []
@@ -512,11 +517,11 @@ def test_a_late_result_of_a_closed_conversation_is_discarded():
     paper = solo(answer)
     paper.say(Ask("hi"), "a")
     finished = paper.invoke(paper.waiting.pop())
-    outcome = paper.apply(paper.conversation.close(paper.rules, paper.moment(), "test"))
+    outcome = paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
     assert outcome.conversation.closed
     assert list(paper.ends.values()) == [False]
     assert paper.conclude(finished).replies == ()
-    assert paper.conversation.accept(finished.delivery, paper.rules) is None
+    assert decisions.accept(paper.conversation, finished.delivery, paper.rules) is None
 
 
 # Broadcast

@@ -1,1 +1,1 @@
-"""."""
+"""The edges at which principals and bytes come in: the console, traces for people, the bridge from managed agents."""

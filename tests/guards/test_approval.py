@@ -1,0 +1,60 @@
+"""The approval guard by itself: whom it asks about, and what a permission for the rest of a conversation is good for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.core.guard import Asked
+from agentserver.core.messages import Delivery
+from agentserver.core.replies import draft
+from agentserver.core.routing import Place, Route, resolve
+from agentserver.guards.approval import ApprovalGuard
+from tests.core.paper import Ask, Note, listener, rules
+
+GUARD = ApprovalGuard({"vault"})
+SHOP = rules(listener("a", "vault", "shelf"), listener("vault", payloads=(Ask, Note)), listener("shelf"))
+
+
+def proposal(payload=None, to="vault"):
+    place = Place(SHOP.blueprint.listeners["a"], "t", "console")
+    (found,) = resolve(draft(payload or Ask("x"), to, SHOP.codecs, SHOP.bounds), place, SHOP.blueprint)
+    return found
+
+
+def permitted(memory, made):
+    delivery = Delivery("d", "c", "r", "t", "o", "a", made.to, made.root, b"", 1)
+    return GUARD.permit(memory, delivery, made.element)
+
+
+def test_it_asks_about_its_listeners_and_nobody_else():
+    assert isinstance(GUARD.judge(None, proposal(), 0.0), Asked)
+    assert GUARD.judge(None, proposal(to="shelf"), 0.0) is None
+    assert isinstance(GUARD.judge(None, proposal()._replace(route=Route.ANSWER), 0.0), Asked)
+
+
+@pytest.mark.parametrize(("payload", "asked"), [(Ask("x"), False), (Ask("X"), True), (Note("x"), True)])
+def test_a_permission_is_for_the_same_content_to_the_same_listener(payload, asked):
+    memory = permitted(None, proposal())
+    assert (GUARD.judge(memory, proposal(payload), 0.0) is not None) is asked
+
+
+def test_a_permission_for_one_listener_is_none_for_another():
+    both = ApprovalGuard({"vault", "shelf"})
+    memory = permitted(None, proposal(to="shelf"))
+    assert both.judge(memory, proposal(to="shelf"), 0.0) is None
+    assert both.judge(memory, proposal(to="vault"), 0.0) is not None
+
+
+def test_what_listeners_are_given_changes_nothing():
+    assert GUARD.observe("memory", None, None, 0.0) == "memory"
+
+
+@given(st.sets(st.text(max_size=5), max_size=4))
+def test_what_was_permitted_is_kept(texts):
+    memory = None
+    for text in sorted(texts):
+        memory = permitted(memory, proposal(Ask("".join(char for char in text if char.isprintable()))))
+    if memory is not None:
+        assert GUARD.load(GUARD.dump(memory)) == memory

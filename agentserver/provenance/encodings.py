@@ -88,8 +88,8 @@ def _base64(text: str) -> Iterator[str]:
         body = match.group().rstrip("=")
         if len(body) % 4 == 1:
             body = body[:-1]
-        body = body.translate({ord("-"): "+", ord("_"): "/"})
-        yield from _readable(base64.b64decode(body + "=" * (-len(body) % 4)))
+        padded = (body + "=" * (-len(body) % 4)).replace("-", "+").replace("_", "/")
+        yield from _readable(binascii.a2b_base64(padded))
 
 
 def _base32(text: str) -> Iterator[str]:
@@ -165,9 +165,13 @@ def _spelled(text: str) -> Iterator[str]:
 def _readable(data: bytes) -> Iterator[str]:
     """Text, not noise: nearly all of a real message prints."""
     text = data.decode("utf-8", "ignore")
-    printable = sum(char.isprintable() or char.isspace() for char in text)
-    if len(text) >= 4 and len(text) * 10 >= len(data) * 9 and printable * 20 >= len(text) * 19:  # noqa: PLR2004
-        yield text
+    if len(text) < 4 or len(text) * 10 < len(data) * 9:  # noqa: PLR2004 - shorter than any evidence
+        return
+    if not text.isprintable():
+        printable = sum(char.isprintable() or char.isspace() for char in text)
+        if printable * 20 < len(text) * 19:
+            return
+    yield text
 
 
 _DECODERS: Final[tuple[tuple[str, Callable[[str], Iterator[str]]], ...]] = (

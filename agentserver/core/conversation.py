@@ -185,12 +185,16 @@ class Conversation(NamedTuple):
         if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
             gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
             retries = 0 if listener is None else listener.retries
-            return _failed(step, delivery, result if isinstance(result, Failed) else gone, retries=retries)
+            failed = result if isinstance(result, Failed) else gone
+            if delivery.attempt < retries:
+                return _again(step, delivery, failed)
+            step.take(delivery)
+            _observe(step, finished)
+            return _give_up(step, delivery, failed)
         step.take(delivery)
         step.minutes.record(Event.HANDLED, delivery)
         step.todos = step.todos.notice(delivery)
-        if finished.element is not None:
-            step.memory = rules.observe(step.memory, delivery, finished.element, moment.now)
+        _observe(step, finished)
         _apply(step, delivery.thread, result.effects)
         judged = _judged(step, delivery, result.said)
         _remark(step, judged, delivery.thread, delivery.to)
@@ -335,14 +339,17 @@ def _forgive(step: Step, thread_id: str) -> None:
         step.change.put(thread._replace(refusals=0))
 
 
-def _failed(step: Step, delivery: Delivery, failed: Failed, retries: int) -> Outcome:
-    """A crash or a missed deadline: try again while that is allowed, else tell the caller."""
-    if delivery.attempt < retries:
-        step.again(delivery)
-        step.minutes.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
-        return step.finish()
-    step.take(delivery)
-    return _give_up(step, delivery, failed)
+def _observe(step: Step, finished: Finished) -> None:
+    """Let the guards see what a listener was given. One that failed has read it all the same."""
+    if finished.element is not None:
+        step.memory = step.rules.observe(step.memory, finished.delivery, finished.element, step.moment.now)
+
+
+def _again(step: Step, delivery: Delivery, failed: Failed) -> Outcome:
+    """Let a crash or a missed deadline be tried again."""
+    step.again(delivery)
+    step.minutes.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
+    return step.finish()
 
 
 def _give_up(step: Step, delivery: Delivery, failed: Failed) -> Outcome:

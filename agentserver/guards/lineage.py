@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code
 from agentserver.core.guard import Asked, Denied, Noted
+from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.routing import Route
 from agentserver.guards import lineage_memory, lineage_plan
 from agentserver.guards.lineage_memory import Memory
-from agentserver.guards.lineage_reading import Readings, words
+from agentserver.guards.lineage_reading import Readings, handed, words
 from agentserver.provenance.approval import digest, question
 from agentserver.provenance.explain import explain
 from agentserver.provenance.judge import judge
@@ -193,7 +194,11 @@ class LineageGuard:
         return judge(memory.ledger, self._policy, self._call(said, memory, at))
 
     def _call(self, said: _Said, memory: Memory, at: float) -> Call:
-        return Call(said.to, said.leaves, memory.step, at, self._readings[said.root].roles)
+        reading = self._readings[said.root]
+        # What a listener sends itself is its own; any other task the server wrote, so that its values are what is said.
+        own = said.root != TASK or said.sender == said.to
+        arguments = said.leaves if own else handed(reading.codec.decode(said.element))
+        return Call(said.to, arguments, memory.step, at, reading.roles)
 
     def _confined(self, proposal: Proposal) -> Verdict:
         """Hold a quarantined listener to what a closed schema admits."""
@@ -223,8 +228,8 @@ class LineageGuard:
         return lineage_memory.dump(memory)
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """The memory of which ``dump`` gave these parts."""
-        return lineage_memory.load(parts)
+        """The memory of which ``dump`` gave these parts; none are of a conversation that began without this guard."""
+        return lineage_memory.load(parts) if parts else _recalled(None, beginning=False)
 
 
 def _recalled(memory: object, *, beginning: bool = True) -> Memory:

@@ -109,6 +109,13 @@ def test_an_intent_is_read_and_proved(desk):
     assert (handoffs.source.file.name, handoffs.source.line) == ("organism.yaml", 8)
 
 
+@pytest.mark.parametrize("nothing", ["", "~", "[]"])
+def test_a_target_without_allowed_peers_reaches_none(desk, nothing):
+    organism = desk.load(changed("allow_peers: [files]", f"allow_peers: {nothing}"))
+    forget(organism)
+    assert organism.handoffs.vocabulary.intents["review"].intent.allow_peers == frozenset()
+
+
 def test_what_holds_for_all_handoffs(desk):
     more = "handoffs: {audit: none, scrub: off, legacy: sweep}"
     intents = REVIEW + "  - {name: sweep, target: clerk, template: Sweep., event: 100}\n"

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from agentserver.config import Secrets
     from agentserver.core.approvals import Answer, Approval, Decided
 
+SHORT = 6
+"""Characters of an id by which it is answered, at least: an empty or a stray one must not mean what is left."""
+
 TAKEN = "a running server takes it within a second or so, a stopped one when it starts"
 
 
@@ -121,6 +124,8 @@ def _answer(ctx: click.Context, path: Path, prefix: str, answer: Answer) -> None
 
     found, answers = _waiting(ctx, path)
     one = _chosen(ctx, found, prefix)
+    if len(prefix) < SHORT:  # what was meant may be gone, and this another one
+        project.refuse(ctx, f"{prefix!r} is too short to be sure: name it by {SHORT} characters or more")
     with refusing(ctx):
         left = journal_answers.leave(path, Decided(one.id, one.digest, answer, _user()), time.time())
     if not left:

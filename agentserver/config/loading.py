@@ -96,16 +96,16 @@ def _assemble(home: Project, sources: Sources, secrets: Secrets, report: Report)
     binder = Binder(Importer(home), report)
     bound = [item for item in map(binder.bind, declared) if item is not None]
     lifespan = binder.lifespan(files[0])
+    handoffs = read_handoffs(files[0], bound, binder)
     provenance = None
     if "provenance" in files[0].document.data:
         from agentserver.config.lineage import Trusting  # with all that it needs, which others do without
 
-        provenance = Trusting(home, files[0].document, declared, report).provenance(bound)
+        provenance = Trusting(home, files[0].document, declared, report).provenance(bound, handoffs)
     for message in strangers(home):
         report.error(Where(files[0].document.file, 1), message)
     check_roots(bound, report)
     check_xml_names(bound, home, report)
-    handoffs = read_handoffs(files[0], bound, binder)
     modules = binder.importer.brought()
     if report.failed:
         forget_modules(modules)

@@ -187,7 +187,7 @@ class Conversation(NamedTuple):
             retries = 0 if listener is None else listener.retries
             failed = result if isinstance(result, Failed) else gone
             if delivery.attempt < retries:
-                return _again(step, delivery, failed)
+                return _again(step, finished, failed)
             step.take(delivery)
             _observe(step, finished)
             return _give_up(step, delivery, failed)
@@ -345,8 +345,11 @@ def _observe(step: Step, finished: Finished) -> None:
         step.memory = step.rules.observe(step.memory, finished.delivery, finished.element, step.moment.now)
 
 
-def _again(step: Step, delivery: Delivery, failed: Failed) -> Outcome:
-    """Let a crash or a missed deadline be tried again."""
+def _again(step: Step, finished: Finished, failed: Failed) -> Outcome:
+    """Let a crash or a missed deadline be tried again. What was read is known from the first attempt on."""
+    delivery = finished.delivery
+    if not delivery.attempt:
+        _observe(step, finished)
     step.again(delivery)
     step.minutes.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
     return step.finish()

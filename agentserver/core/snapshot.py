@@ -55,7 +55,7 @@ class Remembering(Protocol):
         ...
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """The memory of which ``dump`` gave these parts; without any, of a conversation that began without the guard."""
+        """The memory of which ``dump`` gave these parts; none are of a conversation that began without the guard."""
         ...
 
 

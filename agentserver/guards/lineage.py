@@ -116,8 +116,9 @@ class LineageGuard:
         if delivery.sender in {SYSTEM, TODO}:
             return memory
         arrived = self._arrived(delivery, element)
-        principal = delivery.sender not in self._classes and delivery.hop == 1
-        known = _recalled(memory, beginning=principal).stepped()
+        outside = delivery.sender not in self._classes and delivery.hop == 1
+        known = _recalled(memory, beginning=outside).stepped()
+        principal = outside and self._orders_from(delivery.sender)
         asked = "\n".join(words(arrived.leaves))
         known = known.asked(asked) if principal else self._heard(known, arrived, at)
         receiver = self._classes.get(delivery.to)
@@ -155,6 +156,10 @@ class LineageGuard:
         adopted = memory.ledger.adopt(lineage_plan.steps(plan))
         return memory if adopted is None else memory.grown(adopted)
 
+    def _orders_from(self, name: str) -> bool:
+        """Whether a sender is a principal whose words count as orders: any that the policy does not name a source."""
+        return name not in self._classes and name not in (self._policy.sources or ())
+
     def _class(self, name: str) -> Class:
         return self._classes.get(name) or self._policy.classify(name)
 
@@ -186,7 +191,7 @@ class LineageGuard:
 
     def _judged(self, memory: Memory, said: _Said, at: float) -> Judgement:
         """The verdict on a message by all that is known, its own words included where they are no record."""
-        if said.sender not in self._classes:
+        if self._orders_from(said.sender):
             # The principal's own message is an order: nothing but the deny list stands against it.
             return judge(Ledger(), self._orders, self._call(said, memory, at))
         if self._class(said.sender).source or said.sender in self._trusted.quarantined:

@@ -116,6 +116,15 @@ def test_a_target_without_allowed_peers_reaches_none(desk, nothing):
     assert organism.handoffs.vocabulary.intents["review"].intent.allow_peers == frozenset()
 
 
+def test_a_policy_names_the_values_that_a_sink_is_handed(desk):
+    policy = "provenance: {sources: [files], sinks: {clerk: {arguments: {ticket: selector}}}}"
+    organism = desk.load(text(more=policy))
+    forget(organism)
+    assert organism.provenance.policy.sinks[0].arguments[0].name == "ticket"
+    (finding,) = errors(desk, text(more=policy.replace("ticket", "tickets")))
+    assert '"tickets" means no field that clerk takes (did you mean "ticket"?)' in finding
+
+
 def test_what_holds_for_all_handoffs(desk):
     more = "handoffs: {audit: none, scrub: off, legacy: sweep}"
     intents = REVIEW + "  - {name: sweep, target: clerk, template: Sweep., event: 100}\n"

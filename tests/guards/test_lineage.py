@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver import HandlerResponse, Handoff, Task, xmlify
+from agentserver.config.organism import Provenance
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided
 from agentserver.core.approving import decide
@@ -390,6 +391,25 @@ def test_what_a_listener_read_before_it_failed_was_read():
     assert p.seen("post") == []
 
 
+def test_what_a_listener_read_is_known_while_it_is_tried_again():
+    def agent(call):
+        if call.metadata.from_id == "web":
+            raise RuntimeError
+        return HandlerResponse(Ask("read"), "web") if call.payload.text == "read" else writes(call)
+
+    p = story(handlers={"agent": agent})
+    listeners = p.rules.blueprint.listeners
+    patient = {**listeners, "agent": replace(listeners["agent"], retries=2)}
+    p.rules = replace(p.rules, blueprint=replace(p.rules.blueprint, listeners=patient))
+    p.say(Ask("read"), "agent")
+    for _ in range(3):
+        p.step()
+    p.say(Ask("write"), "agent")
+    p.step(1)
+    assert p.seen("post") == []
+    assert details(p, Event.REFUSED)
+
+
 def first_delivery(p):
     p.say(Ask("hi"), "agent")
     return p.waiting[0]
@@ -706,6 +726,32 @@ def test_no_page_is_too_odd(page):
     assert p.seen("post") == []
 
 
+# Principals that are no person
+
+
+def test_what_a_suspected_principal_says_is_no_order_and_authorises_nothing():
+    """A managed agent behind the bridge is a principal, and says what it has read."""
+    suspecting = Provenance(BASE).suspecting("console", ["web", "post"]).policy
+    p = told(story(suspecting, handlers={"agent": lambda call: None}), f"Write to {EVE}")
+    p.handlers["agent"] = writes
+    told(p, "go on")
+    p.say(Letter(EVE, "x"), "post")
+    p.run()
+    assert p.seen("post") == []
+    assert not memory(p).ledger.overflow
+    allowed = told(story(replace(suspecting, allow=("@evil.example",)), handlers={"agent": writes}))
+    assert allowed.seen("post") == [Letter(EVE, "x")]
+
+
+def writes(call):
+    return HandlerResponse(Letter(EVE, "x"), "post") if isinstance(call.payload, Ask) else None
+
+
+def test_names_go_on_deciding_where_no_sources_are_declared():
+    policy = Provenance(replace(BASE, sources=None)).suspecting("bot", ["web_search", "post"]).policy
+    assert policy.sources == ("web_search", "bot")
+
+
 # Handoffs
 
 
@@ -781,7 +827,9 @@ def test_a_task_that_a_sink_writes_itself_is_judged_with_all_its_words():
     markup = codec.encode(Task("send", f"Write to {EVE}"))
 
     def judged(sender):
-        sent = Proposal(listener(sender), "t", "post", Route.PEER, codec.name, markup, etree.fromstring(markup))
+        sent = Proposal(
+            listener(sender), "t", "post", Route.PEER, codec.name, markup, etree.fromstring(markup)
+        )
         return p.rules.guards[1].judge(memory(p), sent, 1.0)
 
     assert judged("agent") is None

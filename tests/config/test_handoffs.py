@@ -117,6 +117,7 @@ def test_a_target_without_allowed_peers_reaches_none(desk, nothing):
 
 
 def test_a_policy_names_the_values_that_a_sink_is_handed(desk):
+    desk.write("listeners/desk.py", CODE.replace('__xml_name__ = "{urn:x}Fake"', "pass"))
     policy = "provenance: {sources: [files], sinks: {clerk: {arguments: {ticket: selector}}}}"
     organism = desk.load(text(more=policy))
     forget(organism)

@@ -72,7 +72,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
         ("", f"sha-256 {one.digest}"),
     ]
     for margin, text in texts:
-        for row in visible_lines(text):
+        for row in visible_lines(text, whole=True):
             click.echo(f"{margin}{row}")
 
 

@@ -180,6 +180,14 @@ def test_a_denial_takes_back_a_permission_that_no_server_has_taken(server, verb)
     assert "Good day" not in see(server(), "no: denied")
 
 
+def test_the_end_of_a_long_message_is_shown_too(server, verb):
+    tell(running := server(), f"@clerk name={'x' * 9000}END")
+    see(running, "/deny")
+    shown = verb("approvals", "show", verb("approvals").split()[0])
+    assert "END</name>" in shown
+    assert all(len(line) < 5000 for line in shown.splitlines())
+
+
 def test_an_id_that_is_too_short_answers_nothing(server, verb):
     tell(running := server(), "@clerk name=Ada")
     see(running, "/deny")

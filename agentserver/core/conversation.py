@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
 from agentserver.core import intake
 from agentserver.core.admission import Judged, judge
+from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
 from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
 from agentserver.core.minutes import local
@@ -225,6 +226,10 @@ def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
         if proposal.questions and proposal.route in unasked:  # there is no thread on which it could wait
             reason = f"it needs a permission: {proposal.questions[0].text}"
             return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, proposal.to))
+    asked = [proposal for proposal in judged.proposals if proposal.questions]
+    if asked and len(asked) + len(step.before.approvals()) > WAITING:
+        reason = f"more than {WAITING} messages would wait for a permission"
+        return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, asked[0].to))
     return judged
 
 

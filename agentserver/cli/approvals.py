@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from agentserver.config import Secrets
     from agentserver.core.approvals import Answer, Approval, Decided
 
+SHORT = 6
+"""Characters of an id by which it is answered, at least: an empty or a stray one must not mean what is left."""
+
 TAKEN = "a running server takes it within a second or so, a stopped one when it starts"
 
 
@@ -69,7 +72,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
         ("", f"sha-256 {one.digest}"),
     ]
     for margin, text in texts:
-        for row in visible_lines(text):
+        for row in visible_lines(text, whole=True):
             click.echo(f"{margin}{row}")
 
 
@@ -121,6 +124,8 @@ def _answer(ctx: click.Context, path: Path, prefix: str, answer: Answer) -> None
 
     found, answers = _waiting(ctx, path)
     one = _chosen(ctx, found, prefix)
+    if len(prefix) < SHORT:  # what was meant may be gone, and this another one
+        project.refuse(ctx, f"{prefix!r} is too short to be sure: name it by {SHORT} characters or more")
     with refusing(ctx):
         left = journal_answers.leave(path, Decided(one.id, one.digest, answer, _user()), time.time())
     if not left:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,8 +61,15 @@ def _run(*settings: Any, **more: Any) -> None:
 
 
 def _server(ctx: click.Context, path: Path) -> Server:
-    """The organism, which must have intents."""
-    server = project.server(ctx, project.load(ctx, path), durable=True)
+    """The organism, which must have intents. What a managed agent says is nobody's order to its provenance."""
+    from agentserver.handoff.edge.orchestrate import UNKNOWN
+
+    loaded = project.load(ctx, path)
+    if loaded.provenance is not None:
+        source = os.environ.get("SOURCE_AGENT", "").strip() or UNKNOWN
+        names = [bound.listener.name for bound in loaded.listeners]
+        loaded = replace(loaded, provenance=loaded.provenance.suspecting(source, names))
+    server = project.server(ctx, loaded, durable=True)
     if server.rules.rewriter is None:
         project.refuse(ctx, f"{path}: has no intents, by which requests could be judged")
     return server

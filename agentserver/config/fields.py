@@ -50,9 +50,16 @@ def listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _absent(value: Any) -> Any:
+def absent(value: Any) -> Any:
     """A key without a value is the same as an empty list."""
     return [] if value is None else value
+
+
+def given(value: Any) -> Any:
+    """A key of which nothing would be the most lenient meaning says what it says, or stays away."""
+    if value is None:
+        raise ValueError("must not be empty: leave the key out, or give it a value")
+    return value
 
 
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME)]
@@ -80,7 +87,7 @@ DottedList: TypeAlias = Annotated[
     _DottedList, BeforeValidator(listed, json_schema_input_type=Dotted | _DottedList)
 ]
 _Names = Annotated[list[Name], Field(max_length=1000)]
-Peers: TypeAlias = Annotated[_Names, BeforeValidator(_absent, json_schema_input_type=_Names | None)]
+Peers: TypeAlias = Annotated[_Names, BeforeValidator(absent, json_schema_input_type=_Names | None)]
 
 
 class Strict(BaseModel):

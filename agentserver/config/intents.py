@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from agentserver.config.fields import Dotted, Name, RelativePath, Strict, listed
+from agentserver.config.fields import Dotted, Name, RelativePath, Strict, absent, listed
 from agentserver.handoff import intents
 from agentserver.handoff.edge.records import DEFAULT
 from agentserver.handoff.templates import LONGEST
@@ -29,6 +29,10 @@ _Names = Annotated[list[Name], Field(min_length=1, max_length=100)]
 Targets: TypeAlias = Annotated[_Names, BeforeValidator(listed, json_schema_input_type=Name | _Names)]
 ParameterName: TypeAlias = Annotated[str, Field(pattern=PARAMETER_PATTERN)]
 Free: TypeAlias = Annotated[int, Field(ge=0, le=intents.FREE)]
+
+
+_Few = Annotated[list[Name], Field(max_length=1000)]
+Allowed: TypeAlias = Annotated[_Few | None, BeforeValidator(absent)]
 
 
 class ParameterEntry(Strict):
@@ -83,10 +87,10 @@ class IntentEntry(Strict):
     event: Free = Field(
         default=intents.EVENT, description="Characters of the free text beside the parameters; 0 for none."
     )
-    allow_peers: list[Name] | None = Field(
+    allow_peers: Allowed = Field(
         default=None,
-        max_length=1000,
-        description="The only peers that the target reaches while it acts on the handoff; all when left out.",
+        description="The only peers that the target reaches while it acts on the handoff; all when left out, "
+        "none when empty.",
     )
 
 

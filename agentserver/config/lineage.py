@@ -6,6 +6,7 @@ means nobody. The keys are the policy file's own. Refuses to know what a policy 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,12 +21,13 @@ from agentserver.provenance.policy import Policy, SinkRule, covers, means
 from agentserver.provenance.policyfile import PolicyError, compose, read_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from agentserver.config.document import Document
     from agentserver.config.findings import Loc, Report
-    from agentserver.config.organism import Bound
+    from agentserver.config.organism import Bound, Handoffs
     from agentserver.config.userland import Project
     from agentserver.config.validation import Declared
 
@@ -81,7 +83,9 @@ class Trusting:
         self._project, self._document = project, document
         self._declared, self._report = declared, report
 
-    def provenance(self, bound: Sequence[Bound], instead: Path | None = None) -> Provenance | None:
+    def provenance(
+        self, bound: Sequence[Bound], handoffs: Handoffs | None = None, instead: Path | None = None
+    ) -> Provenance | None:
         """What is declared, checked; None after a finding. ``instead`` is a policy file in place of the keys."""
         parts = self._parts() if instead is None else self._alone(instead)
         if parts is None:
@@ -94,7 +98,7 @@ class Trusting:
                 self._report.error(part.where(error.node), error.told)
                 return None
         made = self._made(keys)
-        _Check(made.policy, parts, bound, self._report).run()
+        _Check(made.policy, parts, bound, _handed(handoffs), self._report).run()
         self._contradicted(made.policy)
         self._idle(made.policy)
         return made
@@ -221,6 +225,7 @@ class _Check:
     policy: Policy
     parts: tuple[_Part, ...]
     bound: Sequence[Bound]
+    handed: Mapping[str, AbstractSet[str]]
     report: Report
 
     def run(self) -> None:
@@ -246,7 +251,8 @@ class _Check:
                 self._error(rule.field, f'"{rule.field}" means no field of any payload', everything)
         for sink in self.policy.sinks or ():
             takers = [item for name, item in bound.items() if covers(sink.name, name)]
-            taken = sorted({path for item in takers for path in _paths(item.listener.payloads)})
+            fields_ = {path for item in takers for path in _paths(item.listener.payloads)}
+            taken = sorted(fields_.union(*(self.handed.get(item.listener.name, ()) for item in takers)))
             known = [*taken, *(path.partition(".")[0] for path in taken)]
             for argument in sink.arguments:
                 if takers and not any(fnmatchcase(path, argument.name) for path in known):
@@ -266,6 +272,15 @@ class _Check:
             (self.parts[-1], self.parts[-1].node),
         )
         self.report.error(part.where(node), message, did_you_mean(entry, known))
+
+
+def _handed(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]:
+    """For each target the names of the values that it can be handed: they are judged as fields of its own."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for checked in () if handoffs is None else handoffs.vocabulary.intents.values():
+        for target in checked.intent.targets:
+            found[target].update(parameter.name for parameter in checked.intent.parameters)
+    return found
 
 
 def _paths(payloads: Iterable[type]) -> Iterator[str]:

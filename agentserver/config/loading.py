@@ -32,6 +32,7 @@ from agentserver.config.wiring import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agentserver.config.organism import Bound
     from agentserver.config.validation import Declared, Parsed
 
 
@@ -102,16 +103,14 @@ def _assemble(
     binder = Binder(Importer(home), report)
     bound = [item for item in map(binder.bind, declared) if item is not None]
     lifespan = binder.lifespan(files[0])
+    handoffs = read_handoffs(files[0], bound, binder)
     provenance = None
     if policy is not None or "provenance" in files[0].document.data:
         from agentserver.config.lineage import Trusting  # with all that it needs, which others do without
 
-        provenance = Trusting(home, files[0].document, declared, report).provenance(bound, policy)
-    for message in strangers(home):
-        report.error(Where(files[0].document.file, 1), message)
-    check_roots(bound, report)
-    check_xml_names(bound, home, report)
-    handoffs = read_handoffs(files[0], bound, binder)
+        trusting = Trusting(home, files[0].document, declared, report)
+        provenance = trusting.provenance(bound, handoffs, policy)
+    _check_bound(home, files[0], bound, report)
     modules = binder.importer.brought()
     if report.failed:
         forget_modules(modules)
@@ -129,6 +128,13 @@ def _assemble(
         handoffs=handoffs,
         provenance=provenance,
     )
+
+
+def _check_bound(home: Project, main: Parsed, bound: Sequence[Bound], report: Report) -> None:
+    for message in strangers(home):
+        report.error(Where(main.document.file, 1), message)
+    check_roots(bound, report)
+    check_xml_names(bound, home, report)
 
 
 def _check_declared(files: Sequence[Parsed], declared: Sequence[Declared], report: Report) -> None:

@@ -23,6 +23,7 @@ from agentserver.config.fields import (
     RelativePath,
     Retention,
     Strict,
+    given,
     listed,
 )
 from agentserver.config.intents import HandoffsEntry, IntentEntry
@@ -56,6 +57,9 @@ POLICY_KEYS = (
 _Word: TypeAlias = Literal["source", "sink", "trusted", "relay", "quarantined", "planner"]
 _Words = Annotated[list[_Word], Field(max_length=6)]
 Trusts: TypeAlias = Annotated[_Words, BeforeValidator(listed, json_schema_input_type=_Word | _Words)]
+Approval: TypeAlias = Annotated[
+    Literal["required"] | None, BeforeValidator(given, json_schema_input_type=Literal["required"])
+]
 ProvenanceEntry: TypeAlias = Annotated[
     dict[str, Any] | None,
     WithJsonSchema(
@@ -110,7 +114,7 @@ class ListenerEntry(Strict):
         le=100,
         description="How often a crashed or late invocation is repeated before its caller is told.",
     )
-    approval: Literal["required"] | None = Field(
+    approval: Approval = Field(
         default=None,
         description="required: every message to it waits until a person permits it.",
     )

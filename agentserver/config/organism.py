@@ -5,13 +5,13 @@ Owns Organism, Bound and Place. Refuses to know YAML, files and how the values w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agentserver.handoff.scrub import Scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -107,6 +107,13 @@ class Provenance:
     policy: Policy
     quarantined: frozenset[str] = frozenset()
     planners: frozenset[str] = frozenset()
+
+    def suspecting(self, principal: str, listeners: Iterable[str]) -> Provenance:
+        """The same, but that a principal is a source: what it says is a stranger's words and no order."""
+        known = self.policy.sources
+        if known is None:  # names decide, and go on doing so
+            known = tuple(name for name in listeners if self.policy.classify(name).source)
+        return replace(self, policy=replace(self.policy, sources=(*known, principal)))
 
 
 @dataclass(frozen=True, slots=True)

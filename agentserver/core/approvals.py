@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Question
 
 
+WAITING = 100
+"""Messages of one conversation that wait for a person at once: nobody reads more, and questions must not bury one."""
+
+
 class Answer(StrEnum):
     """What a person says to a question."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
 from agentserver.core import intake
 from agentserver.core.admission import Judged, judge
+from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
 from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
 from agentserver.core.minutes import local
@@ -144,12 +145,16 @@ def conclude(conversation: Conversation, finished: Finished, rules: Rules, momen
     if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
         gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
         retries = 0 if listener is None else listener.retries
-        return _failed(step, delivery, result if isinstance(result, Failed) else gone, retries=retries)
+        failed = result if isinstance(result, Failed) else gone
+        if delivery.attempt < retries:
+            return _again(step, finished, failed)
+        step.take(delivery)
+        _observe(step, finished)
+        return _give_up(step, delivery, failed)
     step.take(delivery)
     step.minutes.record(Event.HANDLED, delivery)
     step.todos = step.todos.notice(delivery)
-    if finished.element is not None:
-        step.memory = rules.observe(step.memory, delivery, finished.element, moment.now)
+    _observe(step, finished)
     _apply(step, delivery.thread, result.effects)
     judged = _judged(step, delivery, result.said)
     _remark(step, judged, delivery.thread, delivery.to)
@@ -177,6 +182,10 @@ def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
         if proposal.questions and proposal.route in unasked:  # there is no thread on which it could wait
             reason = f"it needs a permission: {proposal.questions[0].text}"
             return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, proposal.to))
+    asked = [proposal for proposal in judged.proposals if proposal.questions]
+    if asked and len(asked) + len(step.before.approvals()) > WAITING:
+        reason = f"more than {WAITING} messages would wait for a permission"
+        return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, asked[0].to))
     return judged
 
 
@@ -277,14 +286,20 @@ def _forgive(step: Step, thread_id: str) -> None:
         step.change.put(thread._replace(refusals=0))
 
 
-def _failed(step: Step, delivery: Delivery, failed: Failed, retries: int) -> Outcome:
-    """A crash or a missed deadline: try again while that is allowed, else tell the caller."""
-    if delivery.attempt < retries:
-        step.again(delivery)
-        step.minutes.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
-        return step.finish()
-    step.take(delivery)
-    return _give_up(step, delivery, failed)
+def _observe(step: Step, finished: Finished) -> None:
+    """Let the guards see what a listener was given. One that failed has read it all the same."""
+    if finished.element is not None:
+        step.memory = step.rules.observe(step.memory, finished.delivery, finished.element, step.moment.now)
+
+
+def _again(step: Step, finished: Finished, failed: Failed) -> Outcome:
+    """Let a crash or a missed deadline be tried again. What was read is known from the first attempt on."""
+    delivery = finished.delivery
+    if not delivery.attempt:
+        _observe(step, finished)
+    step.again(delivery)
+    step.minutes.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
+    return step.finish()
 
 
 def _give_up(step: Step, delivery: Delivery, failed: Failed) -> Outcome:

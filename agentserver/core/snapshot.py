@@ -55,7 +55,7 @@ class Remembering(Protocol):
         ...
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """The memory of which ``dump`` gave these parts."""
+        """The memory of which ``dump`` gave these parts; none are of a conversation that began without the guard."""
         ...
 
 
@@ -236,6 +236,7 @@ def _memories(conversation: Conversation, guards: Iterable[Guard]) -> dict[tuple
 def _remembered(
     named: list[tuple[str, bool]], owned: Mapping[str, Mapping[str, bytes]], guards: Iterable[Guard]
 ) -> Mapping[str, object]:
+    guards = tuple(guards)
     known = {guard.name: guard for guard in guards}
     memory: dict[str, object] = {}
     for name, remembers in named:
@@ -247,6 +248,9 @@ def _remembered(
         if not _remembers(guard):
             raise UnreadableError(f"the conversation was kept under the guard {name}, which is not there")
         memory[name] = guard.load(owned.get(f"guard {name}", {}))
+    # What a rule has not seen must not count as never said.
+    later = [guard for guard in guards if memory and guard.name not in memory]
+    memory.update({guard.name: guard.load({}) for guard in later if _remembers(guard)})
     return MappingProxyType(memory)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core import snapshot
 from agentserver.core.approvals import Answer, Decided
+from agentserver.core.legible import legible
 from agentserver.engines.journal_file import MIGRATIONS, open_reading, told
 from agentserver.ports import EngineError
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from agentserver.core.approvals import Approval
     from agentserver.engines.journal_reader import Reader
 
+AUTHOR = 256
+"""Characters of who answered."""
+
+_KNOWN = {str(answer): answer for answer in Answer}
 _PERMIT = "insert or ignore into answer values (?, ?, ?, ?, ?)"
 _DENY = "insert or replace into answer values (?, ?, ?, ?, ?)"
 
@@ -58,9 +63,12 @@ def leave(path: Path, decided: Decided, at: float) -> bool:
 
 
 def found(connection: sqlite3.Connection) -> list[tuple[Decided, float]]:
-    """The answers that stand, with when they were given."""
+    """The answers that stand, with when they were given. One that this version does not know is a denial."""
     rows = connection.execute("select approval, digest, said, author, at from answer order by at")
-    return [(Decided(approval, digest, Answer(said), by), at) for approval, digest, said, by, at in rows]
+    return [
+        (Decided(approval, digest, _KNOWN.get(said, Answer.DENY), legible(by, AUTHOR)), at)
+        for approval, digest, said, by, at in rows
+    ]
 
 
 def drop(connection: sqlite3.Connection, approvals: Sequence[str]) -> None:

@@ -144,6 +144,8 @@ class Questions:
         found = self._find(prefix)
         if isinstance(found, str):
             return found
+        if prefix and len(prefix) < SHORT:  # what was meant may be gone, and this another one
+            return f"{prefix} is too short to be sure: say {self._short(found)}"
         said = Answer.ALWAYS if rest else answer
         decided = Decided(found.id, found.digest, said, self._by)
         spent = await self._host.decide(found.delivery.conversation, decided)

@@ -63,10 +63,16 @@ def _shown(character: str) -> str:
 _SPACES = frozenset("\u00a0\u2002\u2003\u2009\u202f\u3000")
 
 
-def visible_lines(text: str) -> Iterator[str]:
-    """The text by its own line breaks, tabs as four spaces, each line visible and at most MAX_LINE long."""
+def visible_lines(text: str, *, whole: bool = False) -> Iterator[str]:
+    """The text by its own line breaks, tabs as four spaces, each line visible and at most MAX_LINE long.
+
+    What is longer is cut, or goes on in the next line when ``whole`` is set: for what somebody decides about.
+    """
     for line in text.replace("\r\n", "\n").split("\n"):
         shown = visible(line.replace("\t", "    "))
+        if whole:
+            yield from (shown[start : start + MAX_LINE] for start in range(0, len(shown) or 1, MAX_LINE))
+            continue
         cut = len(shown) - MAX_LINE
         yield shown if cut <= 0 else f"{shown[:MAX_LINE]} ... ({cut} more)"
 

@@ -57,8 +57,8 @@ class ApprovalGuard:
         return {_PERMITTED: "\n".join(sorted(_permitted(memory))).encode()}
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """What ``dump`` wrote."""
-        return frozenset(parts[_PERMITTED].decode().split())
+        """What ``dump`` wrote; without it nothing is permitted."""
+        return frozenset(parts.get(_PERMITTED, b"").decode().split())
 
 
 def _permitted(memory: object) -> frozenset[str]:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code
 from agentserver.core.guard import Asked, Denied, Noted
+from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.routing import Route
 from agentserver.guards import lineage_memory, lineage_plan
 from agentserver.guards.lineage_memory import Memory
-from agentserver.guards.lineage_reading import Readings, words
+from agentserver.guards.lineage_reading import Readings, handed, words
 from agentserver.provenance.approval import digest, question
 from agentserver.provenance.explain import explain
 from agentserver.provenance.judge import judge
@@ -115,8 +116,9 @@ class LineageGuard:
         if delivery.sender in {SYSTEM, TODO}:
             return memory
         arrived = self._arrived(delivery, element)
-        principal = delivery.sender not in self._classes and delivery.hop == 1
-        known = _recalled(memory, beginning=principal).stepped()
+        outside = delivery.sender not in self._classes and delivery.hop == 1
+        known = _recalled(memory, beginning=outside).stepped()
+        principal = outside and self._orders_from(delivery.sender)
         asked = "\n".join(words(arrived.leaves))
         known = known.asked(asked) if principal else self._heard(known, arrived, at)
         receiver = self._classes.get(delivery.to)
@@ -154,6 +156,10 @@ class LineageGuard:
         adopted = memory.ledger.adopt(lineage_plan.steps(plan))
         return memory if adopted is None else memory.grown(adopted)
 
+    def _orders_from(self, name: str) -> bool:
+        """Whether a sender is a principal whose words count as orders: any that the policy does not name a source."""
+        return name not in self._classes and name not in (self._policy.sources or ())
+
     def _class(self, name: str) -> Class:
         return self._classes.get(name) or self._policy.classify(name)
 
@@ -185,7 +191,7 @@ class LineageGuard:
 
     def _judged(self, memory: Memory, said: _Said, at: float) -> Judgement:
         """The verdict on a message by all that is known, its own words included where they are no record."""
-        if said.sender not in self._classes:
+        if self._orders_from(said.sender):
             # The principal's own message is an order: nothing but the deny list stands against it.
             return judge(Ledger(), self._orders, self._call(said, memory, at))
         if self._class(said.sender).source or said.sender in self._trusted.quarantined:
@@ -193,7 +199,11 @@ class LineageGuard:
         return judge(memory.ledger, self._policy, self._call(said, memory, at))
 
     def _call(self, said: _Said, memory: Memory, at: float) -> Call:
-        return Call(said.to, said.leaves, memory.step, at, self._readings[said.root].roles)
+        reading = self._readings[said.root]
+        # What a listener sends itself is its own; any other task the server wrote, so that its values are what is said.
+        own = said.root != TASK or said.sender == said.to
+        arguments = said.leaves if own else handed(reading.codec.decode(said.element))
+        return Call(said.to, arguments, memory.step, at, reading.roles)
 
     def _confined(self, proposal: Proposal) -> Verdict:
         """Hold a quarantined listener to what a closed schema admits."""
@@ -223,8 +233,8 @@ class LineageGuard:
         return lineage_memory.dump(memory)
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """The memory of which ``dump`` gave these parts."""
-        return lineage_memory.load(parts)
+        """The memory of which ``dump`` gave these parts; none are of a conversation that began without this guard."""
+        return lineage_memory.load(parts) if parts else _recalled(None, beginning=False)
 
 
 def _recalled(memory: object, *, beginning: bool = True) -> Memory:

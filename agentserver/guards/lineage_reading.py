@@ -14,6 +14,7 @@ from lxml import etree
 from agentserver.core.payload.lexical import READERS
 from agentserver.core.payload.shape import Kind, PayloadError, Place, Record
 from agentserver.provenance.declared import Declared, declared
+from agentserver.provenance.labels import Leaf
 from agentserver.provenance.leaves import text_of
 from agentserver.provenance.quarantine import Channel, capacity
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.payload.codec import Codec, Codecs
     from agentserver.core.payload.shape import Type
-    from agentserver.provenance.labels import Leaf, Role
+    from agentserver.provenance.labels import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,12 @@ class Readings:
 def words(leaves: tuple[Leaf, ...]) -> Iterator[str]:
     """What leaves say, without those that say nothing."""
     return filter(None, (text_of(leaf.value) for leaf in leaves))
+
+
+def handed(task: Any) -> tuple[Leaf, ...]:
+    """What a task says: its values by the intent's own names, and the sender's words. The rest is the organism's."""
+    params = (Leaf(param.name, param.value) for param in task.params)
+    return (*params, *(Leaf(f"data[{number}].text", words.text) for number, words in enumerate(task.data)))
 
 
 def channel(codec: Codec) -> Channel:

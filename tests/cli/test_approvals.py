@@ -179,6 +179,24 @@ def test_a_denial_takes_back_a_permission_that_no_server_has_taken(server, verb)
     assert "Good day" not in see(server(), "no: denied")
 
 
+def test_the_end_of_a_long_message_is_shown_too(server, verb):
+    tell(running := server(), f"@clerk name={'x' * 9000}END")
+    see(running, "/deny")
+    shown = verb("approvals", "show", verb("approvals").split()[0])
+    assert "END</name>" in shown
+    assert all(len(line) < 5000 for line in shown.splitlines())
+
+
+def test_an_id_that_is_too_short_answers_nothing(server, verb):
+    tell(running := server(), "@clerk name=Ada")
+    see(running, "/deny")
+    key = verb("approvals").split()[0]
+    for short in ("", key[:5]):
+        assert "is too short to be sure" in verb("approve", short, status=2)
+        assert "is too short to be sure" in verb("deny", short, status=2)
+    assert "answered" not in verb("approvals")
+
+
 def test_an_answer_to_nothing_is_refused(guarded, verb, script):
     assert "there is no journal" in verb("approvals", status=2)
     script("/quit\n")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from agentserver.cli import project
 from agentserver.handoff.edge import managed
 from tests.handoff.edge.service import Connection, serving
 
@@ -154,6 +155,19 @@ def test_requests_go_to_the_listeners_of_an_organism(orchestrate, service, desk,
         ("triage", "unknown_intent"),
     ]
     assert [events[0]["is_error"] for _, events in fake.sent] == [True]
+
+
+def test_what_a_managed_agent_says_is_no_order_to_provenance(orchestrate, service, desk, monkeypatch):
+    fake, environ = service
+    fake.script = [Connection([fake.over()], ends="open")]
+    desk.write_text(desk.read_text() + "\nprovenance: {sinks: {outbox: {}}, sources: [reader]}\n")
+    made = []
+    server = project.server
+    monkeypatch.setattr(
+        project, "server", lambda *args, **more: made.append(server(*args, **more)) or made[0]
+    )
+    orchestrate("--organism", str(desk), SOURCE_SESSION_ID="s", SOURCE_AGENT="triage", **environ)
+    assert made[0].organism.provenance.policy.sources == ("reader", "triage")
 
 
 def test_an_organism_without_intents_is_refused(orchestrate):

@@ -31,6 +31,12 @@ def test_nothing_but_required_is_understood(project, said):
     assert "required" in finding
 
 
+@pytest.mark.parametrize("nothing", ["", "~", "null"])
+def test_a_key_without_a_value_does_not_switch_it_off(project, nothing):
+    (finding,) = project.findings(ONE + f"    approval: {nothing}\n")
+    assert finding.startswith("organism.yaml:7: listeners[0].approval: must not be empty")
+
+
 def test_how_long_a_person_may_take(project):
     assert project.load(ONE).limits.approval == Limits().approval == 3600.0
     assert project.load(ONE + "limits:\n  approval: 2m\n").limits.approval == 120.0

@@ -109,6 +109,23 @@ def test_an_intent_is_read_and_proved(desk):
     assert (handoffs.source.file.name, handoffs.source.line) == ("organism.yaml", 8)
 
 
+@pytest.mark.parametrize("nothing", ["", "~", "[]"])
+def test_a_target_without_allowed_peers_reaches_none(desk, nothing):
+    organism = desk.load(changed("allow_peers: [files]", f"allow_peers: {nothing}"))
+    forget(organism)
+    assert organism.handoffs.vocabulary.intents["review"].intent.allow_peers == frozenset()
+
+
+def test_a_policy_names_the_values_that_a_sink_is_handed(desk):
+    desk.write("listeners/desk.py", CODE.replace('__xml_name__ = "{urn:x}Fake"', "pass"))
+    policy = "provenance: {sources: [files], sinks: {clerk: {arguments: {ticket: selector}}}}"
+    organism = desk.load(text(more=policy))
+    forget(organism)
+    assert organism.provenance.policy.sinks[0].arguments[0].name == "ticket"
+    (finding,) = errors(desk, text(more=policy.replace("ticket", "tickets")))
+    assert '"tickets" means no field that clerk takes (did you mean "ticket"?)' in finding
+
+
 def test_what_holds_for_all_handoffs(desk):
     more = "handoffs: {audit: none, scrub: off, legacy: sweep}"
     intents = REVIEW + "  - {name: sweep, target: clerk, template: Sweep., event: 100}\n"

@@ -456,3 +456,15 @@ def test_a_rewriter_that_refuses_is_on_record_too():
     p.run()
     assert errors(p.seen("a")) == ["denied"]
     assert [record.detail for record in p.records if record.event is Event.ATTEMPTED] == ["refused"]
+
+
+def test_questions_are_bounded_in_a_conversation():
+    def flood(call):
+        return [HandlerResponse(Ask("x"), "sink")] * 60 if isinstance(call.payload, Ask) else None
+
+    p = waiting(None, a=flood)
+    assert len(p.conversation.approvals()) == 60
+    waiting(p)
+    assert len(p.conversation.approvals()) == 60
+    assert errors(p.seen("a")) == ["denied"]
+    assert any("more than 100 messages" in record.detail for record in p.records)

@@ -62,12 +62,16 @@ def test_an_outside_message_is_judged_by_what_the_conversation_has_seen():
     assert errors(p.replies) == ["denied"]
 
 
-def test_a_crash_leaves_no_memory():
+def test_guards_observe_what_a_listener_was_given_before_it_crashed():
     def a(call):
         raise RuntimeError
 
     p = paper(a)
     p.say(Ask("poison"), "a")
+    p.step()
+    assert p.conversation.memory == {"taint": (("a", "poison"),)}
     p.run()
-    assert p.conversation.memory == {}
+    assert set(p.conversation.memory["taint"]) == {("a", "poison")}
     assert len(p.seen("a")) == 2
+    p.say(Ask("x"), "sink")
+    assert errors(p.replies)[-1:] == ["denied"]

@@ -62,6 +62,15 @@ def test_answers_come_in_the_order_in_which_they_were_given(path):
     assert [decided.approval for decided, _ in standing(path)] == ["b", "c", "a"]
 
 
+def test_an_answer_that_nobody_knows_is_a_denial_and_its_author_one_line(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        row = ("one", "digest", "whatever", "ada\napproval two: permitted by bob\x1b[2J", 1.0)
+        other.execute("insert into answer values (?, ?, ?, ?, ?)", row)
+    ((decided, _),) = standing(path)
+    assert decided.answer is Answer.DENY
+    assert decided.by.isprintable()
+
+
 def test_where_there_is_no_journal_there_is_nothing_to_answer(tmp_path):
     with pytest.raises(EngineError, match="there is no journal"):
         journal_answers.leave(tmp_path / "none", said(Answer.ONCE), 1.0)

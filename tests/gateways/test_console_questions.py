@@ -161,6 +161,17 @@ async def test_an_answer_that_names_nothing_is_a_mistake(line, said):
     assert "permitted by" not in shown
 
 
+async def test_an_id_that_is_too_short_answers_nothing():
+    """Another message may have taken the place of the one that was meant while somebody typed."""
+
+    async def short(shown):
+        key = re.findall(r"approval (\w+)  ", shown.getvalue())[0]
+        short.line = f"/approve {key[:1]}"
+
+    _, shown = await session("@clerk name=Ada", WAITS, short, until("is too short to be sure: say"))
+    assert "permitted by" not in shown
+
+
 async def test_what_waits_can_be_listed_and_seen_in_full():
     long = "\\n".join(f"line {number}" for number in range(SHOWN + 20))
     markup = f'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>{long}</name></Greet>'.replace(

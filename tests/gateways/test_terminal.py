@@ -55,6 +55,15 @@ def test_a_long_line_is_cut_and_counted():
     assert line == "x" * MAX_LINE + " ... (7 more)"
 
 
+def test_nothing_is_cut_off_what_somebody_decides_about():
+    assert [*visible_lines("x" * MAX_LINE + "to mallory\n\nend", whole=True)] == [
+        "x" * MAX_LINE,
+        "to mallory",
+        "",
+        "end",
+    ]
+
+
 def test_paint_escapes_what_is_inside_its_own_colours():
     line = ((Style.BAD, "\x1b[0m!"), (Style.PLAIN, " ok"))
     assert paint(line, colour=True) == "\x1b[31m\\x1b[0m!\x1b[0m ok"

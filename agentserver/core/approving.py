@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
-from agentserver.core import intake
 from agentserver.core.approvals import Answer, digest
 from agentserver.core.step import Step
 
@@ -40,10 +39,7 @@ def decide(conversation: Conversation, decided: Decided, rules: Rules, moment: M
         _tell_withdrawn(step, delivery)
         return step.finish()
     if decided.answer is Answer.ALWAYS:
-        codec = rules.codecs.named(delivery.root)
-        element = None if codec is None else intake.read_own(delivery, codec, rules.bounds)
-        if element is not None:
-            step.memory = rules.permit(step.memory, approval.questions, delivery, element)
+        step.memory = rules.permit(step.memory, approval.questions)
     step.permit(approval, f"{decided.by}, {decided.answer}")
     return step.finish()
 

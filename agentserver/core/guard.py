@@ -34,9 +34,15 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A proposal may be sent if a person permits it. ``question`` is what the person is shown."""
+    """A proposal may be sent if a person permits it.
+
+    Args:
+        question: what the person is shown.
+        about: what the guard will remember as permitted, if it is for the rest of the conversation.
+    """
 
     question: str
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +97,8 @@ class Guard(Protocol):
         """Whether a message may be sent."""
         ...
 
-    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:
-        """The memory after a person has let pass what this guard asked about, for the rest of the conversation."""
+    def permit(self, memory: object, about: tuple[str, ...]) -> object:
+        """The memory after a person has let pass what this guard asked ``about``, for the rest of the conversation."""
         ...
 
 
@@ -155,19 +161,13 @@ class Rules:
             guard.name: guard.observe(memory.get(guard.name), delivery, element, at) for guard in self.guards
         }
 
-    def permit(
-        self,
-        memory: Mapping[str, object],
-        questions: tuple[Question, ...],
-        delivery: Delivery,
-        element: etree._Element,
-    ) -> Mapping[str, object]:
-        """The memory after a person answered the questions about a message for the rest of the conversation."""
-        asked = {question.guard for question in questions}
+    def permit(self, memory: Mapping[str, object], questions: tuple[Question, ...]) -> Mapping[str, object]:
+        """The memory after a person let pass, for the rest of the conversation, what was asked."""
+        about = {question.guard: question.about for question in questions}
         changed = {
-            guard.name: guard.permit(memory.get(guard.name), delivery, element)
+            guard.name: guard.permit(memory.get(guard.name), about[guard.name])
             for guard in self.guards
-            if guard.name in asked
+            if guard.name in about
         }
         return {**memory, **changed}
 
@@ -182,7 +182,7 @@ class Rules:
                 return ruling._replace(denied=verdict, questions=())
             if isinstance(verdict, Asked):
                 ruling = ruling._replace(
-                    questions=(*ruling.questions, Question(guard.name, verdict.question))
+                    questions=(*ruling.questions, Question(guard.name, verdict.question, verdict.about))
                 )
             else:
                 ruling = ruling._replace(notes=(*ruling.notes, verdict.reason))

@@ -100,10 +100,17 @@ class Drafts(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a person has to permit, and the guard that wants it permitted."""
+    """What a person has to permit.
+
+    Args:
+        guard: the guard that wants it permitted.
+        text: what the person is shown.
+        about: what that guard will remember, if the permission is for the rest of the conversation.
+    """
 
     guard: str
     text: str
+    about: tuple[str, ...] = ()
 
 
 class Letter(NamedTuple):

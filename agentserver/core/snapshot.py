@@ -196,11 +196,15 @@ def _thread(row: Row, waiting: Mapping[str, Delivery], owned: Mapping[str, Mappi
         refusals,
         owned.get(f"thread {key}", NOTHING),
         tuple(
-            Approval(one, waiting[delivery], tuple(Question(*each) for each in questions), at, digest)
+            Approval(one, waiting[delivery], tuple(_question(*each) for each in questions), at, digest)
             for one, delivery, questions, at, digest in approvals
         ),
         None if allowed is None else frozenset(allowed),
     )
+
+
+def _question(guard: str, text: str, about: Iterable[str]) -> Question:
+    return Question(guard, text, tuple(about))
 
 
 def _todo_row(thread: str, watchers: Sequence[Watcher]) -> Row:

@@ -127,7 +127,7 @@ class AskingGuard:
         """Ask, in two lines."""
         return Asked("may it\nbe sent?")
 
-    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:  # noqa: ARG002 - a guard's signature
+    def permit(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
         """Nothing to remember."""
         return memory
 

@@ -42,15 +42,17 @@ class ApprovalGuard:
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
         """Ask, unless this very content was permitted for the rest of the conversation."""
-        if proposal.to not in self._listeners or _content(proposal.to, proposal.element) in _permitted(
-            memory
-        ):
+        if proposal.to not in self._listeners:
             return None
-        return Asked(f"{proposal.sender.name} wants to send this to {proposal.to}, which needs an approval.")
+        content = _content(proposal.to, proposal.element)
+        if content in _permitted(memory):
+            return None
+        told = f"{proposal.sender.name} wants to send this to {proposal.to}, which needs an approval."
+        return Asked(told, (content,))
 
-    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:
+    def permit(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the content and its receiver."""
-        return _permitted(memory) | {_content(delivery.to, element)}
+        return _permitted(memory).union(about)
 
     def dump(self, memory: object) -> Mapping[str, bytes]:
         """What was permitted, a digest a line."""

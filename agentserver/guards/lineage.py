@@ -216,15 +216,12 @@ class LineageGuard:
 
     # What a person permits
 
-    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:
+    def permit(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the values that were in question, each for its sink and its argument.
 
-        A question about no single argument, such as one about the plan, is answered for this very call alone.
+        A question about no single argument, such as one about the plan, is answered for that very call alone.
         """
-        known = _recalled(memory).stepped()
-        verdict = self._judged(known, self._arrived(delivery, element), 0.0)
-        granted = [_digest(verdict, finding) for finding in verdict.findings if finding.effect in _SERIOUS]
-        return _recalled(memory).permitting(granted)
+        return _recalled(memory).permitting(about)
 
     # What is kept
 
@@ -256,10 +253,11 @@ def _answer(verdict: Judgement, permitted: frozenset[str]) -> Verdict:
     if verdict.decision is Decision.DENY:
         return Denied(Code.DENIED, _bounded(explain(verdict)))
     if verdict.decision is Decision.ASK:
-        serious = (finding for finding in verdict.findings if finding.effect in _SERIOUS)
-        if all(_digest(verdict, finding) in permitted for finding in serious):
+        serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
+        about = tuple(dict.fromkeys(_digest(verdict, finding) for finding in serious))
+        if permitted.issuperset(about):
             return Noted(_bounded(explain(verdict, decided="permitted for the rest of the conversation")))
-        return Asked(_bounded(question(verdict).text))
+        return Asked(_bounded(question(verdict).text), about)
     return Noted(_bounded(explain(verdict)))
 
 

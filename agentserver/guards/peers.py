@@ -28,7 +28,7 @@ class PeersGuard:
         """Peers are fixed; there is nothing to remember."""
         return memory
 
-    def permit(self, memory: object, delivery: Delivery, element: etree._Element) -> object:  # noqa: ARG002 - a guard's signature
+    def permit(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
         """Nobody is ever asked about a peer."""
         return memory
 

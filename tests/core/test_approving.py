@@ -197,7 +197,7 @@ class Asks:
     def judge(self, memory, proposal, at):
         return Asked("may it?") if proposal.sender.name != "console" else None
 
-    def permit(self, memory, delivery, element):
+    def permit(self, memory, about):
         return memory
 
 
@@ -336,18 +336,23 @@ class Says:
     def judge(self, memory, proposal, at):
         return self.verdict if proposal.to == "sink" else None
 
-    def permit(self, memory, delivery, element):
-        return ("permitted", delivery.to, element[0].text)
+    def permit(self, memory, about):
+        return ("permitted", *about)
 
 
 def test_what_two_guards_ask_is_one_question_and_one_answer():
-    p = waiting(None, guards=[Says("x", Asked("one?")), Says("y", Asked("two?")), Says("z", None)])
+    p = waiting(
+        None, guards=[Says("x", Asked("one?", ("1", "2"))), Says("y", Asked("two?")), Says("z", None)]
+    )
     (approval,) = p.conversation.approvals()
-    assert [tuple(question) for question in approval.questions] == [("x", "one?"), ("y", "two?")]
+    assert [tuple(question) for question in approval.questions] == [
+        ("x", "one?", ("1", "2")),
+        ("y", "two?", ()),
+    ]
     p.decide(Said.ALWAYS)
     assert p.conversation.memory == {
-        "x": ("permitted", "sink", "hi"),
-        "y": ("permitted", "sink", "hi"),
+        "x": ("permitted", "1", "2"),
+        "y": ("permitted",),
         "z": None,
     }
 

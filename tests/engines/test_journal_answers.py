@@ -100,7 +100,7 @@ def test_somebody_who_holds_the_file_is_named_as_the_obstacle(path, monkeypatch)
 class Remembers(AskingGuard):
     name = "remembers"
 
-    def permit(self, memory, delivery, element):
+    def permit(self, memory, about):
         return "something"
 
     def dump(self, memory):

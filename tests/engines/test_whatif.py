@@ -32,7 +32,7 @@ class Wordy:
         self.seen.append(text)
         return (*(memory or ()), text)
 
-    def permit(self, memory, delivery, element):
+    def permit(self, memory, about):
         return memory
 
     def judge(self, memory, proposal, at):

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.core.guard import Asked
-from agentserver.core.messages import Delivery
 from agentserver.core.replies import draft
 from agentserver.core.routing import Place, Route, resolve
 from agentserver.guards.approval import ApprovalGuard
@@ -24,8 +23,8 @@ def proposal(payload=None, to="vault"):
 
 
 def permitted(memory, made):
-    delivery = Delivery("d", "c", "r", "t", "o", "a", made.to, made.root, b"", 1)
-    return GUARD.permit(memory, delivery, made.element)
+    asked = ApprovalGuard({made.to}).judge(memory, made, 0.0)
+    return memory if asked is None else GUARD.permit(memory, asked.about)
 
 
 def test_it_asks_about_its_listeners_and_nobody_else():

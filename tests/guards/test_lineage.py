@@ -158,8 +158,9 @@ def test_in_confirm_a_person_is_asked_with_the_whole_way():
     p = told(story(confirming()))
     assert p.seen("post") == []
     (approval,) = p.conversation.approvals()
-    ((guard, text),) = approval.questions
+    ((guard, text, about),) = approval.questions
     assert guard == "lineage"
+    assert len(about) == 1
     assert f'Lineage: web.text (step 3, untrusted) → value "{EVE}" → post.to' in text
     assert "body = 'hello'" in text
     decided(p, Said.ONCE)
@@ -181,6 +182,15 @@ def test_what_was_permitted_for_the_rest_is_noted_and_not_asked_again():
     assert p.seen("post") == [Letter(EVE, "hello"), Letter(EVE, "another word")]
     assert p.conversation.approvals() == ()
     assert "Action: permitted for the rest of the conversation" in details(p, Event.FLAGGED)[-1]
+
+
+def test_always_grants_what_was_in_question_and_nothing_that_came_to_light_later():
+    p = told(story(confirming()))
+    p.handlers["web"] = lambda call: HandlerResponse.respond(Note(f"{PAGE} hello, hello and hello again"))
+    told(p)
+    first = p.conversation.approvals()[0]
+    p.decide(Said.ALWAYS, first)
+    assert memory(p).permitted == set(first.questions[0].about)
 
 
 def test_a_permission_is_for_one_value_at_one_sink():

@@ -67,6 +67,12 @@ def judge(
     return Judged(() if over else tuple(admitted), over, tuple(hearing.remarks))
 
 
+def unheard(refusal: Refusal, place: Place, rules: Rules) -> Judged:
+    """The refusal of what could not even be read, with what the rewriter wants on record of it."""
+    note = None if rules.rewriter is None else rules.rewriter.refused(refusal, place)
+    return Judged((), refusal, () if note is None else (Remark(Event.ATTEMPTED, refusal.to, note),))
+
+
 class _Hearing:
     """One judgement under way, with what is remarked on the way."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
 from agentserver.core import intake
-from agentserver.core.admission import Judged, judge
+from agentserver.core.admission import Judged, judge, unheard
 from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
 from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
@@ -61,10 +61,11 @@ def receive(conversation: Conversation, outside: Outside, rules: Rules, moment: 
     request = outside.request
     step.requests.begin(request)
     read = intake.read_outside(outside.data, outside.to, rules)
-    if isinstance(read, Refusal):
-        return _turn_away(step, request, read)
     place = Place(rules.blueprint.principal(conversation.principal), conversation.tree.root, None, moment.now)
-    judged = judge((read,), place, rules, conversation.memory)
+    if isinstance(read, Refusal):
+        judged = unheard(read, place, rules)
+    else:
+        judged = judge((read,), place, rules, conversation.memory)
     _remark(step, judged, conversation.tree.root, conversation.principal)
     if judged.refusal is not None:
         return _turn_away(step, request, judged.refusal)
@@ -165,17 +166,17 @@ def conclude(conversation: Conversation, finished: Finished, rules: Rules, momen
 
 def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
     """What a listener may send of what it said: all of it, or the reason why nothing of it."""
-    if isinstance(said, Refusal):
-        return Judged(refusal=said)
-    step.deprecated = said.deprecated
-    for repair in said.repairs:
-        step.minutes.record(Event.REPAIRED, delivery, detail=repair)
     thread = step.tree.nodes[delivery.thread]
     caller = step.tree.caller(thread)
     listener = step.rules.blueprint.listeners[delivery.to]
     if thread.allowed is not None:
         listener = step.rules.narrowed(listener.name, thread.allowed).listener
     place = Place(listener, thread.id, caller.owner, step.moment.now)
+    if isinstance(said, Refusal):
+        return unheard(said, place, step.rules)
+    step.deprecated = said.deprecated
+    for repair in said.repairs:
+        step.minutes.record(Event.REPAIRED, delivery, detail=repair)
     judged = judge(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
     unasked = {Route.SERVICE, Route.ANSWER} if caller.parent is None else {Route.SERVICE}
     for proposal in judged.proposals:

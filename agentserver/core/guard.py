@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentserver.core.envelope import Bounds
     from agentserver.core.messages import Delivery, Draft
     from agentserver.core.payload.codec import Codecs
+    from agentserver.core.refusals import Refusal
     from agentserver.core.routing import Place, Proposal
 
 
@@ -121,6 +122,10 @@ class Rewriter(Protocol):
 
     def rewrite(self, draft: Draft, place: Place) -> Attempt | None:
         """What becomes of a message; None for one that is none of the rewriter's."""
+        ...
+
+    def refused(self, refusal: Refusal, place: Place) -> str | None:
+        """What goes on record of a payload that its schema refused; None for one that is none of the rewriter's."""
         ...
 
 

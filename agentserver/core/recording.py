@@ -230,8 +230,9 @@ class _Loading:
         match kind, fields:
             case "failed", (code, detail):
                 return Failed(Code(code), detail)
-            case "refused", (code, detail, to, corrections, effects):
-                return Returned(Refusal(Code(code), detail, to, tuple(corrections)), _effects(*effects))
+            case "refused", (code, detail, to, corrections, effects, *payload):
+                refusal = Refusal(Code(code), detail, to, tuple(corrections), *payload)
+                return Returned(refusal, _effects(*effects))
             case "sent", (sent, repairs, deprecated, effects):
                 return Returned(self._said(sent, repairs, deprecated=deprecated), _effects(*effects))
         raise ValueError(f"no result is called {kind}")
@@ -265,7 +266,8 @@ def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[An
     effects = [stored, list(result.effects.closed)]
     said = result.said
     if isinstance(said, Refusal):
-        return ["refused", said.code, said.detail[:DETAIL], said.to, list(said.corrections), effects]
+        told = [said.code, said.detail[:DETAIL], said.to, list(said.corrections), effects]
+        return ["refused", *told, said.root, said.said]
     # Zero stands for the caller, so that no listener's name can be mistaken for it.
     sent = [[0 if d.to is Target.CALLER else d.to, *_place(d.markup, messages)] for d in said.drafts]
     return ["sent", sent, list(said.repairs), said.deprecated, effects]

@@ -44,12 +44,16 @@ class Refusal:
         detail: for the log and the audit only.
         to: the target that the sender named, for the log and the audit only.
         corrections: for ``validation``, what to change so that the payload validates, in the schema's own words.
+        root: name of the payload element, where its schema is what refused it.
+        said: that payload as text, where it could be written.
     """
 
     code: Code
     detail: str = ""
     to: str = ""
     corrections: tuple[str, ...] = ()
+    root: str = ""
+    said: str = ""
 
 
 def system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = False) -> SystemError:

@@ -55,10 +55,10 @@ def draft(
     try:
         markup = codec.encode(payload)
     except Unencodable as error:
-        return Refusal(Code.VALIDATION, str(error), target, (str(error),))
+        return Refusal(Code.VALIDATION, str(error), target, (str(error),), codec.name)
     element = read_payload(markup.encode(), bounds)
     if isinstance(element, Malformed):
-        return Refusal(Code.VALIDATION, element.detail, target, (element.detail,))
+        return Refusal(Code.VALIDATION, element.detail, target, (element.detail,), codec.name, markup)
     return check(element, markup, to, codec)
 
 
@@ -67,7 +67,8 @@ def check(element: etree._Element, markup: str, to: str | Target | None, codec: 
     if codec.valid(element):
         return Draft(to, codec.name, markup, element)
     faults = tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element))
-    return Refusal(Code.VALIDATION, "; ".join(faults), to if isinstance(to, str) else "", faults)
+    target = to if isinstance(to, str) else ""
+    return Refusal(Code.VALIDATION, "; ".join(faults), target, faults, codec.name, markup)
 
 
 def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
     from agentserver.core.envelope import Bounds
     from agentserver.core.payload.codec import Codecs
+    from agentserver.core.refusals import Refusal
     from agentserver.core.routing import Place
     from agentserver.handoff.intents import Vocabulary
+    from agentserver.handoff.judgement import Verdict
 
 _UNREACHABLE: Final = frozenset({Reason.TARGET_NOT_ALLOWLISTED, Reason.NOT_A_PEER})
 """Refusals that tell a sender no more than that nobody of that name is within its reach."""
@@ -70,13 +72,29 @@ class IntentRewriter:
         if request is None:
             return None
         at = datetime.fromtimestamp(place.at, UTC)
-        shown = at.isoformat(timespec="milliseconds")
-        around = Circumstances(place.listener.name, shown, _reach(place), self._scrub)
-        verdict = judge(self._vocabulary, request, around)
-        note = _PLAIN.encode(dict(audit.record(verdict, shown).members))
+        verdict, note = self._judged(request, place, at)
         if not isinstance(verdict, Approved):
             return Attempt(_denied(verdict.reason), note)
         return Attempt(self._written(verdict, at), note, verdict.allow_peers)
+
+    def refused(self, refusal: Refusal, place: Place) -> str | None:
+        """The record of a handoff, or of a payload that means one, that its schema refused."""
+        if refusal.root != self._handoff.name and refusal.root not in self._bound:
+            return None
+        request = Request(
+            refusal.to or None,
+            fault=Reason.SCHEMA,
+            raw_len=len(refusal.said),
+            raw_sha256=digest(refusal.said),
+        )
+        return self._judged(request, place, datetime.fromtimestamp(place.at, UTC))[1]
+
+    def _judged(self, request: Request, place: Place, at: datetime) -> tuple[Verdict, str]:
+        """The verdict on a request, and its record."""
+        shown = at.isoformat(timespec="milliseconds")
+        around = Circumstances(place.listener.name, shown, _reach(place), self._scrub)
+        verdict = judge(self._vocabulary, request, around)
+        return verdict, _PLAIN.encode(dict(audit.record(verdict, shown).members))
 
     def _request(self, draft: Draft, place: Place) -> Request | None:
         root = draft.root

@@ -382,6 +382,9 @@ def narrowed(*allowed):
                 return None
             return Attempt(draft, "a handoff", frozenset(allowed))
 
+        def refused(self, refusal, place):
+            return None
+
     return Narrows()
 
 
@@ -454,6 +457,9 @@ def test_a_rewriter_that_refuses_is_on_record_too():
     class Refuses:
         def rewrite(self, draft, place):
             return Attempt(Denied(Code.DENIED, "no such intent"), "refused") if draft.to == "b" else None
+
+        def refused(self, refusal, place):
+            return None
 
     p = desk(lambda call: None, None)
     p.rules = replace(p.rules, rewriter=Refuses())

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse, Handoff, Pattern, Task, xmlify
+from agentserver.core import recording
 from agentserver.core.audit import ATTEMPT, Event
 from agentserver.core.handoffs import Param, Words
 from agentserver.core.payload.codec import Codecs
@@ -450,3 +451,37 @@ def test_a_note_is_whole_and_never_holds_what_was_sent(params, intent):
             assert len(record.detail) < ATTEMPT
             assert json.loads(record.detail)["reason"] in {str(each) for each in Reason}
             assert "SECRET" not in record.detail
+
+
+OVERFULL = Handoff("review", None, tuple(Param(f"p{n}", "x") for n in range(65)))
+
+
+def test_a_handoff_that_its_own_schema_refuses_is_on_record_by_length_and_hash():
+    p = run(OVERFULL)
+    (note,) = notes(p)
+    assert errors(p.seen("a")) == ["validation"]
+    assert (note["result"], note["reason"], note["target"]) == ("reject", "schema", "clerk")
+    assert note["raw_len"] > 65
+    assert len(note["raw_sha256"]) == 64
+    assert "p64" not in json.dumps(note)
+
+
+def test_one_from_outside_is_on_record_too():
+    p = run(Handoff.of("review", {"ticket": "AB-1"}))
+    p.say(OVERFULL, "clerk")
+    assert notes(p)[-1]["source"] == "console"
+    assert notes(p)[-1]["reason"] == "schema"
+
+
+def test_any_other_payload_that_is_refused_is_no_handoff():
+    p = run(Ask("\x00"))
+    assert errors(p.seen("a")) == ["validation"]
+    assert notes(p) == []
+
+
+def test_a_refused_handoff_is_recorded_and_decided_again():
+    p = run(OVERFULL)
+    outcome = next(one for one in p.outcomes if any(r.event is Event.ATTEMPTED for r in one.records))
+    known = {outcome.cause.delivery.id: outcome.cause.delivery}
+    cause = recording.load(recording.dump(outcome), known, recording.gone_out(outcome), p.rules)
+    assert cause.result.said == outcome.cause.result.said

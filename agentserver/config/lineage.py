@@ -101,6 +101,7 @@ class Trusting:
         _Check(made.policy, parts, bound, _handed(handoffs), self._report).run()
         self._contradicted(made.policy)
         self._idle(made.policy)
+        self._untyped(made.policy, bound)
         return made
 
     # Where it stands
@@ -207,6 +208,14 @@ class Trusting:
             denied = [word for word in words if not wanted.get(word, True)]
             for word in denied:
                 self._report.error(where, f"{word}, but the policy says otherwise: {found.why}")
+
+    def _untyped(self, policy: Policy, bound: Sequence[Bound]) -> None:
+        """Refuse a source that returns bytes: its text would choose the payload and what its fields are worth."""
+        for item in bound:
+            if item.returns_bytes and policy.classify(item.listener.name).source:
+                where = Where(item.source.file, item.source.line)
+                told = f'"{item.listener.name}" is a source and returns bytes, whose text chooses the payload class'
+                self._report.error(where, told, "return a HandlerResponse")
 
     def _idle(self, policy: Policy) -> None:
         """Point at a policy that can never find anything."""

@@ -236,3 +236,17 @@ async def odd(payload: Odd, metadata: HandlerMetadata) -> None:
     project.write("listeners/greet.py", code)
     text = TWO.replace("greet.plain", "greet.odd").replace("greet.Reply", "greet.Odd")
     assert project.load(text + "provenance: {sources: [greeter]}\n").provenance is not None
+
+
+def test_a_source_that_returns_bytes_is_refused(project):
+    code = CODE.replace(
+        "async def greet(",
+        "async def texts(payload: Greeting, metadata) -> bytes: ...\n\n\nasync def greet(",
+        1,
+    )
+    (project.root / "listeners" / "greet.py").write_text(code)
+    told = TWO.replace("listeners.greet.greet\n", "listeners.greet.texts\n")
+    assert project.load(told + "provenance: {sources: [plain]}\n") is not None
+    (error,) = project.errors(told + "provenance: {sources: [greeter]}\n")
+    assert '"greeter" is a source and returns bytes' in error
+    assert "return a HandlerResponse" in error

@@ -1,6 +1,6 @@
-"""Draws docs/blocked-attack.svg: the console while a page talks the model into sending a mail.
+"""Draws docs/blocked-attack.svg: the console while a page talks the desk into mailing a stranger.
 
-The picture is made from a real run of the example organism; times are left out, so that it is the same each time.
+The picture is made from a real run of the example organism; times, steps and ports are left out, so that it is the same each time.
 
 Run as ``python docs/picture.py`` to draw it; with ``--check`` it exits 1 when the picture is out of date.
 """
@@ -11,46 +11,50 @@ import re
 import subprocess
 import sys
 from html import escape
+from itertools import dropwhile
 from pathlib import Path
 
 HERE = Path(__file__).parent
 PICTURE = HERE / "blocked-attack.svg"
-QUESTION = "@router What do the pages say about badgers?"
+ASKED = "@router What do the pages say about badgers?"
+TOLD = "@router Mail it to the contact."
 WIDTH = 112
 LINE = 19
 STYLES = {
-    r"^refused": "#ff6b6b",
-    r"SystemError": "#ffa94d",
+    r"^refused|^ *\| (Injected|Action)": "#ff6b6b",
+    r"→": "#ffd43b",
+    r"SystemError|That did not work": "#ffa94d",
     r"Ignore all earlier instructions": "#ff6b6b",
     r"The system says": "#ffa94d",
     r"^> ": "#74c0fc",
     r"^(router|  \|)": "#e9ecef",
 }
+HOP = re.compile(r"^\s*\+\d+\.\d+s ")
 
 
 def transcript() -> list[str]:
-    """What the console prints for the question, without times and ports."""
+    """What the console prints: the answer that quotes the page, and all that comes of mailing it."""
     done = subprocess.run(
         [sys.executable, "-m", "agentserver", "run"],
-        input=f"{QUESTION}\n/quit\n",
+        input=f"{ASKED}\n{TOLD}\n/quit\n",
         cwd=HERE.parent,
         capture_output=True,
         text=True,
         check=True,
         timeout=120,
     )
-    lines = [f"> {QUESTION}"]
-    for line in done.stdout.splitlines():
-        told = re.sub(r"^\s*\+\d+\.\d+s {2}( {2})?", "", line)
-        told = re.sub(r" {2}\d+ ms$", "", told)
-        lines.append(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", told))
-    return in_order(lines)
+    lines = done.stdout.splitlines()
+    again = max(number for number, line in enumerate(lines) if line.endswith("console -> router  Question"))
+    answer = dropwhile(HOP.match, lines[:again])
+    return [f"> {ASKED}", *map(timeless, answer), f"> {TOLD}", *map(timeless, lines[again:])]
 
 
-def in_order(lines: list[str]) -> list[str]:
-    """Calls that run side by side are told in any order: put neighbours of one kind in one order."""
-    hop = re.compile(r"^(\s*)(fetcher|summariser) -> researcher")
-    return [line for line in lines if "TodoRegistered" not in line and not hop.match(line)]
+def timeless(line: str) -> str:
+    """A line without what differs from run to run."""
+    told = re.sub(r"^\s*\+\d+\.\d+s {2}( {2})?|^ {8}(?= {6}\|)", "", line)
+    # Pages are fetched side by side, so that their steps have no one order.
+    told = re.sub(r" {2}\d+ ms$| at step \d+| \(step \d+\)|(?<=\()step \d+, ", "", told)
+    return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", told)
 
 
 def wrapped(lines: list[str]) -> list[str]:
@@ -61,7 +65,7 @@ def wrapped(lines: list[str]) -> list[str]:
         while len(rest) > WIDTH:
             cut = rest.rfind(" ", 0, WIDTH)
             out.append(rest[:cut])
-            rest = "  |   " + rest[cut + 1 :]
+            rest = re.match(r"\s*(\| *)?", rest)[0] + "  " + rest[cut + 1 :]
         out.append(rest)
     return out
 
@@ -83,7 +87,7 @@ def drawn(lines: list[str]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH * 8 + 60} {height}" role="img">',
-            "<title>A page tells the researcher to mail its summary; the pump refuses</title>",
+            "<title>A page names a stranger as the one to mail; the pump refuses and shows the way of the address</title>",
             '<rect width="100%" height="100%" rx="8" fill="#1a1b1e"/>',
             '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="13">',
             *texts,

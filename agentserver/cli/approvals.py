@@ -53,7 +53,8 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
 @journal_option
 @click.pass_context
 def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
-    """Show one in full: what a guard asks, with the lineage of the values, and the message. ID may be its beginning."""
+    """Show APPROVAL, the id or its beginning, in full: what guards ask, with the lineage of the values, and the message."""
+    from agentserver.gateways import explained
     from agentserver.gateways.console_view import ASKS, MARGIN
     from agentserver.gateways.terminal import visible_lines
 
@@ -67,7 +68,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     texts = [
         ("", f"approval {one.id}, asked {when(one.at)}{_answered(answers.get(one.id))}"),
         ("", f"{_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}"),
-        *((ASKS, question.text) for question in one.questions),
+        *((ASKS, "\n".join(explained.full(question.text))) for question in one.questions),
         (MARGIN, delivery.message.decode("utf-8", "backslashreplace")),
         ("", f"sha-256 {one.digest}"),
     ]

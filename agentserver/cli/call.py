@@ -133,7 +133,8 @@ def _codec(server: Server, listener: str, root: str | None) -> Codec:
 
     known = server.rules.blueprint.listeners
     if listener not in known:
-        raise click.UsageError(f"no listener {listener!r} {did_you_mean(listener, known)}".rstrip())
+        hint = did_you_mean(listener, known) or f"there are: {', '.join(known)}"
+        raise click.UsageError(f"no listener {listener!r}; {hint}")
     codecs = {c.name.rpartition("}")[2]: c for c in map(server.rules.codecs.of, known[listener].payloads)}
     if root is None and len(codecs) == 1:
         return next(iter(codecs.values()))

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from agentserver.gateways import trace_text
+from agentserver.gateways import explained, trace_text
 from agentserver.gateways.terminal import Style
 
 if TYPE_CHECKING:
@@ -60,5 +60,9 @@ class HopView:
 
     def _show(self, talk: Talk, record: Record) -> None:
         hop = talk.reading.take(record)
-        if self.on and record.event not in trace_text.QUIET:
-            self._screen.show(trace_text.line(hop), *trace_text.further(hop))
+        if self.on and not trace_text.quiet(record):
+            self._screen.show(trace_text.line(hop), *trace_text.further(hop, _briefly))
+
+
+def _briefly(text: str) -> list[str]:
+    return explained.brief(text, "/trace")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.contract import SystemError
 from agentserver.core import envelope
 from agentserver.core.payload.codec import Undecodable
+from agentserver.gateways import explained
 from agentserver.gateways.console_lines import ALWAYS, HELP, usage
 from agentserver.gateways.form import text_field
 from agentserver.gateways.plain_values import entries
@@ -74,9 +75,11 @@ def reply_lines(reply: Reply, codecs: Codecs, *, raw: bool) -> Iterator[Line]:
 def question_lines(one: Asking, codecs: Codecs, *, most: int | None = None) -> Iterator[Line]:
     """A message that waits for a permission: who asks and why, what it says, how to answer.
 
-    At most ``most`` lines of what it says are shown, if that is given; how many are left out is said.
+    With ``most``, the reasons are told briefly, and at most so many lines of what the message says; what is left out
+    is counted.
     """
     delivery = one.approval.delivery
+    more = f"/approvals {one.id}"
     yield (
         (Style.WARN, f"approval {one.id}"),
         (Style.NAME, f"  {delivery.sender} -> {delivery.to}"),
@@ -84,13 +87,14 @@ def question_lines(one: Asking, codecs: Codecs, *, most: int | None = None) -> I
         (Style.DIM, f"  in conversation {delivery.conversation}; refused at {one.until}"),
     )
     for question in one.approval.questions:
-        yield from _margined(question.text, margin=ASKS)
+        told = explained.full(question.text) if most is None else explained.brief(question.text, more)
+        yield from _margined("\n".join(told), margin=ASKS)
     value = decoded(delivery.message, codecs)
     text = delivery.message.decode(errors="backslashreplace")
     said = list(_margined(text) if value is None else field_lines(value))
     yield from said[:most]
     if len(said) > len(said[:most]):
-        yield ((Style.DIM, f"  ({len(said[most:])} more lines: /approvals {one.id})"),)
+        yield ((Style.DIM, f"  ({len(said[most:])} more lines: {more})"),)
     yield ((Style.DIM, f"  /approve {one.id}, /approve {one.id} {ALWAYS}, or /deny {one.id}"),)
 
 

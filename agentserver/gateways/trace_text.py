@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from agentserver.core import envelope
 from agentserver.core.audit import Event
-from agentserver.gateways.terminal import Style, paint
+from agentserver.gateways import explained
+from agentserver.gateways.terminal import Style, paint, visible_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agentserver.core.audit import Record
     from agentserver.gateways.terminal import Line, Segment
@@ -39,7 +40,7 @@ _TIMED = _CAUSES | {Event.SENT, Event.ANSWERED}
 _SAID = {Event.APPROVED: "permitted by ", Event.WITHDRAWN: "not permitted: "}
 """What stands before who answered, and how."""
 
-QUIET = frozenset(
+_QUIET = frozenset(
     {
         Event.RECEIVED,
         Event.HANDLED,
@@ -50,7 +51,11 @@ QUIET = frozenset(
         Event.WITHDRAWN,
     }
 )
-"""What a live view leaves out, because something else tells it too or because it is no news."""
+
+
+def quiet(record: Record) -> bool:
+    """Whether a live view leaves a record out, because something else tells it too or because it is no news."""
+    return record.event in _QUIET or (record.event is Event.ATTEMPTED and _attempt(record)[0] is Style.BAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +130,35 @@ def line(hop: Hop) -> Line:
     if hop.took is not None:
         parts.append((Style.DIM, f"  {hop.took * 1000:.0f} ms"))
     why = ": ".join(filter(None, (record.code, record.detail.partition("\n")[0])))
+    if record.event is Event.ATTEMPTED:
+        style, why = _attempt(record)
     if why:
         parts += [(Style.PLAIN, "  "), (style, _SAID.get(record.event, "") + _bounded(why))]
     return tuple(parts)
 
 
-def further(hop: Hop) -> tuple[Line, ...]:
-    """The lines of a record's detail after the first: a guard's question or remark may have several."""
-    indent = " " * 12 + "  " * (hop.depth + 1)
-    more = hop.record.detail.split("\n")[1:]
-    return tuple([((Style.DIM, f"{indent}| "), (Style.PLAIN, _bounded(each))) for each in more])
+def further(hop: Hop, told: Callable[[str], Sequence[str]] = explained.full) -> tuple[Line, ...]:
+    """The lines of a record's detail after the first, as ``told``: a guard's question or remark may have several."""
+    more = told(hop.record.detail)[1:]
+    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _bounded(each))) for each in more])
+
+
+def _margin(hop: Hop) -> str:
+    return " " * 12 + "  " * (hop.depth + 1) + "| "
+
+
+def _attempt(record: Record) -> tuple[Style, str]:
+    """What came of the attempt to hand work over, by its account; the account itself where it is none."""
+    try:
+        account = json.loads(record.detail)
+    except ValueError:
+        return Style.PLAIN, record.detail
+    if not (isinstance(account, dict) and "result" in account):
+        return Style.PLAIN, record.detail
+    intent = account.get("intent")
+    told = f"{account['result']} {intent}" if isinstance(intent, str) else str(account["result"])
+    reason = account.get("reason")
+    return (Style.BAD, f"{told}: {reason}") if reason else (Style.GOOD, told)
 
 
 def _route(record: Record) -> Iterator[Segment]:
@@ -161,7 +185,7 @@ def tree(records: Sequence[Record], *, payloads: bool = False) -> tuple[Line, ..
     for hop in reversed(list(read(records))):
         event = hop.record.event
         if event not in {Event.RECEIVED, Event.HANDLED} or following not in _TOLD:
-            lines += [said(hop)] if payloads and hop.record.message else []
+            lines += reversed(said(hop)) if payloads and hop.record.message else ()
             lines += reversed(further(hop))
             lines.append(line(hop))
         following = following if event in _BETWEEN else event
@@ -172,13 +196,13 @@ _BETWEEN = frozenset({Event.CLOSED, Event.DROPPED})
 _TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 
 
-def said(hop: Hop) -> Line:
-    """What a message says as one line: its payload, or the whole of it where it is no envelope any more."""
+def said(hop: Hop) -> tuple[Line, ...]:
+    """What a message says, by its line breaks: its payload, or the whole of it where it is no envelope any more."""
     read = envelope.read(hop.record.message)
     text = (
         hop.record.message if isinstance(read, envelope.Malformed) else envelope.canonical(read.payload)
     ).decode("utf-8", "backslashreplace")
-    return (Style.DIM, " " * 12 + "  " * (hop.depth + 1)), (Style.PLAIN, _bounded(text))
+    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in visible_lines(_bounded(text))])
 
 
 def tree_text(records: Sequence[Record], *, payloads: bool = False) -> str:

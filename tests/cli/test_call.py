@@ -68,7 +68,7 @@ def test_a_field_called_like_an_option_goes_by_set(command, here):
 @pytest.mark.parametrize(
     ("args", "hint"),
     [
-        (["greter", "--name", "x"], "no listener 'greter' did you mean"),
+        (["greter", "--name", "x"], "no listener 'greter'; did you mean"),
         (["greeter", "--nme", "x"], "nme: no such field; did you mean name?"),
         (["greeter"], "greeter takes: name=<text>"),
         (["greeter", "name"], "'name' is no --field"),

@@ -170,4 +170,10 @@ def test_lines_are_lines_whatever_the_records_say(text):
 def test_the_tree_shows_what_messages_say_below_them():
     first, second = trace_text.tree_text([sent()], payloads=True).splitlines()
     assert first == "   +0.000s  mailbox -> agent  Mail"
-    assert second.strip() == PAYLOAD
+    assert second.strip() == f"| {PAYLOAD}"
+
+
+def test_a_line_break_in_a_message_cannot_begin_a_line_of_the_trace():
+    forged = sent(b"<note>one\n   +0.001s  answered</note>")
+    _, first, second = trace_text.tree_text([forged], payloads=True).splitlines()
+    assert (first.strip(), second.strip()) == ("| <note>one", "|    +0.001s  answered</note>")

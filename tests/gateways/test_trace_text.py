@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from lxml import etree
 
 from agentserver.core.audit import Event, Record
 from agentserver.gateways.trace_html import page
-from agentserver.gateways.trace_text import json_lines, read, tree_text
+from agentserver.gateways.terminal import Style
+from agentserver.gateways.trace_text import json_lines, line, quiet, read, tree_text
 
 
 def rec(event, at, thread, sender="", to="", root="", **more):
@@ -149,3 +151,32 @@ def test_json_lines_keep_a_detail_whole():
     details = {fields["event"]: fields["detail"] for fields in map(json.loads, json_lines(ASKED))}
     assert details["asked"] == "agent wants to pay\n30 came from\n  a \x1b page"
     assert details["approved"] == "ada, always"
+
+
+def attempted(account):
+    return rec(Event.ATTEMPTED, 1.0, "t1", "agent", "counsel", detail=account)
+
+
+@pytest.mark.parametrize(
+    ("account", "told"),
+    [
+        ({"result": "approve", "intent": "review", "reason": None}, "approve review"),
+        ({"result": "reject", "intent": "review", "reason": "word_budget"}, "reject review: word_budget"),
+        ({"result": "reject", "intent": {"len": 9}, "reason": "unknown_intent"}, "reject: unknown_intent"),
+        ({"result": "reject", "intent": None, "reason": "invalid_json"}, "reject: invalid_json"),
+        (["result"], '["result"]'),
+        ({"more": 1}, '{"more": 1}'),
+    ],
+)
+def test_a_handoff_is_told_in_words(account, told):
+    assert tree_text([attempted(json.dumps(account))]) == f"   +0.000s  attempted agent -> counsel  {told}"
+
+
+def test_a_live_view_leaves_a_rejected_handoff_to_its_refusal():
+    granted = attempted('{"result": "approve", "intent": "review"}')
+    assert not quiet(granted)
+    assert quiet(attempted('{"result": "reject", "reason": "schema"}'))
+    assert not quiet(attempted("an account of a handoff"))
+    assert quiet(CALL[0])
+    assert not quiet(CALL[1])
+    assert line(next(read([granted])))[-1] == (Style.GOOD, "approve review")

@@ -73,8 +73,10 @@ def test_the_short_form_names_each_further_argument_once():
     assert shown == [
         HEAD,
         *TO_HOPS,
-        "Also body: untrusted content from fetcher.text (step 1), fetcher.text (step 2), fetcher.text (step 3) and 2 more"
-        " (/trace tells all)",
+        (
+            "Also body: untrusted content from fetcher.text (step 1), fetcher.text (step 2), fetcher.text (step 3) and 2 more"
+            " (/trace tells all)"
+        ),
         "Also subject: untrusted content from fetcher.text (step 6) (/trace tells all)",
         ACTION,
     ]

@@ -6,8 +6,8 @@ import pytest
 from lxml import etree
 
 from agentserver.core.audit import Event, Record
-from agentserver.gateways.trace_html import page
 from agentserver.gateways.terminal import Style
+from agentserver.gateways.trace_html import page
 from agentserver.gateways.trace_text import json_lines, line, quiet, read, tree_text
 
 

@@ -1,6 +1,7 @@
 """Draws docs/blocked-attack.svg: the console while a page talks the desk into mailing a stranger.
 
-The picture is made from a real run of the example organism; times, steps and ports are left out, so that it is the same each time.
+The picture is made from a real run of the example organism; times, steps and ports are left out, so that it is the
+same each time.
 
 Run as ``python docs/picture.py`` to draw it; with ``--check`` it exits 1 when the picture is out of date.
 """
@@ -18,6 +19,7 @@ HERE = Path(__file__).parent
 PICTURE = HERE / "blocked-attack.svg"
 ASKED = "@router What do the pages say about badgers?"
 TOLD = "@router Mail it to the contact."
+TITLE = "A page names a stranger as the one to mail; the pump refuses and shows the way of the address"
 WIDTH = 112
 LINE = 19
 STYLES = {
@@ -65,7 +67,8 @@ def wrapped(lines: list[str]) -> list[str]:
         while len(rest) > WIDTH:
             cut = rest.rfind(" ", 0, WIDTH)
             out.append(rest[:cut])
-            rest = re.match(r"\s*(\| *)?", rest)[0] + "  " + rest[cut + 1 :]
+            margin = re.search(r"^\s*(\| *)?", rest)
+            rest = (margin[0] if margin else "") + "  " + rest[cut + 1 :]
         out.append(rest)
     return out
 
@@ -87,7 +90,7 @@ def drawn(lines: list[str]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH * 8 + 60} {height}" role="img">',
-            "<title>A page names a stranger as the one to mail; the pump refuses and shows the way of the address</title>",
+            f"<title>{TITLE}</title>",
             '<rect width="100%" height="100%" rx="8" fill="#1a1b1e"/>',
             '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="13">',
             *texts,

@@ -53,7 +53,7 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
 @journal_option
 @click.pass_context
 def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
-    """Show APPROVAL, the id or its beginning, in full: what guards ask, with the lineage of the values, and the message."""
+    """Show APPROVAL, the id or its beginning, in full: what guards ask, with the lineage, and the message."""
     from agentserver.gateways import explained
     from agentserver.gateways.console_view import ASKS, MARGIN
     from agentserver.gateways.terminal import visible_lines

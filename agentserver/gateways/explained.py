@@ -1,9 +1,9 @@
 """What guards explain, arranged for reading: a hop a line, nothing twice, and a short form.
 
-Owns the arrangement. Refuses to judge what an explanation says, and to leave out anything but repetitions and what the
-message beside it tells. Pure: a text in, lines out. A text that is no explanation of provenance stays as it is. Every line
-of such an explanation begins with words of its author's and holds values flattened and in quotes, so that no value can
-pass for a line of it (provenance/explain.py).
+Owns the arrangement. Refuses to judge what an explanation says, and to leave out anything but repetitions and what
+the message beside it tells. Pure: a text in, lines out. A text that is no explanation of provenance stays as it is.
+Every line of such an explanation begins with words of its author's and holds values flattened and in quotes, so that
+no value can pass for a line of it (provenance/explain.py).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from agentserver.cli import project
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from agentserver.config import Organism
     from agentserver.engines.journal_reader import Reader
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -34,11 +35,14 @@ def journal_option(function: F) -> F:
 
 def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
     """The journal that is meant. Ends the command when the organism keeps none."""
+    return journal or own(ctx, project.load(ctx, organism))
+
+
+def own(ctx: click.Context, organism: Organism) -> Path:
+    """The organism's journal. Ends the command when it keeps none."""
     from agentserver.assembly import journal_path
 
-    if journal is not None:
-        return journal
-    path = journal_path(project.load(ctx, organism))
+    path = journal_path(organism)
     if path is None:
         project.refuse(ctx, "the organism keeps no journal; name one with --journal")
     return path

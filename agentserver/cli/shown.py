@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
+from agentserver.cli.journal import own
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,6 @@ def journal_and_secrets(
     A journal can be looked into where there is no organism; that its secrets are then not known is said on standard
     error. Ends the command when there is an organism that cannot be loaded, or no journal.
     """
-    from agentserver.assembly import journal_path
     from agentserver.config import Secrets
 
     nowhere = organism is None and not any(default.is_file() for default in project.DEFAULTS)
@@ -35,7 +35,4 @@ def journal_and_secrets(
         )
         return journal, Secrets()
     loaded = project.load(ctx, organism)
-    path = journal or journal_path(loaded)
-    if path is None:
-        project.refuse(ctx, "the organism keeps no journal; name one with --journal")
-    return path, loaded.secrets
+    return journal or own(ctx, loaded), loaded.secrets

@@ -13,6 +13,7 @@ from agentserver.core import recording
 from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
 from agentserver.core.messages import Closing, Finished, Outside, Requeued, TurnedAway
+from agentserver.core.minutes import local
 
 if TYPE_CHECKING:
     from agentserver.core.audit import Record
@@ -86,17 +87,13 @@ def told(cause: Cause) -> str:
             return "a message from outside, turned away"
         case Finished():
             delivery = cause.delivery
-            return f"{delivery.to} finished with {_local(delivery.root)} from {delivery.sender}"
+            return f"{delivery.to} finished with {local(delivery.root)} from {delivery.sender}"
         case Decided():
             return f"the answer {cause.answer} of {cause.by}"
         case Closing():
             return f"the end: {cause.reason}"
         case Requeued():
             return f"a dead letter to {cause.delivery.to}, queued again"
-
-
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]
 
 
 def _difference(story: Story, step: KeptStep, outcome: Outcome, about: str) -> Difference | None:

@@ -14,6 +14,7 @@ import pytest
 from agentserver.engines.journal_care import broken_link
 from agentserver.engines.journal_file import Place, open_writing
 from agentserver.engines.journal_reader import Reader
+from tests.machine import missing
 
 ROOT = Path(__file__).parents[2]
 ALONE = ("unshare", "--map-root-user", "--mount")
@@ -81,12 +82,6 @@ def small_disk(tmp_path):
         return done.stdout.splitlines(), saved / "j"
 
     return run
-
-
-def missing(what):
-    if os.environ.get("CI", "").lower() not in {"", "0", "false"}:
-        pytest.fail(what)
-    pytest.skip(what)
 
 
 def test_on_a_disk_that_is_full_whole_steps_are_refused_until_there_is_room(small_disk):

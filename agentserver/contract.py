@@ -101,7 +101,10 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SystemError:
-    """The payload by which the system tells a listener that a message of its own came to nothing."""
+    """The payload by which the system tells a listener that a message of its own came to nothing.
+
+    Only the system makes one. A handler may pass one that it was called with on to its caller, unchanged.
+    """
 
     code: Code
     message: str

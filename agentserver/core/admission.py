@@ -1,7 +1,7 @@
 """Whether what somebody wants to send may be sent: all of it or nothing.
 
-Owns the order of the questions: what the rewriter makes of it, who would receive it, what the guards say, how much
-there is already. Refuses to know any guard, and to send.
+Owns the order of the questions: what the rewriter makes of it, who would receive it, whether it is the system's to
+say, what the guards say, how much there is already. Refuses to know any guard, and to send.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from agentserver.core.audit import Event
 from agentserver.core.guard import Denied
 from agentserver.core.messages import TODO
 from agentserver.core.refusals import Refusal
+from agentserver.core.reserved import overstepped
 from agentserver.core.routing import Route, resolve
 from agentserver.core.todos import WATCHERS
 
@@ -89,7 +90,11 @@ class _Hearing:
         if isinstance(written, Refusal):
             return written
         draft, peers = written
-        allowed, denied = self._ask(resolve(draft, self._place, self._rules.blueprint), peers)
+        proposals = resolve(draft, self._place, self._rules.blueprint)
+        forged = overstepped(draft, proposals, self._place, self._rules.blueprint.services)
+        if forged is not None:
+            return forged
+        allowed, denied = self._ask(proposals, peers)
         # Whoever a broadcast may not reach is left out; any other denial is about the message itself.
         if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
             return Refusal(denied.code, denied.reason, target)

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import Code, HandlerMetadata, TodoClosed, TodoComplete, TodoRegistered, TodoUntil
+from agentserver.contract import (
+    Code,
+    HandlerMetadata,
+    SystemError,
+    TodoClosed,
+    TodoComplete,
+    TodoRegistered,
+    TodoUntil,
+)
 from agentserver.core import intake
 from agentserver.core.admission import Judged, judge, unheard
 from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
+from agentserver.core.envelope import canonical
 from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
 from agentserver.core.minutes import local
+from agentserver.core.payload.codec import of_system
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.routing import Place, Route
 from agentserver.core.step import Step
@@ -157,21 +167,23 @@ def conclude(conversation: Conversation, finished: Finished, rules: Rules, momen
     step.todos = step.todos.notice(delivery)
     _observe(step, finished)
     _apply(step, delivery.thread, result.effects)
-    judged = _judged(step, delivery, result.said)
+    judged = _judged(step, finished, result.said)
     _remark(step, judged, delivery.thread, delivery.to)
     if judged.refusal is not None:
         return _refuse(step, delivery, judged.refusal)
     return _send(step, delivery, judged.proposals)
 
 
-def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
+def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Judged:
     """What a listener may send of what it said: all of it, or the reason why nothing of it."""
+    delivery = finished.delivery
     thread = step.tree.nodes[delivery.thread]
     caller = step.tree.caller(thread)
     listener = step.rules.blueprint.listeners[delivery.to]
     if thread.allowed is not None:
         listener = step.rules.narrowed(listener.name, thread.allowed).listener
-    place = Place(listener, thread.id, caller.owner, step.moment.now)
+    given = _given(step, finished)
+    place = Place(listener, thread.id, caller.owner, step.moment.now, given)
     if isinstance(said, Refusal):
         return unheard(said, place, step.rules)
     step.deprecated = said.deprecated
@@ -188,6 +200,14 @@ def _judged(step: Step, delivery: Delivery, said: Drafts | Refusal) -> Judged:
         reason = f"more than {WAITING} messages would wait for a permission"
         return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, asked[0].to))
     return judged
+
+
+def _given(step: Step, finished: Finished) -> bytes | None:
+    """The SystemError that a listener was called with, in canonical form."""
+    element = finished.element
+    if element is None or finished.delivery.root != step.rules.codecs.of(SystemError).name:
+        return None
+    return canonical(element)
 
 
 def _remark(step: Step, judged: Judged, thread: str, sender: str) -> None:
@@ -228,7 +248,8 @@ def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Ou
     for proposal in proposals:
         letter = _letter(proposal, delivery.request, delivery.hop + 1)
         if proposal.route is Route.ANSWER:
-            step.answer(letter, delivery)
+            passed_on = of_system(proposal.root)  # nothing else of the system's is ever admitted as an answer
+            step.answer(letter._replace(about=delivery.to) if passed_on else letter, delivery)
         elif proposal.route is Route.SERVICE:
             _serve(step, proposal, delivery)
         else:

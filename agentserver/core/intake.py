@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core import envelope, replies
+from agentserver.core.payload.codec import of_system
 from agentserver.core.refusals import Refusal
+from agentserver.core.reserved import forgery
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -62,7 +64,12 @@ def read_outside(data: bytes, to: str | None, rules: Rules) -> Draft | Refusal:
 def _drafted(element: etree._Element, to: str | None, rules: Rules) -> Draft | Refusal:
     codec = rules.codecs.named(str(element.tag))
     if codec is None:
-        return Refusal(Code.ROUTING, "no payload of that name", to or "")
+        name = str(element.tag)
+        return (
+            forgery(name, to or "")
+            if of_system(name)
+            else Refusal(Code.ROUTING, "no payload of that name", to or "")
+        )
     markup = envelope.canonical(element)
     if len(markup) > rules.bounds.bytes:  # references can be longer than what they were written as
         return _malformed(f"more than {rules.bounds.bytes} bytes", to)

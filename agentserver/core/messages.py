@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agentserver.core.refusals import Refusal
 
 SYSTEM = "system"
-"""The sender of every SystemError; no listener may take the name."""
+"""The writer of every SystemError, and its sender until a listener passes it on; no listener may take the name."""
 
 TODO = "system.todo"
 """The service that keeps todos."""
@@ -149,7 +149,7 @@ class Reply(NamedTuple):
         sender: the listener that answered, or ``system``.
         root: name of the payload element.
         message: the envelope.
-        error: whether it is a SystemError.
+        error: whether it is a SystemError, the system's own or one that the listener passed on.
         redelivered: whether it may have left before, because the server was stopped since it was decided.
     """
 

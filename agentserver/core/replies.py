@@ -11,9 +11,10 @@ from agentserver.contract import Code, HandlerResponse, Target
 from agentserver.core import repair
 from agentserver.core.envelope import Malformed, read_payload
 from agentserver.core.messages import Draft, Drafts, Failed
-from agentserver.core.payload.codec import Unencodable
+from agentserver.core.payload.codec import Unencodable, of_system
 from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.refusals import Refusal
+from agentserver.core.reserved import forgery
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,6 +88,9 @@ def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | 
 def _from_text(text: bytes, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
     reading = repair.read(text, tuple(codecs), bounds)
     if isinstance(reading, repair.Unreadable):
+        named = read_payload(text, bounds) if reading.unknown_root else None
+        if named is not None and not isinstance(named, Malformed) and of_system(str(named.tag)):
+            return forgery(str(named.tag))
         code = Code.ROUTING if reading.unknown_root else Code.VALIDATION
         return Refusal(code, str(reading.reason), corrections=(str(reading.reason),))
     found = _collect(_draft_markup(markup, codecs, bounds) for markup in reading.payloads)

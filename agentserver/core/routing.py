@@ -60,12 +60,22 @@ class Proposal(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a draft is written: by whom, on which thread, for which caller (None on the principal's root), and when."""
+    """Where a draft is written.
+
+    Args:
+        listener: by whom.
+        thread: on which thread.
+        caller: of that thread; None on the principal's root.
+        at: seconds since the epoch.
+        given: the SystemError that the sender was given and answers to, in canonical form; None when it is another
+            payload.
+    """
 
     listener: Listener
     thread: str
     caller: str | None
     at: float = 0.0
+    given: bytes | None = None
 
 
 def resolve(draft: Draft, place: Place, blueprint: Blueprint) -> tuple[Proposal, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.contract import Code
+from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
 from agentserver.core.approvals import Approval, digest
 from agentserver.core.audit import Event
@@ -251,7 +251,7 @@ class Step:
 
     def leave(self, letter: Letter) -> None:
         """Send a letter out through the gateway."""
-        error = letter.sender == SYSTEM
+        error = letter.root == self.rules.codecs.of(SystemError).name
         message = envelope.write(letter.sender, self.before.principal, None, letter.markup)
         self._replies.append(
             Reply(self.before.id, letter.request, letter.sender, letter.root, message, error=error)

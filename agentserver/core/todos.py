@@ -52,11 +52,12 @@ class Watcher:
     def matches(self, delivery: Delivery) -> bool:
         """Whether a delivery to the thread is one of the awaited replies.
 
-        A SystemError about the listener counts as its reply; one about a message of the thread's own does not.
+        A SystemError about the listener counts as its reply, be it the system's own or one that the listener passed
+        on; one about a message of the thread's own does not.
         """
         if delivery.origin == delivery.thread:
             return False
-        if delivery.sender == SYSTEM:
+        if delivery.sender == SYSTEM or delivery.about:
             return self.from_listener in (None, delivery.about)
         return self.from_listener in (None, delivery.sender) and self.wait_for in (
             delivery.root,

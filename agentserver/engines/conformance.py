@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from agentserver.contract import Code, HandlerResponse, TodoClosed, TodoComplete, TodoUntil
+from annotated_types import MaxLen
+
+from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
 from agentserver.core import approving, decisions
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
@@ -25,6 +27,7 @@ from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Asked, Rules
 from agentserver.core.messages import Drafts, Failed, Finished, Moment, Outside, Reply, Returned
 from agentserver.core.payload.codec import Codecs
+from agentserver.core.payload.xmlify import xmlify
 from agentserver.core.replies import normalise
 from agentserver.ports import ConflictError
 
@@ -59,13 +62,21 @@ class Subject:
 Check: TypeAlias = Callable[[Subject], Awaitable[None]]
 
 
+@xmlify
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the story's messages say."""
+
+    text: Annotated[str, MaxLen(64)]
+
+
 class Story:
     """A small organism whose conversations give outcomes to commit."""
 
     def __init__(self, retries: int = 0, guards: tuple[Guard, ...] = ()) -> None:
-        listener = Listener("worker", (TodoClosed,), "answers what it is told", retries=retries)
-        codecs = Codecs()
-        name = codecs.of(TodoClosed).name
+        listener = Listener("worker", (Told,), "answers what it is told", retries=retries)
+        codecs = Codecs([Told])
+        name = codecs.of(Told).name
         services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
         blueprint = Blueprint(
             {"worker": listener}, Limits(), {"worker": frozenset([name])}, services, {"worker": ""}
@@ -84,14 +95,14 @@ class Story:
 
     def said(self, conversation: Conversation, request: str) -> Outcome:
         """The outcome of a message from outside: one more delivery."""
-        data = self.rules.codecs.of(TodoClosed).encode(TodoClosed(request)).encode()
+        data = self.rules.codecs.of(Told).encode(Told(request)).encode()
         return decisions.receive(conversation, Outside(data, request, "worker"), self.rules, self.moment())
 
     def answered(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of an invocation that answers: one delivery less."""
         accepted = decisions.accept(conversation, delivery, self.rules)
         _hold(isinstance(accepted, Accepted), "a committed delivery can be accepted")
-        said = normalise(HandlerResponse.respond(TodoClosed("done")), self.rules.codecs, self.rules.bounds)
+        said = normalise(HandlerResponse.respond(Told("done")), self.rules.codecs, self.rules.bounds)
         assert isinstance(said, Drafts)
         result = Returned(said)
         return decisions.conclude(conversation, Finished(delivery, None, result), self.rules, self.moment())

@@ -63,7 +63,7 @@ def reply_lines(reply: Reply, codecs: Codecs, *, raw: bool) -> Iterator[Line]:
     """A reply in fields, and as XML when ``raw`` is set or it cannot be read."""
     value = decoded(reply.message, codecs)
     if isinstance(value, SystemError):
-        yield from _error(value)
+        yield from _error(reply.sender, value)
     else:
         yield ((Style.GOOD, reply.sender), (Style.PAYLOAD, f"  {reply.root.rpartition('}')[2]}"))
         if value is not None:
@@ -109,9 +109,9 @@ def waiting_line(one: Asking) -> Line:
     )
 
 
-def _error(error: SystemError) -> Iterator[Line]:
+def _error(sender: str, error: SystemError) -> Iterator[Line]:
     again = "may be tried again" if error.retry_allowed else "not to be tried again"
-    yield ((Style.BAD, f"system  {error.code}"), (Style.DIM, f"  ({again})"))
+    yield ((Style.BAD, f"{sender}  {error.code}"), (Style.DIM, f"  ({again})"))
     yield from _margined(error.message)
 
 

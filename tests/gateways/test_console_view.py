@@ -54,7 +54,7 @@ def test_a_refusal_says_whether_to_try_again(rules):
         shown = text(
             reply_lines(reply(rules, SystemError(Code.BUSY, "later", again)), rules.codecs, raw=False)
         )
-        assert shown == [f"system  busy  ({words})", "  | later"]
+        assert shown == [f"shop  busy  ({words})", "  | later"]
 
 
 def test_a_reply_that_nobody_can_read_is_shown_as_it_is(rules):

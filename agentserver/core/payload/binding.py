@@ -23,7 +23,7 @@ from xsdata.formats.dataclass.serializers import XmlSerializer
 from xsdata.formats.dataclass.serializers.config import SerializerConfig
 from xsdata.formats.dataclass.serializers.writers import LxmlEventWriter
 
-from agentserver.core.payload.codec import Outline, Undecodable, Unencodable
+from agentserver.core.payload.codec import Outline, Undecodable, Unencodable, claim
 from agentserver.core.payload.explain import FAULTS, Fault, Part, faults
 from agentserver.core.payload.model import Model
 from agentserver.core.payload.pattern import misjudged
@@ -96,7 +96,9 @@ def root_name(cls: type) -> str:
         raise PayloadError(
             f"{cls.__qualname__}: has no Meta.namespace; bind the class that xsdata made for a global element"
         )
-    return f"{{{namespace}}}{getattr(meta, 'name', None) or cls.__name__}"
+    name = f"{{{namespace}}}{getattr(meta, 'name', None) or cls.__name__}"
+    claim(cls, name)
+    return name
 
 
 def inlined(schema: bytes, folder: Mapping[str, bytes]) -> etree._Element:

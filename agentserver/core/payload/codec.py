@@ -26,6 +26,23 @@ if TYPE_CHECKING:
 SYSTEM = "urn:agentserver:system"
 """Namespace of the system's own payloads, without the version."""
 
+_SYSTEMS_ROOTS = frozenset(payload.__name__ for payload in SYSTEM_PAYLOADS)
+
+
+def of_system(name: str) -> bool:
+    """Whether ``{namespace}root`` is of the system's namespace, in this version or any other."""
+    return name.startswith(f"{{{SYSTEM}")
+
+
+def claim(cls: type, name: str) -> None:
+    """Keep the system's names from every class but its own. Raises PayloadError.
+
+    A root that is called as one of the system's is refused in any namespace: people and models read the root alone.
+    """
+    if cls in SYSTEM_PAYLOADS or not (of_system(name) or name.rpartition("}")[2] in _SYSTEMS_ROOTS):
+        return
+    raise PayloadError(f"{cls.__qualname__}: {name} is a name of the system's own payloads; use another one")
+
 
 class Unencodable(ValueError):  # noqa: N818 - says what the value is
     """A value without a form in XML. The text names class and field, never the value."""
@@ -123,6 +140,7 @@ class Generated:
     """
 
     def __init__(self, payload: PayloadType) -> None:
+        claim(payload.cls, payload.qname)
         self.described = payload
         self.payload = payload.cls
         self.name = payload.qname
@@ -249,6 +267,7 @@ class Codecs:
                 raise PayloadError(f"{cls.__qualname__}: has a codec under another name; use two classes")
             return known
         codec = Generated(payload) if isinstance(payload, PayloadType) else payload
+        claim(cls, codec.name)
         other = self._by_name.setdefault(codec.name, codec)
         if other is not codec and other.xsd() != codec.xsd():
             raise PayloadError(

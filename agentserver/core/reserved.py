@@ -1,0 +1,55 @@
+"""The system's own payloads, and who may send one.
+
+Owns the rule that nobody speaks for the system: what is of its namespace is made by it alone. A listener may ask the
+todo service for something, and may pass on to its caller, unchanged, the SystemError that it was given. Refuses to
+know how a message was written and where else it would go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code
+from agentserver.core.envelope import canonical
+from agentserver.core.messages import TODO
+from agentserver.core.payload.codec import of_system
+from agentserver.core.refusals import Refusal
+from agentserver.core.routing import Route
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from agentserver.core.messages import Draft
+    from agentserver.core.routing import Place, Proposal
+
+TOLD = (
+    "only the system makes this payload: send one of your own, or pass a SystemError that you were given on to "
+    "your caller unchanged"
+)
+"""What the sender is told to correct."""
+
+
+def overstepped(
+    draft: Draft, proposals: Sequence[Proposal], place: Place, services: Container[str]
+) -> Refusal | None:
+    """The refusal of a draft by which its sender would speak for the system.
+
+    Args:
+        draft: what is to be sent.
+        proposals: to whom it would go.
+        place: where it was written.
+        services: names of the payload elements that the todo service accepts.
+    """
+    if not of_system(draft.root):
+        return None
+    routes = {proposal.route for proposal in proposals}
+    if draft.root in services and draft.to in {TODO, None} and routes <= {Route.SERVICE}:
+        return None  # whether the service is within reach is for routing to say
+    if routes == {Route.ANSWER} and place.given is not None and canonical(draft.element) == place.given:
+        return None
+    return forgery(draft.root, draft.to if isinstance(draft.to, str) else "")
+
+
+def forgery(root: str, to: str = "") -> Refusal:
+    """The refusal of a payload of the system's namespace."""
+    return Refusal(Code.VALIDATION, f"{root} is the system's own", to, (TOLD,))

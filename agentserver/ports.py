@@ -25,6 +25,10 @@ class ConflictError(EngineError):
     """The conversation has moved on since the outcome was decided: load it and decide again."""
 
 
+class UnfitError(EngineError):
+    """The outcome itself cannot be kept: the engine's answer to it stays the same."""
+
+
 class Engine(Protocol):
     """Keeps conversations and their deliveries. What it promises is written in ``engines/conformance.py``."""
 
@@ -37,8 +41,8 @@ class Engine(Protocol):
     async def commit(self, outcome: Outcome) -> None:
         """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.
 
-        Raises ConflictError when the stored conversation is not of version ``outcome.before``, EngineError when
-        nothing can be kept.
+        Raises ConflictError when the stored conversation is not of version ``outcome.before``, UnfitError when this
+        outcome cannot be kept, EngineError when nothing can be kept at present.
         """
         ...
 

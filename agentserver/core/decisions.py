@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Drafts, Effects, Finished, Moment, Outside
+    from agentserver.core.messages import Delivery, Drafts, Effects, Finished, GivenUp, Moment, Outside
     from agentserver.core.outcome import Outcome
     from agentserver.core.payload.codec import Codec
     from agentserver.core.routing import Proposal
@@ -172,6 +172,22 @@ def conclude(conversation: Conversation, finished: Finished, rules: Rules, momen
     if judged.refusal is not None:
         return _refuse(step, delivery, judged.refusal)
     return _send(step, delivery, judged.proposals)
+
+
+def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
+    """End the work of a delivery that could not be decided about, without another look at what came of it."""
+    step = Step(conversation, rules, moment)
+    step.cause = given_up
+    delivery = given_up.delivery
+    if conversation.working_on(delivery) is None:
+        step.minutes.record(Event.DISCARDED, delivery)
+        return step.finish()
+    step.take(delivery)
+    if given_up.unseen:
+        step.memory = rules.missed(step.memory)
+    else:
+        _observe(step, given_up)
+    return _give_up(step, delivery, Failed(Code.INTERNAL, given_up.detail))
 
 
 def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Judged:
@@ -308,7 +324,7 @@ def _forgive(step: Step, thread_id: str) -> None:
         step.change.put(thread._replace(refusals=0))
 
 
-def _observe(step: Step, finished: Finished) -> None:
+def _observe(step: Step, finished: Finished | GivenUp) -> None:
     """Let the guards see what a listener was given. One that failed has read it all the same."""
     if finished.element is not None:
         step.memory = step.rules.observe(step.memory, finished.delivery, finished.element, step.moment.now)

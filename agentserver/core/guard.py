@@ -7,7 +7,7 @@ by. Refuses to know any rule.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from agentserver.core.messages import Question
 
@@ -103,6 +103,20 @@ class Guard(Protocol):
         ...
 
 
+@runtime_checkable
+class Watchful(Protocol):
+    """A guard that has to know of every message that a listener was given."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+        ...
+
+    def missed(self, memory: object) -> object:
+        """The memory after a listener was given a message that the guard could not observe."""
+        ...
+
+
 class Attempt(NamedTuple):
     """What a rewriter made of a message.
 
@@ -165,6 +179,15 @@ class Rules:
         return {
             guard.name: guard.observe(memory.get(guard.name), delivery, element, at) for guard in self.guards
         }
+
+    def missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
+        """Each guard's memory after a listener was given a message that could not be observed."""
+        changed = {
+            guard.name: guard.missed(memory.get(guard.name))
+            for guard in self.guards
+            if isinstance(guard, Watchful)
+        }
+        return {**memory, **changed}
 
     def permit(self, memory: Mapping[str, object], questions: tuple[Question, ...]) -> Mapping[str, object]:
         """The memory after a person let pass, for the rest of the conversation, what was asked."""

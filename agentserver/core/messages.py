@@ -234,6 +234,22 @@ class Finished(NamedTuple):
     result: Returned | Failed
 
 
+class GivenUp(NamedTuple):
+    """A delivery that the server could not deal with, for a reason that is not its listener's.
+
+    Args:
+        detail: for the log only.
+        element: the payload that its listener was given, for the guards to observe; None when it was given none, or
+            when they could not.
+        unseen: whether its listener was given a payload that the guards could not observe.
+    """
+
+    delivery: Delivery
+    detail: str
+    element: etree._Element | None = None
+    unseen: bool = False
+
+
 class TurnedAway(NamedTuple):
     """An outside message that was refused without a look at it."""
 

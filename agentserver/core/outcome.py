@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Delivery,
         Done,
         Finished,
+        GivenUp,
         Moment,
         Outside,
         Reply,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
         TurnedAway,
     )
 
-    Cause: TypeAlias = Outside | TurnedAway | Finished | Decided | Closing | Requeued
+    Cause: TypeAlias = Outside | TurnedAway | Finished | GivenUp | Decided | Closing | Requeued
 
 
 class Outcome(NamedTuple):

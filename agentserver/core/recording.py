@@ -22,6 +22,7 @@ from agentserver.core.messages import (
     Effects,
     Failed,
     Finished,
+    GivenUp,
     Outside,
     Reply,
     Requeued,
@@ -83,6 +84,10 @@ def dump(outcome: Outcome) -> bytes:
             row = ["close", cause.reason]
         case Requeued():
             row = ["requeue", cause.delivery.id]
+        case GivenUp():
+            delivery, detail, element, unseen = cause
+            observed = element is not None
+            row = ["give_up", delivery.id, delivery.attempt, observed, unseen, detail[:DETAIL]]
         case Finished():
             delivery = cause.delivery
             called = cause.element is not None
@@ -176,7 +181,7 @@ def _record_row(record: Record, sent: set[str]) -> list[Any]:
     ]
 
 
-def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Moment) -> Outcome:
+def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Moment) -> Outcome:  # noqa: PLR0911 - one for each kind
     """Take a recorded decision again, under these rules."""
     match cause:
         case Outside():
@@ -193,6 +198,8 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
             return decisions.close(conversation, rules, moment, cause.reason)
         case Requeued():
             return requeue(conversation, cause.delivery, rules, moment)
+        case GivenUp():
+            return decisions.give_up(conversation, cause, rules, moment)
         case Finished():
             return decisions.conclude(conversation, cause, rules, moment)
 
@@ -205,7 +212,7 @@ class _Loading:
         self._messages = messages
         self._rules = rules
 
-    def cause(self, kind: str, fields: list[Any]) -> Cause:
+    def cause(self, kind: str, fields: list[Any]) -> Cause:  # noqa: PLR0911 - one for each kind
         match kind, fields:
             case "receive", [data, request, to]:
                 return Outside(_bytes(data), request, to)
@@ -217,6 +224,9 @@ class _Loading:
                 return Closing(reason)
             case "requeue", [delivery]:
                 return Requeued(self._deliveries[delivery])
+            case "give_up", [key, attempt, observed, unseen, detail]:
+                delivery = self._deliveries[key]._replace(attempt=attempt)
+                return GivenUp(delivery, detail, self._element(delivery) if observed else None, unseen)
             case "conclude", [key, attempt, called, result]:
                 delivery = self._deliveries[key]._replace(attempt=attempt)
                 return Finished(delivery, self._element(delivery) if called else None, self._result(*result))

@@ -17,7 +17,7 @@ from agentserver.core.audit import Event
 from agentserver.core.messages import Reply, Requeued
 from agentserver.engines.journal_file import FATAL, told
 from agentserver.engines.journal_reader import Ending, row_delivery
-from agentserver.ports import ConflictError, EngineError
+from agentserver.ports import ConflictError, EngineError, UnfitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -147,12 +147,12 @@ class Writer:
     def encode(self, outcome: Outcome) -> Encoded | EngineError:
         """An outcome as bytes, or why it has none. Touches nothing, so that any thread may call it."""
         if outcome.moment is None:
-            return EngineError("an outcome that no step has decided cannot be kept")
+            return UnfitError("an outcome that no step has decided cannot be kept")
         try:
             cause, records = recording.dump(outcome), recording.dump_records(outcome)
             parts = snapshot.take(outcome.conversation, self._guards)
         except (TypeError, ValueError) as error:
-            return EngineError(f"an outcome that cannot be written: {error}")
+            return UnfitError(f"an outcome that cannot be written: {error}")
         return Encoded(outcome, outcome.moment, cause, records, recording.gone_out(outcome), parts)
 
     def write(
@@ -167,7 +167,8 @@ class Writer:
         if isinstance(found, sqlite3.Error) and _about_the_file(found):
             return [self._refused(found)] * len(group)
         if len(group) <= 1:
-            return [EngineError(f"{self._path}: {found}")] * len(group)
+            kind = UnfitError if _about_a_row(found) else EngineError
+            return [kind(f"{self._path}: {found}")] * len(group)
         # One of them cannot be written: each for itself, so that the others do not suffer.
         return [self.write([one])[0] for one in group]
 
@@ -336,6 +337,12 @@ def _ending(outcome: Outcome) -> tuple[Ending, str]:
         if record.event is Event.FAILED and record.delivery == outcome.done:
             return Ending.DEAD, f"{record.code}: {record.detail[: recording.DETAIL]}"
     return Ending.DONE, ""
+
+
+def _about_a_row(error: Exception) -> bool:
+    """Whether an error is about what was to be written: it would come again."""
+    name = getattr(error, "sqlite_errorname", None)
+    return name is None or name.startswith(("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG"))
 
 
 def _about_the_file(error: sqlite3.Error) -> bool:

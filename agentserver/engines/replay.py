@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core import recording
 from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
-from agentserver.core.messages import Closing, Finished, Outside, Requeued, TurnedAway
+from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Requeued, TurnedAway
 from agentserver.core.minutes import local
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def again(story: Story, step: KeptStep, conversation: Conversation, rules: Rules
     return _difference(story, step, outcome, told(cause)) or outcome
 
 
-def told(cause: Cause) -> str:
+def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
     """What a step is about, in words."""
     match cause:
         case Outside():
@@ -92,6 +92,8 @@ def told(cause: Cause) -> str:
             return f"the answer {cause.answer} of {cause.by}"
         case Closing():
             return f"the end: {cause.reason}"
+        case GivenUp():
+            return f"{cause.delivery.to} was given up with {local(cause.delivery.root)} from {cause.delivery.sender}"
         case Requeued():
             return f"a dead letter to {cause.delivery.to}, queued again"
 

@@ -126,6 +126,11 @@ class LineageGuard:
             known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves))
         return known
 
+    def missed(self, memory: object) -> object:
+        """The memory after a message of which nothing is known: over the bound, so that every sink is refused."""
+        known = _recalled(memory)
+        return known.grown(replace(known.ledger, overflow=True))
+
     def _heard(self, memory: Memory, said: _Said, at: float) -> Memory:
         """The memory after somebody's words."""
         memory = self._planned(memory, said)

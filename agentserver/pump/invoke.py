@@ -131,5 +131,9 @@ def _crashed(accepted: Accepted, error: BaseException) -> Failed:
         exc_info=error,
         extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
     )
-    # An exception's own repr() and str() may raise as well; these functions expect it.
-    return Failed(Code.INTERNAL, "".join(traceback.format_exception_only(error)).strip())
+    return Failed(Code.INTERNAL, told(error))
+
+
+def told(error: BaseException) -> str:
+    """An exception in words. Its own repr() and str() may raise as well; this expects it."""
+    return "".join(traceback.format_exception_only(error)).strip()

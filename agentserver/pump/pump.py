@@ -10,16 +10,17 @@ import asyncio
 import logging
 from collections import defaultdict
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
 from agentserver.contract import Code
-from agentserver.core import approving, decisions, envelope
+from agentserver.core import envelope
 from agentserver.core.conversation import Conversation
-from agentserver.core.decisions import Accepted
 from agentserver.core.messages import SYSTEM, Failed, Finished, Parcel
-from agentserver.ports import ConflictError, EngineError
+from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.pump.boundary import Boundary, UndecidedError
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
@@ -45,8 +46,9 @@ logger = logging.getLogger("agentserver.pump")
 class Pump:
     """Runs an organism. An async context manager: leaving it drains what is in hand and stops.
 
-    An exception in a worker, but for the engine's own word that it cannot commit at present, is a bug: the pump
-    stops at once, without draining, lets everybody go who waits, and the exception comes out of the context.
+    What goes wrong with one delivery stays with it: see boundary.py. Any other exception in a worker, but for the
+    engine's own word that it cannot commit at present, is a bug: the pump stops at once, without draining, lets
+    everybody go who waits, and the exception comes out of the context.
 
     Args:
         rules: what conversations decide by.
@@ -74,6 +76,7 @@ class Pump:
         self._reporter = Reporter(onlookers.observers)
         self._waiting = Waiting(rules.blueprint.limits.approval, onlookers)
         self._invoker = Invoker(rules, resources)
+        self._boundary = Boundary(rules, clock, self._step)
         self._turns = Turns()
         self._schedule = Schedule(
             {name: one.listener.concurrency for name, one in bound.items()}, self._turns.put
@@ -185,16 +188,10 @@ class Pump:
         if self._stopping:
             raise RuntimeError("the server is stopping")
         busy = self._pending + self._arriving >= self._limits.queue
-
-        def decide(current: Conversation) -> Outcome:
-            if busy:
-                return decisions.turn_away(current, outside, Code.BUSY, self._rules, self._clock.moment())
-            return decisions.receive(current, outside, self._rules, self._clock.moment())
-
         self._arriving += 1  # until it is committed and counted as pending
         try:
-            accepted = await self._step(conversation, decide, patient=False)
-        except EngineError as error:
+            accepted = await self._boundary.receive(conversation, outside, Code.BUSY if busy else None)
+        except (EngineError, UndecidedError) as error:
             raise RuntimeError("the server cannot keep messages at present") from error
         finally:
             self._arriving -= 1
@@ -203,11 +200,8 @@ class Pump:
 
     async def _close(self, conversation: str) -> None:
         """End a conversation for its gateway, which wants nothing more of it."""
-        await self._step(conversation, self._closing("closed by its gateway"))
+        await self._boundary.close(conversation, "closed by its gateway")
         self._engine.acknowledge(conversation)
-
-    def _closing(self, reason: str) -> Callable[[Conversation], Outcome]:
-        return lambda current: decisions.close(current, self._rules, self._clock.moment(), reason)
 
     def _new_id(self) -> str:
         return next(self._clock.moment().ids())
@@ -224,15 +218,7 @@ class Pump:
 
     async def decide(self, conversation: str, decided: Decided) -> bool:
         """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
-        spent = False
-
-        def answer(current: Conversation) -> Outcome | None:
-            nonlocal spent
-            outcome = approving.decide(current, decided, self._rules, self._clock.moment())
-            spent = outcome is not None
-            return outcome
-
-        return await self._step(conversation, answer) and spent
+        return await self._boundary.decide(conversation, decided)
 
     # Work
 
@@ -248,17 +234,10 @@ class Pump:
     async def _handle(self, delivery: Delivery) -> None:
         conversation = await self._find(delivery.conversation)
         parsed = self._parsed.pop(delivery.id, None)
-        accepted = (
-            None if conversation is None else decisions.accept(conversation, delivery, self._rules, parsed)
-        )
-        if accepted is None:
-            return
-        if isinstance(accepted, Accepted):
-            finished = await self._invoker.call(self._bound[delivery.to], accepted)
-        else:
-            finished = Finished(delivery, None, accepted)
-        if finished is not None:
-            await self._conclude(finished)
+        if conversation is not None:
+            bound = self._bound[delivery.to]
+            call = partial(self._invoker.call, bound)
+            await self._boundary.handle(conversation, delivery, parsed, call)
 
     async def _step(
         self,
@@ -272,15 +251,12 @@ class Pump:
         One step of a conversation at a time: a decision on a state that is not yet committed could be committed
         on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
         While the engine cannot commit, a patient step is tried again and again, since what a handler did cannot be
-        refused any more; another one raises EngineError.
+        refused any more; another one raises EngineError. Raises UndecidedError when the step is impossible.
         """
         failures = 0
         async with self._locks[conversation]:
             while (current := await self._find(conversation)) is not None:
-                outcome = decide(current)
-                if outcome is None:
-                    return True
-                failure = await self._commit(outcome)
+                failure = await self._attempt(current, decide)
                 if failure is None:
                     return True
                 if isinstance(failure, ConflictError):
@@ -294,16 +270,23 @@ class Pump:
         self._forget(conversation)
         return False
 
-    async def _commit(self, outcome: Outcome) -> EngineError | None:
-        """Commit and let the consequences go, or say why not.
+    async def _attempt(
+        self, current: Conversation, decide: Callable[[Conversation], Outcome | None]
+    ) -> EngineError | None:
+        """Decide, commit and let the consequences go, or say why not at present. Raises UndecidedError.
 
-        Whoever gives up or stops the pump meanwhile waits for both: nothing may be committed and never handled.
+        Whoever gives up or stops the pump meanwhile waits for all of it: nothing may be committed and never handled.
         """
         with anyio.CancelScope(shield=True):
             try:
+                outcome = decide(current)
+                if outcome is None:
+                    return None
                 await self._engine.commit(outcome)
-            except EngineError as error:
-                return error
+            except Exception as error:
+                if isinstance(error, EngineError) and not isinstance(error, UnfitError):
+                    return error
+                raise UndecidedError from error
             self._live[outcome.conversation.id] = outcome.conversation
             self._release(outcome)
         return None
@@ -314,13 +297,7 @@ class Pump:
             self._schedule.put(delivery)
         else:
             gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
-            self._tasks.start_soon(self._conclude, Finished(delivery, None, gone))
-
-    async def _conclude(self, finished: Finished) -> None:
-        await self._step(
-            finished.delivery.conversation,
-            lambda c: decisions.conclude(c, finished, self._rules, self._clock.moment()),
-        )
+            self._tasks.start_soon(self._boundary.conclude, Finished(delivery, None, gone))
 
     async def _find(self, conversation: str) -> Conversation | None:
         live = self._live.get(conversation)
@@ -373,7 +350,7 @@ class Pump:
         while True:
             await anyio.sleep(self._limits.idle / 4)
             for conversation in [each.id for each in self._live.values() if self._idle(each)]:
-                await self._step(conversation, self._close_idle)
+                await self._boundary.close(conversation, "idle", self._idle)
             await self._tidy()
 
     async def _tidy(self) -> None:
@@ -382,13 +359,10 @@ class Pump:
         try:
             left = [key async for key in self._engine.idle(now - self._limits.idle) if key not in self._live]
             for conversation in left:
-                await self._step(conversation, self._close_idle, patient=False)
+                await self._boundary.close(conversation, "idle", self._idle, patient=False)
             await self._engine.expire(now)
         except EngineError as error:
             logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all
-
-    def _close_idle(self, conversation: Conversation) -> Outcome | None:
-        return self._closing("idle")(conversation) if self._idle(conversation) else None
 
     def _idle(self, conversation: Conversation) -> bool:
         limit = self._clock.moment().now - self._limits.idle

@@ -6,12 +6,13 @@ Owns which event is worth which level. Refuses to decide anything.
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.audit import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from agentserver.core.audit import Record
     from agentserver.core.outcome import Outcome
@@ -38,6 +39,15 @@ class Onlookers(NamedTuple):
 NOBODY = Onlookers()
 
 
+@contextmanager
+def harmless(who: str) -> Iterator[None]:
+    """Let those who are only told of what was committed fail without harm to it."""
+    try:
+        yield
+    except Exception:
+        logger.exception("%s could not be told of a step", who)
+
+
 class Reporter:
     """Tells everybody who watches.
 
@@ -52,7 +62,8 @@ class Reporter:
     def report(self, outcome: Outcome) -> None:
         """Pass on the records of a committed step."""
         for observe in self._observers:
-            observe(outcome.records)
+            with harmless("an observer"):
+                observe(outcome.records)
         for record in outcome.records:
             level = _LEVELS.get(record.event, logging.DEBUG)
             if logger.isEnabledFor(level):

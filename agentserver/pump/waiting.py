@@ -14,6 +14,7 @@ import anyio
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event
 from agentserver.ports import EngineError
+from agentserver.pump.reporting import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -61,7 +62,8 @@ class Waiting:
             self._known[approval.delivery.id] = approval
             self._news.set()
             if self._approver is not None:
-                self._approver.asked(approval)
+                with harmless("the approver"):
+                    self._approver.asked(approval)
 
     def settle(self, records: Iterable[Record]) -> None:
         """Forget what does not wait any more."""

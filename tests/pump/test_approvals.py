@@ -15,6 +15,7 @@ from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
 from agentserver.core.messages import Done, Reply
+from agentserver.core.step import Step
 from agentserver.engines import journal_answers
 from agentserver.engines.journal_file import Place
 from agentserver.engines.memory import MemoryEngine
@@ -345,3 +346,33 @@ async def test_answers_that_cannot_be_read_do_not_stop_the_pump(caplog):
         await until(lambda: found)
         assert found == [Answer("told: denied")]
     assert "answers cannot be read at present" in caplog.text
+
+
+@pytest.mark.parametrize("said", [Said.ONCE, Said.ALWAYS])
+async def test_an_answer_that_cannot_be_carried_out_is_a_denial(said, monkeypatch, caplog):
+    def breaking(*_):
+        raise LookupError("a bug of ours")
+
+    monkeypatch.setattr(Step, "permit", breaking)
+    async with shop(Person()) as d, anyio.create_task_group() as tasks:
+        found = await asking(d, tasks)
+        (approval,) = await waits(d)
+        assert await say(d, approval, said)
+        await until(lambda: found)
+        assert found == [Answer("told: denied")]
+        assert d.pump.approvals() == ()
+    assert "a bug of ours" in caplog.text
+
+
+async def test_an_approver_that_raises_harms_nobody(caplog):
+    class Clumsy:
+        def asked(self, approval):
+            raise LookupError("a bug of ours")
+
+    async with shop(Clumsy()) as d, anyio.create_task_group() as tasks:
+        found = await asking(d, tasks)
+        (approval,) = await waits(d)
+        assert await say(d, approval, Said.ONCE)
+        await until(lambda: found)
+        assert found == [Answer("told: re: hi")]
+    assert "a bug of ours" in caplog.text

@@ -1,0 +1,194 @@
+"""The boundary of one delivery: what goes wrong while a message is dealt with is the end of that delivery alone.
+
+Owns what is decided instead, and how many failures the server outlives: after STREAK conversations in a row, with no
+delivery concluded between, it stops and keeps its queue. Refuses to know the engine, which ``step`` commits to.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeAlias
+
+from agentserver.contract import Code
+from agentserver.core import approving, decisions
+from agentserver.core.approvals import Answer
+from agentserver.core.decisions import Accepted
+from agentserver.core.messages import Finished, GivenUp
+from agentserver.pump.invoke import told
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Protocol
+
+    from lxml import etree
+
+    from agentserver.core.approvals import Decided
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery, Outside
+    from agentserver.core.outcome import Outcome
+    from agentserver.ports import Clock
+
+    Call: TypeAlias = Callable[[Accepted], Awaitable[Finished | None]]
+
+    class Step(Protocol):
+        """How a decision is taken and kept."""
+
+        async def __call__(
+            self,
+            conversation: str,
+            decide: Callable[[Conversation], Outcome | None],
+            *,
+            patient: bool = True,
+        ) -> bool:
+            """Decide and commit; False when the conversation is over. Raises UndecidedError and EngineError."""
+            ...
+
+
+STREAK = 8
+"""Conversations in a row whose deliveries fail here that the server does not outlive."""
+
+logger = logging.getLogger("agentserver.pump")
+
+
+class UndecidedError(Exception):
+    """A step could not be decided, or its outcome not be kept. The cause says why."""
+
+
+class Boundary:
+    """Deals with one message at a time and gives up the one that cannot be dealt with.
+
+    Args:
+        rules: what conversations decide by.
+        clock: time and randomness.
+        step: decides and commits.
+    """
+
+    def __init__(self, rules: Rules, clock: Clock, step: Step) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._step = step
+        self._failed: set[str] = set()
+
+    async def handle(
+        self, conversation: Conversation, delivery: Delivery, parsed: etree._Element | None, call: Call
+    ) -> None:
+        """Read a delivery, have its listener called, and conclude."""
+        element = None
+        try:
+            accepted = decisions.accept(conversation, delivery, self._rules, parsed)
+            if accepted is None:
+                return
+            if isinstance(accepted, Accepted):
+                element = accepted.element
+                finished = await call(accepted)
+            else:
+                finished = Finished(delivery, None, accepted)
+        except Exception as error:  # noqa: BLE001 - the boundary of one delivery
+            await self._give_up(delivery, element, error)
+        else:
+            if finished is not None:
+                await self.conclude(finished)
+
+    async def conclude(self, finished: Finished) -> None:
+        """Decide what follows from an invocation; from one that nothing can follow from, its end."""
+        try:
+            await self._step(
+                finished.delivery.conversation,
+                lambda now: decisions.conclude(now, finished, self._rules, self._clock.moment()),
+            )
+        except UndecidedError as error:
+            await self._give_up(finished.delivery, finished.element, _cause(error))
+        else:
+            self._failed.clear()
+
+    async def _give_up(self, delivery: Delivery, element: etree._Element | None, error: Exception) -> None:
+        """End a delivery. When the guards cannot observe what its listener was given they are told that much."""
+        self._count(delivery, error)
+        given_up = GivenUp(delivery, told(error), element)
+        try:
+            await self._end(given_up)
+        except UndecidedError as again:
+            logger.warning("guards miss a message", exc_info=_cause(again), extra=_place(delivery))
+            await self._end(given_up._replace(element=None, unseen=element is not None))
+
+    async def _end(self, given_up: GivenUp) -> None:
+        await self._step(
+            given_up.delivery.conversation,
+            lambda now: decisions.give_up(now, given_up, self._rules, self._clock.moment()),
+        )
+
+    def _count(self, delivery: Delivery, error: Exception) -> None:
+        """Let the server outlive a failure, unless there were too many in a row: then nothing more is given up."""
+        self._failed.add(delivery.conversation)
+        if len(self._failed) >= STREAK:
+            error.add_note(f"{STREAK} conversations in a row failed: the server stops and keeps its queue")
+            raise error
+        text = "%s could not be dealt with by the server: it is given up"
+        logger.error(text, delivery.to, exc_info=error, extra=_place(delivery))
+
+    # What comes from outside of a conversation
+
+    async def receive(self, conversation: str, outside: Outside, refused: Code | None = None) -> bool:
+        """Admit an outside message, or turn it away: with ``refused``, if that is given, unseen."""
+
+        def turn_away(now: Conversation, code: Code) -> Outcome:
+            return decisions.turn_away(now, outside, code, self._rules, self._clock.moment())
+
+        def decide(now: Conversation) -> Outcome:
+            if refused is not None:
+                return turn_away(now, refused)
+            return decisions.receive(now, outside, self._rules, self._clock.moment())
+
+        try:
+            return await self._step(conversation, decide, patient=False)
+        except UndecidedError as error:
+            text = "a message from outside could not be dealt with by the server: it is turned away"
+            logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
+            return await self._step(conversation, lambda now: turn_away(now, Code.INTERNAL), patient=False)
+
+    async def decide(self, conversation: str, decided: Decided) -> bool:
+        """Commit a person's answer; one that cannot be carried out becomes a denial. False when it is to nothing."""
+        spent = False
+
+        def answer(said: Decided) -> Callable[[Conversation], Outcome | None]:
+            def decide(now: Conversation) -> Outcome | None:
+                nonlocal spent
+                outcome = approving.decide(now, said, self._rules, self._clock.moment())
+                spent = outcome is not None
+                return outcome
+
+            return decide
+
+        try:
+            return await self._step(conversation, answer(decided)) and spent
+        except UndecidedError as error:
+            text = "an answer could not be carried out by the server: it is a denial"
+            logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
+            denied = decided._replace(answer=Answer.DENY, by=f"{decided.by}, not carried out")
+            return await self._step(conversation, answer(denied)) and spent
+
+    async def close(
+        self,
+        conversation: str,
+        reason: str,
+        if_: Callable[[Conversation], bool] = lambda _: True,
+        *,
+        patient: bool = True,
+    ) -> None:
+        """End a conversation that still is as ``if_`` wants it."""
+
+        def decide(now: Conversation) -> Outcome | None:
+            return decisions.close(now, self._rules, self._clock.moment(), reason) if if_(now) else None
+
+        await self._step(conversation, decide, patient=patient)
+
+
+def _cause(error: UndecidedError) -> Exception:
+    cause = error.__cause__
+    assert isinstance(cause, Exception)
+    return cause
+
+
+def _place(delivery: Delivery) -> dict[str, str]:
+    return {"conversation": delivery.conversation, "thread_id": delivery.thread}

@@ -1,0 +1,206 @@
+"""What goes wrong with one message of a conversation is the end of that message alone."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import anyio
+import pytest
+
+from agentserver import HandlerResponse, SystemError
+from agentserver.core import decisions
+from agentserver.core.audit import Event
+from agentserver.engines.journal_file import Place, open_reading
+from agentserver.engines.journal_reader import Reader
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.replay import replay
+from agentserver.engines.sqlite import SqliteEngine
+from agentserver.guards.peers import PeersGuard
+from agentserver.ports import UnfitError
+from agentserver.pump.boundary import STREAK
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import answer, desk
+
+pytestmark = pytest.mark.anyio
+respond = HandlerResponse.respond
+
+
+class Fragile:
+    """A guard that raises where it is told to, for messages that say ``poison``.
+
+    Its memory counts what it observed, and what it missed.
+    """
+
+    name = "fragile"
+
+    def __init__(self, *where):
+        self.where = set(where)
+
+    def _at(self, where, element):
+        if where in self.where and "poison" in "".join(element.itertext()):
+            raise LookupError("a bug of ours")
+
+    def observe(self, memory, delivery, element, at):
+        self._at("observe", element)
+        observed, missed = memory or (0, 0)
+        return observed + 1, missed
+
+    def judge(self, memory, proposal, at):
+        self._at("judge", proposal.element)
+
+    def permit(self, memory, about):
+        return memory
+
+    def missed(self, memory):
+        if "missed" in self.where:
+            raise LookupError("a bug of ours")
+        observed, missed = memory or (0, 0)
+        return observed, missed + 1
+
+    def dump(self, memory):
+        if "dump" in self.where and memory[0] == 1 and not memory[1]:
+            raise ArithmeticError("a bug of ours")
+        return {"counts": bytes(memory)}
+
+    def load(self, parts):
+        return tuple(parts["counts"])
+
+
+def guarded(guard):
+    return (PeersGuard(), guard)
+
+
+async def echo(payload, metadata):
+    return respond(Answer(payload.text))
+
+
+async def poison(payload, metadata):
+    return respond(Answer("poison"))
+
+
+@pytest.mark.parametrize("where", ["judge", "observe", "accept", "receive"])
+async def test_a_message_that_cannot_be_dealt_with_is_given_up_alone(where, monkeypatch, caplog):
+    for name in {"accept", "receive"} & {where}:
+        real = getattr(decisions, name)
+
+        def breaking(conversation, about, *more, real=real):
+            if b"poison" in (about.message if hasattr(about, "message") else about.data):
+                raise LookupError("a bug of ours")
+            return real(conversation, about, *more)
+
+        monkeypatch.setattr(decisions, name, breaking)
+
+    guard = Fragile(where)
+    async with desk((listener("a"), echo), guards=guarded(guard), concurrency=1) as d:
+        exchange = await d.open()
+        for _ in range(3 * STREAK):  # all in one conversation: that is its own trouble
+            reply = await d.ask(Ask("poison"), exchange=exchange)
+            assert (type(reply), reply.code) == (SystemError, "internal")
+        assert await d.ask(Ask("x"), exchange=exchange) == Answer("x")
+        assert await d.ask(Ask("y")) == Answer("y")
+        assert d.pump._pending == 0
+    assert caplog.text.count("a bug of ours") >= 3 * STREAK
+    assert "Traceback" in caplog.text
+
+
+async def test_guards_are_told_of_what_they_could_not_observe():
+    guard = Fragile("observe")
+    async with desk((listener("a"), echo), guards=guarded(guard)) as d:
+        exchange = await d.open()
+        await d.ask(Ask("poison"), exchange=exchange)
+        assert d.pump.conversation(exchange.id).memory["fragile"] == (0, 1)
+
+
+async def test_guards_observe_what_a_listener_was_given_though_they_cannot_judge_what_it_says():
+    async with desk((listener("a"), poison), guards=guarded(Fragile("judge"))) as d:
+        exchange = await d.open()
+        await d.ask(Ask("x"), exchange=exchange)
+        assert d.pump.conversation(exchange.id).memory["fragile"] == (1, 0)
+
+
+async def test_guards_miss_nothing_of_a_message_that_no_listener_was_given(monkeypatch):
+    def breaking(*_):
+        raise LookupError("a bug of ours")
+
+    monkeypatch.setattr(decisions, "accept", breaking)
+    async with desk((listener("a"), answer), guards=guarded(Fragile())) as d:
+        exchange = await d.open()
+        assert (await d.ask(Ask("x"), exchange=exchange)).code == "internal"
+        assert d.pump.conversation(exchange.id).memory == {}
+
+
+class Choosy(MemoryEngine):
+    """Cannot keep what says ``poison``."""
+
+    async def commit(self, outcome):
+        if any(b"poison" in event.message for event in outcome.replies if hasattr(event, "message")):
+            raise UnfitError("it does not fit")
+        await super().commit(outcome)
+
+
+async def test_an_outcome_that_cannot_be_kept_is_given_up():
+    async with desk((listener("a"), echo), engine=Choosy()) as d:
+        assert (await d.ask(Ask("poison"))).code == "internal"
+        assert await d.ask(Ask("x")) == Answer("x")
+
+
+async def test_failures_in_a_row_in_different_conversations_stop_the_server_and_its_queue_is_kept():
+    engine = MemoryEngine()
+
+    async def one(d):
+        told.append(await d.ask(Ask("poison")))
+
+    told = []
+    with pytest.raises(ExceptionGroup) as caught:
+        async with (
+            anyio.create_task_group() as tasks,
+            desk((listener("a"), echo), engine=engine, guards=guarded(Fragile("observe"))) as d,
+        ):
+            for _ in range(5 * STREAK):
+                tasks.start_soon(one, d)
+            await anyio.sleep(5)
+    assert caught.group_contains(LookupError)
+    dead = [record for record in d.records if record.event is Event.FAILED]
+    kept = [key async for key in engine.at_work()]
+    assert (len(dead), len(kept)) == (STREAK - 1, 4 * STREAK + 1)
+
+
+async def test_a_success_between_failures_keeps_the_server_up():
+    async with desk((listener("a"), echo), guards=guarded(Fragile("observe"))) as d:
+        for number in range(3 * STREAK):
+            text = "x" if number % STREAK == 0 else "poison"
+            assert (await d.ask(Ask(text)) == Answer("x")) is (text == "x")
+
+
+async def test_an_observer_that_raises_harms_nobody(caplog):
+    async with desk((listener("a"), answer)) as d:
+
+        def observe(records):
+            raise ZeroDivisionError
+
+        d.pump._reporter._observers += (observe,)
+        assert await d.ask(Ask("x")) == Answer("re: x")
+    assert "an observer could not be told" in caplog.text
+
+
+@pytest.mark.parametrize("where", [("judge",), ("observe",), ("dump",)])
+async def test_what_was_given_up_is_decided_again_as_it_was(tmp_path, where):
+    guard = Fragile(*where)
+
+    place = Place(tmp_path / "j.db")
+    engine = SqliteEngine(place, guarded(guard))
+    async with engine, desk((listener("a"), poison), engine=engine, guards=guarded(guard)) as d:
+        exchange = await d.open()
+        assert (await d.ask(Ask("x" if "judge" in where else "poison"), exchange=exchange)).code == "internal"
+        live = d.pump.conversation(exchange.id)
+
+    def look():
+        with closing(open_reading(place.path)) as connection:
+            reader = Reader(connection, guarded(guard))
+            return reader.story(exchange.id), reader.load(exchange.id), reader.dead()
+
+    story, kept, (dead,) = await anyio.to_thread.run_sync(look)
+    assert kept.memory == live.memory
+    guard.where.clear()  # a mended server decides as the one before it did
+    assert replay(story, d.rules) is None
+    assert dead.reason.startswith("internal: ")

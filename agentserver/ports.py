@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.conversation import Conversation
-    from agentserver.core.messages import Done, Moment, Parcel, Reply
+    from agentserver.core.messages import Done, EventPlace, Moment, Reply
     from agentserver.core.outcome import Outcome
 
 
@@ -66,18 +66,22 @@ class Engine(Protocol):
         """The principal's conversations that are open or of which something was not acknowledged, oldest first."""
         ...
 
-    def outbox(self, conversation: str) -> AsyncIterator[Parcel]:
+    def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """What left the conversation and was not acknowledged, in order.
 
-        A reply that may have been passed on by a server that is gone is marked ``redelivered``.
+        What may have been passed on by a server that is gone is marked ``redelivered``.
         """
         ...
 
-    def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
-        """A gateway has passed a parcel on, or wants nothing that has left so far, if none is named.
+    def acknowledge(self, conversation: str, place: EventPlace) -> None:
+        """A gateway has passed on the event at this place.
 
         Not waited for: after a crash it may be redelivered all the same.
         """
+        ...
+
+    def abandon(self, conversation: str) -> None:
+        """A gateway wants nothing of what has left so far. Not waited for either."""
         ...
 
 
@@ -106,7 +110,10 @@ class Exchange(Protocol):
         ...
 
     def events(self) -> AsyncIterator[Reply | Done]:
-        """Everything that ``replies`` does not take, in order, until the conversation is closed."""
+        """Everything that ``replies`` does not take, in order, until the conversation is closed.
+
+        What it gives counts as taken when the task that took it comes back to the exchange, or leaves.
+        """
         ...
 
     def leave(self) -> None:

@@ -141,6 +141,22 @@ class Letter(NamedTuple):
     allowed: frozenset[str] | None = None
 
 
+class EventPlace(NamedTuple):
+    """Where an event stands among everything that leaves its conversation; no two share it, and it never changes.
+
+    Args:
+        version: of the conversation after the step that let it go.
+        position: among what that step let go.
+    """
+
+    version: int
+    position: int
+
+
+UNDECIDED = EventPlace(0, 0)
+"""The place of what no step has let go yet."""
+
+
 class Reply(NamedTuple):
     """A message that leaves the server through the gateway that opened the conversation.
 
@@ -150,7 +166,8 @@ class Reply(NamedTuple):
         root: name of the payload element.
         message: the envelope.
         error: whether it is a SystemError, the system's own or one that the listener passed on.
-        redelivered: whether it may have left before, because the server was stopped since it was decided.
+        redelivered: whether it may have left before: it was given to a gateway that did not acknowledge it.
+        place: among everything that leaves the conversation; by it a gateway knows a repetition.
     """
 
     conversation: str
@@ -160,27 +177,24 @@ class Reply(NamedTuple):
     message: bytes
     error: bool = False
     redelivered: bool = False
+    place: EventPlace = UNDECIDED
 
 
 class Done(NamedTuple):
-    """Nothing of a request is queued, held or running any more; ``answered`` says whether it got a reply."""
+    """Nothing of a request is queued, held or running any more.
+
+    Args:
+        request: the outside message that has come to rest.
+        answered: whether it got a reply.
+        redelivered: as of a Reply.
+        place: as of a Reply.
+    """
 
     conversation: str
     request: str
     answered: bool
-
-
-class Parcel(NamedTuple):
-    """Something that left a conversation, with its place among everything that did.
-
-    Args:
-        version: of the conversation after the step that let it go.
-        position: among what that step let go.
-    """
-
-    version: int
-    position: int
-    event: Reply | Done
+    redelivered: bool = False
+    place: EventPlace = UNDECIDED
 
 
 class Effects(NamedTuple):

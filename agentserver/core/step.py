@@ -13,7 +13,7 @@ from agentserver.core import envelope
 from agentserver.core.approvals import Approval, digest
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
-from agentserver.core.messages import SYSTEM, Delivery, Done, Letter, Reply
+from agentserver.core.messages import SYSTEM, Delivery, Done, EventPlace, Letter, Reply
 from agentserver.core.minutes import Minutes, local
 from agentserver.core.outcome import Outcome
 from agentserver.core.refusals import system_error
@@ -317,12 +317,18 @@ class Step:
             ready=self._ready(),
             retry=self._retry,
             closed=tuple(self._closed),
-            replies=tuple(self._replies),
+            replies=self._placed(),
             records=tuple(self.minutes.records),
             parsed=self._parsed,
             deprecated=self.deprecated,
             moment=self.moment,
             cause=self.cause,
+        )
+
+    def _placed(self) -> tuple[Reply | Done, ...]:
+        version = self.before.version + 1
+        return tuple(
+            [event._replace(place=EventPlace(version, at)) for at, event in enumerate(self._replies)]
         )
 
     def _still_asked(self) -> tuple[Approval, ...]:

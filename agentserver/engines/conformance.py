@@ -25,7 +25,7 @@ from agentserver.core.conversation import Conversation
 from agentserver.core.decisions import Accepted
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Asked, Rules
-from agentserver.core.messages import Drafts, Failed, Finished, Moment, Outside, Reply, Returned
+from agentserver.core.messages import Drafts, Failed, Finished, Moment, Outside, Returned
 from agentserver.core.payload.codec import Codecs
 from agentserver.core.payload.xmlify import xmlify
 from agentserver.core.replies import normalise
@@ -323,7 +323,7 @@ async def _still_asked(engine: Engine, asked: Outcome) -> None:
 
 
 async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
-    """For a durable engine: replies wait for their gateway; after a restart they are marked as redelivered."""
+    """For a durable engine: events wait for their gateway; after a restart they are marked as redelivered."""
     if not subject.durable:
         return
     story = Story()
@@ -334,24 +334,21 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
         await engine.commit(answered)
     key = said.conversation.id
     async with subject.open() as engine:
-        left = [parcel async for parcel in engine.outbox(key)]
-        _hold(len(left) == len(answered.replies), "what was not acknowledged is there, in order")
-        marked = [parcel.event.redelivered for parcel in left if isinstance(parcel.event, Reply)]
-        _hold(marked == [True], "a reply that may have left before is marked")
-        _hold(left[0].event == answered.replies[0]._replace(redelivered=True), "and is otherwise as it was")  # type: ignore[call-arg]
-        engine.acknowledge(key, left[0])
-    async with subject.open() as engine:
-        again = [parcel async for parcel in engine.outbox(key)]
+        left = [event async for event in engine.outbox(key)]
+        marked = [event._replace(redelivered=True) for event in answered.replies]
         _hold(
-            [parcel[:2] for parcel in again] == [parcel[:2] for parcel in left[1:]],
-            "what was acknowledged is gone",
+            left == marked,
+            "what was not acknowledged is there, in order, at its place, marked as told before",
         )
+        engine.acknowledge(key, left[0].place)
+    async with subject.open() as engine:
+        _hold([event async for event in engine.outbox(key)] == left[1:], "what was acknowledged is gone")
         await engine.commit(story.closed(answered.conversation))
         _hold(
             key in [one async for one in engine.belongings("console")],
             "a closed one belongs until it is fetched",
         )
-        engine.acknowledge(key)
+        engine.abandon(key)
     async with subject.open() as engine:
         _hold(key not in [one async for one in engine.belongings("console")], "and not any longer")
 

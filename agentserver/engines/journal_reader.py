@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording
-from agentserver.core.messages import Delivery, Done, Moment, Parcel, Reply
+from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.recording import Beginning
 from agentserver.core.snapshot import Snapshot, restore
 
@@ -190,21 +190,14 @@ class Reader:
             principal,
         )
 
-    def outbox(self, conversation: str, latest: int) -> list[Parcel]:
-        """What was not acknowledged; replies of steps up to number ``latest`` count as redelivered."""
+    def outbox(self, conversation: str, latest: int) -> list[Reply | Done]:
+        """What was not acknowledged; events up to number ``latest`` count as redelivered."""
         rows = self._connection.execute(
-            "select e.number, e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
-            " from event e join conversation c on c.number = e.conversation"
+            f"select e.number, {_EVENT} from event e join conversation c on c.number = e.conversation"  # noqa: S608
             " where c.id = ? and e.waiting = 1 order by e.version, e.position",
             (conversation,),
         )
-        found = []
-        for number, version, position, *columns in rows:
-            event = _event(conversation, columns)
-            if isinstance(event, Reply) and number <= latest:
-                event = event._replace(redelivered=True)
-            found.append(Parcel(version, position, event))
-        return found
+        return [_event(conversation, columns, again=number <= latest) for number, *columns in rows]
 
     def last_event(self) -> int:
         """The number of the newest event."""
@@ -275,7 +268,7 @@ class Reader:
             (delivery, delivery + deliveries),  # type: ignore[operator]
         )
         left = self._connection.execute(
-            "select request, sender, root, message, flag from event where number >= ? and number < ? order by number",
+            f"select {_EVENT} from event e where number >= ? and number < ? order by number",  # noqa: S608
             (event, event + events),  # type: ignore[operator]
         )
         return KeptStep(
@@ -292,8 +285,12 @@ class Reader:
         return [key for (key,) in self._connection.execute(statement, values)]
 
 
-def _event(conversation: str, row: Sequence[object]) -> Reply | Done:
-    request, sender, root, message, flag = row
+_EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
+
+
+def _event(conversation: str, row: Sequence[object], *, again: bool = False) -> Reply | Done:
+    version, position, request, sender, root, message, flag = row
+    place = EventPlace(version, position)  # type: ignore[arg-type]
     if message is None:
-        return Done(conversation, request, bool(flag))  # type: ignore[arg-type]
-    return Reply(conversation, request, sender, root, message, bool(flag))  # type: ignore[arg-type]
+        return Done(conversation, request, bool(flag), again, place)  # type: ignore[arg-type]
+    return Reply(conversation, request, sender, root, message, bool(flag), again, place)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.core.conversation import Conversation
-    from agentserver.core.messages import Parcel
+    from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.outcome import Outcome
 
 
@@ -23,6 +23,7 @@ class MemoryEngine:
 
     def __init__(self) -> None:
         self._kept: dict[str, Conversation] = {}
+        self._outbox: dict[str, dict[EventPlace, Reply | Done]] = {}
 
     async def __aenter__(self) -> Self:
         """Nothing to open."""
@@ -41,8 +42,11 @@ class MemoryEngine:
             raise ConflictError(after.id)
         if after.closed:
             self._kept.pop(after.id, None)
-        else:
-            self._kept[after.id] = after
+            self._outbox.pop(after.id, None)
+            return
+        self._kept[after.id] = after
+        if outcome.replies:
+            self._outbox.setdefault(after.id, {}).update((event.place, event) for event in outcome.replies)
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed."""
@@ -70,11 +74,15 @@ class MemoryEngine:
             if conversation.principal == principal:
                 yield conversation.id
 
-    async def outbox(self, conversation: str) -> AsyncIterator[Parcel]:  # noqa: ARG002 - an engine's signature
-        """Nothing: no gateway comes back to a server that is gone."""
-        nothing: tuple[Parcel, ...] = ()
-        for parcel in nothing:
-            yield parcel
+    async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
+        """What was not acknowledged. Nothing of it was passed on by a server that is gone."""
+        for event in tuple(self._outbox.get(conversation, {}).values()):
+            yield event
 
-    def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
-        """Nothing is kept that this could be about."""
+    def acknowledge(self, conversation: str, place: EventPlace) -> None:
+        """Forget one event."""
+        self._outbox.get(conversation, {}).pop(place, None)
+
+    def abandon(self, conversation: str) -> None:
+        """Forget what has left."""
+        self._outbox.pop(conversation, None)

@@ -10,7 +10,7 @@ import json
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
-from agentserver.core.messages import Delivery, Done, Moment, Reply
+from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.recording import Beginning
 from agentserver.core.snapshot import UnreadableError, encode
 from agentserver.engines.journal_reader import KeptStep, Story
@@ -85,7 +85,9 @@ def _event_row(event: Reply | Done) -> dict[str, object]:
     if isinstance(event, Done):
         return {"request": event.request, "answered": event.answered}
     row = {**event._asdict(), "message": _plain(event.message)}
-    return {name: value for name, value in row.items() if name not in {"conversation", "redelivered"}}
+    return {
+        name: value for name, value in row.items() if name not in {"conversation", "redelivered", "place"}
+    }
 
 
 def _object(fields: Mapping[str, object], indent: int) -> str:
@@ -144,7 +146,7 @@ def _step(conversation: str, row: Mapping[str, Any]) -> KeptStep:
         encode(row["cause"]),
         encode(row["records"]),
         tuple(_deliveries(conversation, row["deliveries"])),
-        tuple(_events(conversation, row["events"])),
+        tuple(_events(conversation, row["version"], row["events"])),
         b"",
     )
 
@@ -154,9 +156,11 @@ def _deliveries(conversation: str, rows: Iterable[Mapping[str, Any]]) -> Iterato
         yield Delivery(**{**row, "conversation": conversation, "message": _bytes(row["message"])})
 
 
-def _events(conversation: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Reply | Done]:
-    for row in rows:
+def _events(conversation: str, version: int, rows: Iterable[Mapping[str, Any]]) -> Iterator[Reply | Done]:
+    for position, row in enumerate(rows):
+        place = EventPlace(version, position)
         if "message" not in row:
-            yield Done(conversation, row["request"], row["answered"])
+            yield Done(conversation, row["request"], row["answered"], place=place)
         else:
-            yield Reply(**{**row, "conversation": conversation, "message": _bytes(row["message"])})
+            fields = {**row, "conversation": conversation, "message": _bytes(row["message"]), "place": place}
+            yield Reply(**fields)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.approvals import Decided
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
-    from agentserver.core.messages import Parcel
+    from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.outcome import Outcome
 
     Waiting = tuple[Encoded, asyncio.Future[None]]
@@ -108,11 +108,14 @@ class SqliteEngine:
         self._soon()
         await done
 
-    def acknowledge(self, conversation: str, parcel: Parcel | None = None) -> None:
-        """Let a parcel, or everything, out of the outbox with the next commit."""
-        self._left.append(
-            Left(conversation) if parcel is None else Left(conversation, parcel.version, parcel.position)
-        )
+    def acknowledge(self, conversation: str, place: EventPlace) -> None:
+        """Let an event out of the outbox with the next commit."""
+        self._left.append(Left(conversation, *place))
+        self._soon()
+
+    def abandon(self, conversation: str) -> None:
+        """Let everything that has left out of the outbox with the next commit."""
+        self._left.append(Left(conversation))
         self._soon()
 
     def _soon(self) -> None:
@@ -174,10 +177,10 @@ class SqliteEngine:
         for key in await self._do(lambda: self._reader.belongings(principal)):
             yield key
 
-    async def outbox(self, conversation: str) -> AsyncIterator[Parcel]:
+    async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """What was not acknowledged; what an earlier server may have passed on is marked."""
-        for parcel in await self._do(lambda: self._reader.outbox(conversation, self._before)):
-            yield parcel
+        for event in await self._do(lambda: self._reader.outbox(conversation, self._before)):
+            yield event
 
     async def expire(self, now: float) -> int:
         """Forget closed conversations whose time is over, some at a time, so that commits can go between."""

@@ -18,7 +18,7 @@ import anyio
 from agentserver.contract import Code
 from agentserver.core import envelope
 from agentserver.core.conversation import Conversation
-from agentserver.core.messages import SYSTEM, Failed, Finished, Parcel
+from agentserver.core.messages import SYSTEM, Failed, Finished
 from agentserver.ports import ConflictError, EngineError, UnfitError
 from agentserver.pump.boundary import Boundary, UndecidedError
 from agentserver.pump.exchange import ServerExchange
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Outside
+    from agentserver.core.messages import Delivery, EventPlace, Outside
     from agentserver.core.outcome import Outcome
     from agentserver.ports import Clock, Engine
     from agentserver.pump.invoke import Bound
@@ -85,6 +85,7 @@ class Pump:
         self._live: dict[str, Conversation] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._exchanges: dict[str, ServerExchange] = {}
+        self._told: dict[str, set[EventPlace]] = {}
         self._pending = 0
         self._arriving = 0
         self._rest = asyncio.Event()
@@ -119,9 +120,11 @@ class Pump:
                 self._stopping = True
                 with anyio.move_on_after(self._limits.drain):
                     await self._rest.wait()
+                for exchange in self._exchanges.values():
+                    exchange.settle()
             finally:
                 self._stopping = self._halted = True
-                for exchange in self._exchanges.values():
+                for exchange in tuple(self._exchanges.values()):
                     exchange.finish()
                 self._tasks.cancel_scope.cancel()
 
@@ -168,21 +171,29 @@ class Pump:
             raise LookupError("no such conversation")
         exchange = self._exchange(conversation)
         exchange.listen()
-        exchange.catch_up([parcel async for parcel in self._engine.outbox(conversation)])
+        exchange.catch_up([event async for event in self._engine.outbox(conversation)])
         if await self._find(conversation) is None:
             self._forget(conversation)
         return exchange
 
     def _exchange(self, conversation: str) -> ServerExchange:
-        acknowledge, leave = self._engine.acknowledge, self._leave
-        exchange = ServerExchange(conversation, self._submit, self._close, self._new_id, acknowledge, leave)
+        told = self._told.pop(conversation, set())
+        exchange = ServerExchange(
+            conversation, self._submit, self._close, self._new_id, self._acknowledge, self._leave, told
+        )
         self._exchanges[conversation] = exchange
         return exchange
+
+    def _acknowledge(self, conversation: str, place: EventPlace) -> None:
+        if not self._halted:
+            self._engine.acknowledge(conversation, place)
 
     def _leave(self, conversation: str) -> None:
         exchange = self._exchanges.pop(conversation, None)
         if exchange is not None:
             exchange.finish()
+            if exchange.told:
+                self._told[conversation] = exchange.told
 
     async def _submit(self, conversation: str, outside: Outside) -> None:
         if self._stopping:
@@ -201,7 +212,8 @@ class Pump:
     async def _close(self, conversation: str) -> None:
         """End a conversation for its gateway, which wants nothing more of it."""
         await self._boundary.close(conversation, "closed by its gateway")
-        self._engine.acknowledge(conversation)
+        self._engine.abandon(conversation)
+        self._told.pop(conversation, None)
 
     def _new_id(self) -> str:
         return next(self._clock.moment().ids())
@@ -323,8 +335,8 @@ class Pump:
             self._tasks.start_soon(self._retry, outcome.retry)
         exchange = self._exchanges.get(outcome.conversation.id)
         if exchange is not None:
-            for position, event in enumerate(outcome.replies):
-                exchange.deliver(Parcel(outcome.conversation.version, position, event))
+            for event in outcome.replies:
+                exchange.deliver(event)
         if outcome.conversation.closed:
             self._forget(outcome.conversation.id)
         self._reporter.report(outcome)
@@ -332,7 +344,9 @@ class Pump:
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
         self._locks.pop(conversation, None)
-        self._leave(conversation)
+        exchange = self._exchanges.get(conversation)
+        if exchange is not None:
+            exchange.finish()
 
     def _pend(self, change: int) -> None:
         self._pending += change

@@ -24,7 +24,7 @@ async def test_the_memory_engine_keeps_every_promise(check):
 async def test_the_memory_engine_keeps_nothing_that_is_over():
     async with MemoryEngine() as engine:
         assert await engine.expire(1e12) == 0
-        assert [parcel async for parcel in engine.outbox("nobody")] == []
+        assert [event async for event in engine.outbox("nobody")] == []
 
 
 class Forgetful(MemoryEngine):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
-from agentserver.core.messages import Delivery, Done, Moment, Reply
+from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.recording import Beginning, encode
 from agentserver.core.snapshot import UnreadableError
 from agentserver.engines import portable
@@ -62,15 +62,21 @@ steps = st.builds(
     st.lists(st.builds(Delivery, names, st.just("c"), names, names, names, names, names, names, messages,
                        st.integers(0, 99), names, st.just(0))).map(tuple),
     st.lists(st.builds(Reply, st.just("c"), names, names, names, messages, st.booleans(), st.just(False))
-             | st.builds(Done, st.just("c"), names, st.booleans())).map(tuple),
+             | st.builds(Done, st.just("c"), names, st.booleans(), st.just(False))).map(tuple),
     st.just(b""),
 )  # fmt: skip
+
+
+def placed(step):
+    """The step with its events at the places that they have."""
+    events = enumerate(step.events)
+    return step._replace(events=tuple(e._replace(place=EventPlace(step.version, at)) for at, e in events))
 
 
 @given(st.lists(steps, max_size=4))
 def test_anything_recorded_can_be_written_and_read(found):
     deliveries = {delivery.id: delivery for step in found for delivery in step.added}
-    story = Story(Beginning("c", "console", "root"), tuple(found), deliveries)
+    story = Story(Beginning("c", "console", "root"), tuple(map(placed, found)), deliveries)
     written = portable.dump(story)
     written.decode()
     assert portable.load(written) == story

@@ -12,7 +12,7 @@ import pytest
 
 from agentserver.contract import Code
 from agentserver.core import decisions
-from agentserver.core.messages import Failed, Finished, Outside, Reply
+from agentserver.core.messages import Done, Failed, Finished, Outside
 from agentserver.core.requeue import requeue
 from agentserver.engines import journal_care
 from agentserver.engines.conformance import CHECKS, BrokenPromiseError, Story, Subject
@@ -46,19 +46,16 @@ class Hasty(SqliteEngine):
 class Repeating(SqliteEngine):
     """Hands out again what a gateway has had."""
 
-    def acknowledge(self, conversation, parcel=None):
+    def acknowledge(self, conversation, place):
         pass
 
 
 class Unmarked(SqliteEngine):
-    """Does not say that a reply may have left before."""
+    """Does not say that the end of a request may have been told before."""
 
     async def outbox(self, conversation):
-        async for parcel in super().outbox(conversation):
-            event = parcel.event
-            yield parcel._replace(
-                event=event._replace(redelivered=False) if isinstance(event, Reply) else event
-            )
+        async for event in super().outbox(conversation):
+            yield event._replace(redelivered=False) if isinstance(event, Done) else event
 
 
 class Hoarding(SqliteEngine):
@@ -325,12 +322,12 @@ async def test_replies_of_this_run_are_not_marked_and_those_of_the_last_one_are(
     async with Journal(tmp_path / "j")() as engine:
         await engine.commit(one)
         await engine.commit(answered)
-        parcels = [parcel async for parcel in engine.outbox(one.conversation.id)]
-        assert [p.event for p in parcels] == list(answered.replies)
-        engine.acknowledge(one.conversation.id, parcels[1])
+        assert [event async for event in engine.outbox(one.conversation.id)] == list(answered.replies)
+        engine.acknowledge(one.conversation.id, answered.replies[1].place)
     async with Journal(tmp_path / "j")() as engine:
-        (left,) = [parcel async for parcel in engine.outbox(one.conversation.id)]
-        assert left.event == answered.replies[0]._replace(redelivered=True)
+        assert [event async for event in engine.outbox(one.conversation.id)] == [
+            answered.replies[0]._replace(redelivered=True)
+        ]
         assert [key async for key in engine.belongings("console")] == [one.conversation.id]
         assert [key async for key in engine.belongings("somebody")] == []
 

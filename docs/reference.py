@@ -26,6 +26,19 @@ This page is made from the docstrings (`python docs/reference.py`). [Concepts](c
 
 A handler is an `async` function of two parameters, the payload and its metadata. It returns a `HandlerResponse`, a
 sequence of them (all are sent, or none), or `None`. Everything here is imported from `agentserver`.
+
+## Each invocation by itself
+
+Each invocation has a task of its own, in a fresh copy of the context in which the server started. A context variable
+that it sets, the precision of its decimals and a cancellation of its own task end with it. Its settings are its own
+too: settings that cannot be changed (frozen dataclasses of plain values, tuples and others like them) are shared, all
+others are copied for each invocation, so freeze them where speed counts. What the lifespan provides is shared on
+purpose.
+
+At its `deadline` an invocation is cancelled. When it has not ended `limits.grace` seconds later it is *abandoned*:
+its caller gets `timeout`, its place goes to the next message, and whatever it still returns, stores or closes counts
+for nothing. While a listener has as many abandoned invocations as its `concurrency`, its callers get `busy` at once.
+A handler that never yields cannot be cancelled; when it comes back too late, its caller gets `timeout` all the same.
 """
 
 PARTS = {

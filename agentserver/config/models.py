@@ -185,6 +185,10 @@ class LimitsEntry(Strict):
         default=_LIMITS.approval,
         description="Time that a message waits for a person's permission; then it is refused.",
     )
+    grace: Drain = Field(
+        default=_LIMITS.grace,
+        description="Time in which an invocation that was cancelled ends; then it is abandoned.",
+    )
 
 
 class JournalEntry(Strict):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +31,15 @@ def make_settings(kind: type, declared: Declared, project: Project, report: Repo
     """
     made = attempt(lambda: _validated(kind, declared.entry.settings or {}))
     if not isinstance(made, Crash):
+        copied = attempt(lambda: deepcopy(made))
+        if isinstance(copied, Crash):
+            report.error(
+                declared.where("settings_class"),
+                f"{kind.__qualname__} cannot be copied, and each invocation gets settings of its own: "
+                f"{project.explain(copied)}",
+                "what handlers share, such as a client or a lock, belongs into the lifespan",
+            )
+            return None
         return made
     if isinstance(made.error, ValidationError):
         for fault in made.error.errors(include_url=False, include_input=False):

@@ -56,6 +56,7 @@ class Limits:
         idle: after so long without a message a conversation closes.
         drain: how long a graceful stop waits for work in hand.
         approval: how long a message waits for a person; then it is refused.
+        grace: how long an invocation that was cancelled may go on; then it is abandoned.
     """
 
     concurrency: int = 64
@@ -68,6 +69,7 @@ class Limits:
     idle: float = 3600.0
     drain: float = 10.0
     approval: float = 3600.0
+    grace: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)

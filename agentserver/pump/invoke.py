@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import traceback
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
@@ -18,6 +18,9 @@ from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocatio
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.messages import Failed, Finished, Returned
 from agentserver.core.replies import normalise
+from agentserver.pump.calls import Call, Stage
+from agentserver.pump.contexts import CleanContext
+from agentserver.pump.settings import supply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,25 +28,41 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
     from agentserver.core.decisions import Accepted
     from agentserver.core.guard import Rules
+    from agentserver.pump.settings import Supply
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
-
-T = TypeVar("T")
+    _Call: TypeAlias = Call[Returned | Failed]
 
 logger = logging.getLogger("agentserver.pump")
+
+LAST_WORDS = 0.5
+"""Seconds that a server that stops waits for handlers which it has cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A listener with the code behind it and the settings that the code reads."""
+    """A listener with the code behind it and the settings that the code reads.
+
+    Args:
+        settings: as they were loaded; ``supply`` gives each invocation its own.
+    """
 
     listener: Listener
     handler: Handler
     settings: object | None = None
+    supply: Supply = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find out once whether invocations may share the settings."""
+        object.__setattr__(self, "supply", supply(self.settings))
 
 
 class Invoker:
     """Calls handlers. Knows which threads have one running, so that it can be stopped.
+
+    Each call has a task and a context of its own: what a handler does to either ends with it. One that does not end
+    when it is cancelled is abandoned: it may run on, but nothing that it says or stores counts. A listener of which as
+    many are abandoned as may run at once is ``busy`` until one of them ends.
 
     Args:
         rules: codecs and bounds for what handlers store.
@@ -52,75 +71,114 @@ class Invoker:
 
     def __init__(self, rules: Rules, resources: Sequence[object]) -> None:
         self._rules = rules
-        self._resources = resources
-        self._scopes: dict[str, anyio.CancelScope] = {}
+        self._limits = rules.blueprint.limits
+        self._resources = tuple(resources)
+        self._clean = CleanContext()
+        self._calls: dict[str, _Call] = {}
+        self._abandoned: defaultdict[str, set[_Call]] = defaultdict(set)
+        self._ending: set[asyncio.Task[None]] = set()
 
     def cancel(self, thread: str) -> None:
         """Stop whatever runs on a thread; its result is void."""
-        scope = self._scopes.pop(thread, None)
-        if scope is not None:
-            scope.cancel()
+        call = self._calls.pop(thread, None)
+        if call is not None:
+            call.cancel()
+
+    async def end(self) -> None:
+        """Let what was cancelled come to its end, for a moment."""
+        with anyio.CancelScope(shield=True):
+            if self._ending:
+                await asyncio.wait(self._ending, timeout=LAST_WORDS)
 
     async def call(self, bound: Bound, accepted: Accepted) -> Finished | None:
-        """Await the handler under its deadline. None when its thread was closed meanwhile.
+        """Call the handler under its deadline. None when its thread was closed meanwhile.
 
         A missed deadline comes back as a value, and so does a crash, be it of the payload's constructor, of the
         handler, or of what it returned.
         """
         delivery, listener = accepted.delivery, bound.listener
-        result: Returned | Failed | None = None
-        scope = anyio.CancelScope(deadline=asyncio.get_running_loop().time() + listener.deadline)
-        self._scopes[delivery.thread] = scope
-        with scope:
-            result = await self._run(bound, accepted)
-        if self._scopes.pop(delivery.thread, None) is not scope:
+        left = len(self._abandoned[listener.name])
+        if left >= listener.concurrency:
+            busy = Failed(Code.BUSY, f"{left} abandoned invocations of {listener.name} still run")
+            return Finished(delivery, accepted.element, busy)
+        call: _Call = Call(
+            lambda running: self._run(bound, accepted, running),
+            self._clean.fresh(),
+            listener.deadline,
+            self._limits.grace,
+            lambda given_up: self._abandon(listener, given_up),
+        )
+        self._calls[delivery.thread] = call
+        try:
+            stage = await call.ended()
+        finally:
+            if self._calls.get(delivery.thread) is call:
+                del self._calls[delivery.thread]
+            if not call.task.done():
+                self._ending.add(call.task)
+                call.task.add_done_callback(self._ending.discard)
+        if stage is Stage.VOID:
             return None
-        # A handler that shrugged off its cancellation is late all the same.
-        if result is None or scope.cancel_called:
+        result = call.result
+        if stage is Stage.LATE or result is None:
             result = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
         return Finished(delivery, accepted.element, result)
 
-    async def _run(self, bound: Bound, accepted: Accepted) -> Returned | Failed:
-        limits = self._rules.blueprint.limits
-        storage = ThreadStorage(accepted.storage, self._rules.codecs, self._rules.bounds, limits.storage)
+    def _abandon(self, listener: Listener, call: _Call) -> None:
+        """Go on without a call that does not end."""
+        left = self._abandoned[listener.name]
+        left.add(call)
+        call.task.add_done_callback(lambda _: left.discard(call))
+        logger.error(
+            "%s did not end within %g s of being cancelled and is abandoned; %d of its invocations are",
+            listener.name,
+            self._limits.grace,
+            len(left),
+        )
+
+    async def _run(self, bound: Bound, accepted: Accepted, call: _Call) -> None:
+        storage = ThreadStorage(
+            accepted.storage, self._rules.codecs, self._rules.bounds, self._limits.storage
+        )
         todos = ThreadTodos(accepted.delivery.thread, bound.listener.name, accepted.todos)
-        invocation = Invocation(
+        try:
+            with Running(self._invocation(bound, accepted, storage, todos)):
+                payload = accepted.codec.decode(accepted.element)
+                value = await bound.handler(payload, accepted.metadata)
+                _check_unharmed(call)
+                said = normalise(value, self._rules.codecs, self._rules.bounds)
+        except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
+            if not isinstance(error, asyncio.CancelledError):
+                call.returned(_crashed(accepted, error))
+            elif not call.cancelled:
+                call.returned(_crashed(accepted, _CancelledItselfError()))
+            return
+        call.returned(said if isinstance(said, Failed) else Returned(said, collect(storage, todos)))
+
+    def _invocation(
+        self, bound: Bound, accepted: Accepted, storage: ThreadStorage, todos: ThreadTodos
+    ) -> Invocation:
+        delivery = accepted.delivery
+        return Invocation(
             accepted.metadata,
             storage,
             todos,
-            bound.settings,
+            bound.supply(),
             self._resources,
-            accepted.delivery.id,
-            accepted.delivery.attempt,
+            delivery.id,
+            delivery.attempt,
         )
-        try:
-            with Running(invocation):
-                payload = accepted.codec.decode(accepted.element)
-                value = await _unharmed(bound.handler(payload, accepted.metadata))
-                said = normalise(value, self._rules.codecs, self._rules.bounds)
-        except (asyncio.CancelledError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
-            return _crashed(accepted, error)
-        return said if isinstance(said, Failed) else Returned(said, collect(storage, todos))
 
 
-async def _unharmed(handling: Awaitable[T]) -> T:
-    """Await a handler. A cancellation that it aims at its own task is its crash and must not end the worker."""
-    task = asyncio.current_task()
-    assert task is not None
-    before = task.cancelling()
-    try:
-        value = await handling
-        if task.cancelling() > before:
-            await asyncio.sleep(0)  # lets one that is still on its way arrive here
-    except asyncio.CancelledError:
-        if anyio.current_effective_deadline() == -math.inf:
-            raise  # the deadline has passed, the thread was closed, or the server stops
-        while task.cancelling() > before:
-            task.uncancel()
-        raise RuntimeError("the handler cancelled its own task") from None
-    return value
+class _CancelledItselfError(Exception):
+    def __init__(self) -> None:
+        super().__init__("the handler cancelled its own task")
+
+
+def _check_unharmed(call: _Call) -> None:
+    """Raise when a handler that has come back has cancelled its own task."""
+    if call.task.cancelling() and not call.cancelled:
+        raise _CancelledItselfError
 
 
 def _crashed(accepted: Accepted, error: BaseException) -> Failed:

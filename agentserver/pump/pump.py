@@ -105,7 +105,10 @@ class Pump:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Refuse new messages, let what is in hand finish for ``limits.drain`` seconds, then stop."""
-        return await self._life.__aexit__(kind, error, trace)
+        try:
+            return await self._life.__aexit__(kind, error, trace)
+        finally:
+            await self._invoker.end()
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:

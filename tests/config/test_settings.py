@@ -40,6 +40,13 @@ class Falsy:
     def __bool__(self):
         return False
 
+@dataclass
+class Locked:
+    size: int = 1
+    def __post_init__(self):
+        import threading
+        self.lock = threading.Lock()
+
 class Thing: ...
 
 @dataclass
@@ -161,6 +168,10 @@ def one(keys, kind="Settings"):
                 "7: listeners[0].settings_class: Broken failed: listeners/greet.py:{}: AttributeError: 'Broken' "
                 "object has no attribute 'gone'"
             ),
+        ),
+        (
+            "settings_class: listeners.greet.Locked",
+            "7: listeners[0].settings_class: Locked cannot be copied, and each invocation gets settings of its own: ",
         ),
         (one("{thing: 1}", "Odd"), "7: listeners[0].settings_class: Odd has fields that cannot be checked: "),
     ],

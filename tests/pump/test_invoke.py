@@ -179,7 +179,7 @@ async def test_closing_and_the_deadline_at_the_same_moment_give_one_end():
             assert answers[0] is None or answers[0].code == "timeout"
         await until(lambda: len(ended) == 3)
         assert d.pump._pending == 0
-        assert d.pump._invoker._scopes == {}
+        assert d.pump._invoker._calls == {}
 
 
 async def test_a_handler_that_shrugs_off_the_end_of_its_thread_says_nothing_any_more():

@@ -69,7 +69,7 @@ class Room:
             "exchanges": len(pump._exchanges),
             "parsed": len(pump._parsed),
             "pending": pump._pending,
-            "running": len(pump._invoker._scopes),
+            "running": len(pump._invoker._calls),
             "waiting": len(pump._turns._ready) + sum(map(len, pump._schedule._parked.values())),
             "tasks": len(asyncio.all_tasks()),
             "kept": len(self.engine._kept),

@@ -27,7 +27,7 @@ SCHEMA: Final = """\
   <xs:element name="message">
     <xs:complexType>
       <xs:sequence>
-        <xs:element name="from" type="name"/>
+        <xs:element name="from" type="name" minOccurs="0"/>
         <xs:element name="to" type="name" minOccurs="0"/>
         <xs:element name="thread" type="name" minOccurs="0"/>
         <xs:any namespace="##other" processContents="skip"/>
@@ -99,9 +99,9 @@ class Envelope:
     """A message as its bytes claim it. ``payload`` is the element inside the envelope's own tree.
 
     Args:
-        sender: the claimed sender; authority is the caller's knowledge, never this.
+        sender: the claimed sender, empty when none is; authority is the caller's knowledge, never this.
         to: the listener named, or None when the payload's root decides.
-        thread: the thread named, or None when the message opens a conversation.
+        thread: the thread named, None when none is; a claim as well.
         payload: one element of a namespace other than the envelope's.
     """
 
@@ -173,11 +173,11 @@ def read(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malformed:
         return root
     if not _fits(root):
         return Malformed(
-            Fault.SHAPE, "not a message: from, to?, thread?, then one payload of another namespace"
+            Fault.SHAPE, "not a message: from?, to?, thread?, then one payload of another namespace"
         )
     *heads, payload = root
     names = {head.tag: head.text for head in heads}
-    return Envelope(names[_FROM] or "", names.get(_TO), names.get(_THREAD), payload)
+    return Envelope(names.get(_FROM) or "", names.get(_TO), names.get(_THREAD), payload)
 
 
 def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Malformed:

@@ -28,6 +28,31 @@ def test_what_the_gateway_says_goes_before_what_the_envelope_says():
     assert outside(ASK.encode(Ask("x")).encode()).to is None
 
 
+CLAIMS = {
+    "sender left out": (b"<from>console</from>", b""),
+    "sender is the system": (b"console", b"system"),
+    "sender is a listener": (b"console", b"a"),
+    "sender is another principal": (b"console", b"eve"),
+    "thread left out": (b"<thread>t</thread>", b""),
+    "thread of another conversation": (b">t<", b">00000000-0000-0000-0000-000000000001<"),
+    "both left out": (b"<from>console</from><to>b</to><thread>t</thread>", b"<to>b</to>"),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_what_an_envelope_claims_changes_nothing(name):
+    whole = write("console", "b", "t", ASK.encode(Ask("x")))
+    claimed = whole.replace(*CLAIMS[name])
+    assert claimed != whole
+    assert outside(claimed)[:3] == outside(whole)[:3] == ("b", ASK.name, ASK.encode(Ask("x")))
+
+
+@pytest.mark.parametrize("bad", [b"<from/>", b"<from> <b/></from>", b"<from>a</from><from>b</from>"])
+def test_a_sender_that_is_no_name_is_refused(bad):
+    found = outside(write("console", "b", None, ASK.encode(Ask("x"))).replace(b"<from>console</from>", bad))
+    assert found.code is Code.VALIDATION
+
+
 @pytest.mark.parametrize("to", [None, "c"])
 @pytest.mark.parametrize(
     ("data", "code"),

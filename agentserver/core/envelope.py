@@ -148,6 +148,9 @@ _PLAIN_NAMESPACE: Final = re.compile(
     rb"""xmlns(?::[A-Za-z_][A-Za-z0-9_.-]{0,63})?=(["'])"""
     rb"""(?:urn:[A-Za-z0-9][A-Za-z0-9:._/-]*|https?://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/-]*)?)\1"""
 )
+# A declaration as C14N writes it, and a start tag: in C14N no "<" stands elsewhere, and no quote in an attribute.
+_BARE_SPACE: Final = re.compile(rb' xmlns(?::[^\s="<>]+)?="[^"<>]*&[^"<>]*"')
+_START_TAG: Final = re.compile(rb'<[^"<>]*(?:"[^"<]*"[^"<>]*)*>')
 _DEFAULT_NAMESPACE: Final = re.compile(rb' xmlns="urn:[A-Za-z0-9][A-Za-z0-9:._/-]*"')
 _LONG_TEXT: Final = etree.XPath("boolean(//text()[string-length() > $n] | //@*[string-length() > $n])")
 _LONG_ATTRIBUTE: Final = etree.XPath("boolean(//@*[string-length(name()) > $n])")
@@ -203,8 +206,17 @@ def write(sender: str, to: str | None, thread: str | None, payload_markup: str) 
 
 
 def canonical(element: etree._Element) -> bytes:
-    """Exclusive C14N 1.0 without comments (RFC 3741), the same wherever the element stands, for hashing."""
-    return etree.tostring(element, method="c14n", exclusive=True, with_comments=False, with_tail=False)
+    """Exclusive C14N 1.0 without comments (RFC 3741), the same wherever the element stands, for hashing.
+
+    It can be read again, and its canonical form is itself.
+    """
+    form = etree.tostring(element, method="c14n", exclusive=True, with_comments=False, with_tail=False)
+    # libxml2 writes a namespace as it is. Of what C14N escapes, a URI that the parser takes can hold "&" alone.
+    return _START_TAG.sub(_escaped_spaces, form) if _BARE_SPACE.search(form) else form
+
+
+def _escaped_spaces(tag: re.Match[bytes]) -> bytes:
+    return _BARE_SPACE.sub(lambda space: space[0].replace(b"&", b"&amp;"), tag[0])
 
 
 def _name(value: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from agentserver.core.payload.lexical import escape_attribute
 from agentserver.core.payload.shape import PayloadType, Place, Record, Scalar
 
 if TYPE_CHECKING:
@@ -244,8 +245,8 @@ class Search:
         found = blanks.match(self._text, place)
         return found.end() if found else place
 
-    def _reads(self, words: str, start: int, end: int) -> bool:
-        return end - start == len(words) and self._text.startswith(words, start)
+    def _names(self, namespace: str, start: int, end: int) -> bool:
+        return self._text[start:end] in {namespace, escape_attribute(namespace)}
 
     def _opened(
         self, state: _State, tag: Tag, payload: PayloadType, kind: Record | Scalar
@@ -254,7 +255,7 @@ class Search:
         for place, empty, attributes, pieces in self._start_tags(tag.after, kind, payload):
             if root and "xmlns" not in attributes and tag.name in UNNAMED:
                 continue
-            space = f' xmlns="{payload.namespace}"' if root else ""
+            space = f' xmlns="{escape_attribute(payload.namespace)}"' if root else ""
             opened = replace(state.put(f"<{tag.name}{space}", *pieces, ">"), place=place)
             if root and "xmlns" not in attributes:
                 opened = opened.note(Repair.NAMESPACE, tag.place)
@@ -275,7 +276,7 @@ class Search:
         name, quote = found.groups()
         close = self._text.find(quote, found.end())
         while close >= 0 and self._spend():
-            if name != "xmlns" or self._reads(payload.namespace, found.end(), close):
+            if name != "xmlns" or self._names(payload.namespace, found.end(), close):
                 own: tuple[Piece, ...] = (f' {name}="', Slice(found.end(), close, attribute=True), '"')
                 for after, empty, names, pieces in self._start_tags(close + 1, kind, payload, seen | {name}):
                     yield after, empty, names, pieces if name == "xmlns" else (*own, *pieces)

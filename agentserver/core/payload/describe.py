@@ -125,12 +125,23 @@ def table(
 def _versioned(label: str, namespace: str, version: Any) -> str:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise PayloadError(f"{label}: version must be a whole number from 1")
-    if not _NAMESPACE.fullmatch(namespace) or not carried(namespace) or "www.w3.org" in namespace:
+    if not _representable(namespace) or "www.w3.org" in namespace:
         raise PayloadError(
             f"{label}: {namespace!r} is not a namespace of your own; use a URI such as urn:shop:order"
         )
     web = namespace.startswith(("http://", "https://"))
     return f"{namespace.rstrip('/')}/v{version}" if web else f"{namespace}:v{version}"
+
+
+def _representable(namespace: str) -> bool:
+    """Whether XML takes it for an absolute URI: what it does not has no canonical form."""
+    if not _NAMESPACE.fullmatch(namespace) or not carried(namespace):
+        return False
+    try:
+        etree.Element("a", nsmap={"a": namespace})
+    except ValueError:
+        return False
+    return True
 
 
 def _xml_name(name: Any) -> bool:

@@ -73,7 +73,8 @@ def reading(ctx: click.Context, path: Path) -> Iterator[Reader]:
 @contextmanager
 def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
     """The journal's connection, for a verb that changes it; refused while a server has it."""
-    from agentserver.engines.journal_file import Lock, Place, open_writing
+    from agentserver.engines.journal_file import Place, open_writing
+    from agentserver.engines.journal_lock import Lock
 
     if not path.is_file():
         project.refuse(ctx, f"{path}: there is no journal")
@@ -130,6 +131,24 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
     with writing(ctx, path) as connection:
         journal_care.vacuum(connection)
     click.echo(f"{path}: {before} bytes before, {path.stat().st_size} now")
+
+
+@command.command("accept-loss", short_help="Go on though the journal has lost messages.")
+@journal_option
+@click.pass_context
+def accept_loss(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+    """Go on with a journal that has lost what was committed, or with none. The server must not be running.
+
+    A server does not start when the head that is kept beside the journal shows that commits are missing. What they held
+    is gone for good after this: look for the file, its -wal and a backup first.
+    """
+    from agentserver.engines import journal_head
+    from agentserver.engines.journal_lock import Lock
+
+    path = located(ctx, organism, journal)
+    with refusing(ctx), Lock(path):
+        lost = journal_head.accept(path)
+    click.echo(f"{path}: the next start takes it as it is" if lost else f"{path}: nothing is kept beside it")
 
 
 @command.command("export")

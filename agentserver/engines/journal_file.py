@@ -1,23 +1,25 @@
-"""The journal's file: how it is opened, by whom, and what its tables are.
+"""The journal's file: how it is opened, and what its tables are.
 
-Owns the lock, the checks at opening, the schema and its migrations. Refuses to know what the rows mean.
+Owns the checks at opening, the schema and its migrations. Refuses to know what the rows mean.
 """
 
 from __future__ import annotations
 
-import fcntl
+import logging
 import os
 import sqlite3
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
+from agentserver.engines import journal_head
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
+
+logger = logging.getLogger("agentserver.journal")
 
 APPLICATION: Final = 0x41475356
 """The file's application id: AGSV."""
@@ -114,12 +116,20 @@ MIGRATIONS: Final = (
         at real not null
     ) strict, without rowid;
     """,
+    """
+    create table head (
+        identity blob not null,
+        steps integer not null,
+        link blob not null
+    ) strict;
+    insert into head values (randomblob(16), 0, zeroblob(32));
+    """,
 )
 """What brings a file from one version to the next. The version of a file is how many of them it has seen.
 
 ``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
-``answer``: see journal_answers.py.
+``answer``: see journal_answers.py. ``head``: see journal_head.py.
 """
 
 READABLE: Final = 1
@@ -146,45 +156,6 @@ class Place:
     sync: Sync = Sync.FULL
 
 
-class Lock:
-    """The right to write a journal, held by one server at a time. The kernel takes it back from one that is killed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.with_name(f"{path.name}.lock")
-        self._journal = path
-        self._descriptor = -1
-
-    def __enter__(self) -> Self:
-        """Take it. Raises EngineError when another server has it or it cannot be had."""
-        # A file of its own: closing any descriptor of the journal would drop SQLite's own locks on it.
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise EngineError(f"{self._path}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
-            self._release()
-            who = f"process {owner}" if owner.isdigit() else "another process"
-            raise EngineError(
-                f"{self._journal} is in use by {who}: two servers cannot share a journal"
-            ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let go of it."""
-        self._release()
-
-    def _release(self) -> None:
-        os.close(self._descriptor)
-
-
 def told(path: Path, error: sqlite3.Error) -> EngineError:
     """What SQLite met, as an error that says what to do about it."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
@@ -209,7 +180,7 @@ FATAL: Final = ("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")
 def open_writing(place: Place) -> sqlite3.Connection:
     """The journal, ready to be written, made when there is none. The lock must be held.
 
-    Raises EngineError when it is damaged, of a later version, or no journal.
+    Raises EngineError when it is damaged, of a later version, no journal, or has lost what was committed.
     """
     path = place.path
     try:
@@ -244,6 +215,7 @@ def _read_through(path: Path) -> None:
 def _prepare(connection: sqlite3.Connection, place: Place) -> None:
     try:
         version = _check(connection, place.path)
+        _compare(connection, place.path)
         connection.execute("pragma journal_mode = wal")
         connection.execute(f"pragma synchronous = {place.sync}")
         connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -253,6 +225,13 @@ def _prepare(connection: sqlite3.Connection, place: Place) -> None:
             connection.executescript(f"begin immediate; {MIGRATIONS[number]} {mark} commit;")
     except sqlite3.Error as error:
         raise told(place.path, error) from error
+
+
+def _compare(connection: sqlite3.Connection, path: Path) -> None:
+    """Hold the journal against the head that is kept beside it. Raises EngineError when commits are missing."""
+    lost = journal_head.missing(path, journal_head.read(connection))
+    if lost is not None:
+        logger.error("%s", lost)
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core import recording, snapshot
 from agentserver.core.audit import Event
 from agentserver.core.messages import Reply, Requeued
+from agentserver.engines import journal_head
 from agentserver.engines.journal_file import FATAL, told
+from agentserver.engines.journal_lock import Files
 from agentserver.engines.journal_reader import Ending, row_delivery
 from agentserver.ports import ConflictError, EngineError, UnfitError
 
@@ -28,9 +30,13 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.outcome import Outcome
     from agentserver.core.snapshot import Snapshot
+    from agentserver.engines.journal_lock import Lock
 
 GENESIS = bytes(32)
 """What the chain of a conversation begins with."""
+
+_FULL = 2
+"""What SQLite calls a commit that waits for the disk."""
 
 _STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null)"
@@ -111,6 +117,10 @@ class _Rows:
             if rows:
                 connection.executemany(statement, rows)
 
+    def links(self) -> list[bytes]:
+        """The links that the steps add to their chains, in order."""
+        return [step[-1] for step in self.steps]  # type: ignore[misc]
+
 
 class Writer:
     """Commits outcomes to an open journal.
@@ -128,6 +138,13 @@ class Writer:
         self._kept: dict[str, _Kept] = {}
         self._broken: EngineError | None = None
         self._last = {table: self._highest(table) for table in ("conversation", "step", "delivery", "event")}
+        head = journal_head.read(connection)
+        assert head is not None
+        self._head = head
+        (sync,) = connection.execute("pragma synchronous").fetchone()
+        self._beside = journal_head.Beside(path, durable=sync >= _FULL)
+        self._beside.note(head)
+        self._files = Files(path)
 
     def _highest(self, table: str) -> int:
         (number,) = self._connection.execute(f"select max(number) from {table}").fetchone()  # noqa: S608 - our own names
@@ -159,11 +176,14 @@ class Writer:
         self, group: Sequence[Encoded | EngineError], left: Iterable[Left] = ()
     ) -> list[EngineError | None]:
         """Commit what ``encode`` made of some outcomes, as ``commit`` does."""
+        self._broken = self._broken or self._files.replaced()
         if self._broken is not None:
             return [self._broken] * len(group)
         found = self._attempt(group, tuple(left))
         if isinstance(found, list):
-            return found
+            # After the commit, so that what is told to be kept was in the file that stands there.
+            self._broken = self._files.replaced()
+            return found if self._broken is None else [self._broken] * len(group)
         if isinstance(found, sqlite3.Error) and _about_the_file(found):
             return [self._refused(found)] * len(group)
         if len(group) <= 1:
@@ -182,11 +202,21 @@ class Writer:
             rows.write(self._connection)
             if left:
                 self._connection.executemany(_LEFT, left)
+            head = self._head.after(rows.links()) if rows.steps else self._head
+            if rows.steps:
+                journal_head.keep(self._connection, head)
             self._connection.execute("commit")
         except (sqlite3.Error, ValueError, LookupError, OverflowError) as error:
             self._undo()
             return error
+        self._head = head
+        self._beside.note(head)
         return found
+
+    def leave(self, lock: Lock) -> None:
+        """Spare the files of whatever was put in this journal's place. To be called before the connection closes."""
+        if self._files.replaced() is not None:
+            lock.spare_the_log()
 
     def _undo(self) -> None:
         """Forget a transaction, and what was believed to be stored by it."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.snapshot import UnreadableError
 from agentserver.engines import journal_answers, journal_care
-from agentserver.engines.journal_file import Lock, Place, open_writing, told
+from agentserver.engines.journal_file import Place, open_writing, told
+from agentserver.engines.journal_lock import Lock
 from agentserver.engines.journal_reader import Reader
 from agentserver.engines.journal_writer import Encoded, Left, Writer
 from agentserver.ports import EngineError
@@ -85,9 +86,10 @@ class SqliteEngine:
 
     def _begin(self) -> None:
         with ExitStack() as stack:
-            stack.enter_context(Lock(self._place.path))
+            lock = stack.enter_context(Lock(self._place.path))
             self._connection = stack.enter_context(closing(open_writing(self._place)))
             self._writer = Writer(self._connection, self._place.path, self._guards)
+            stack.callback(self._writer.leave, lock)
             self._reader = Reader(self._connection, self._guards)
             self._before = self._reader.last_event()
             self._open = stack.pop_all()

@@ -13,7 +13,7 @@ import pytest
 from agentserver.assembly import build
 from agentserver.config import forget, load
 from agentserver.core.messages import Reply
-from agentserver.engines.journal_file import Lock
+from agentserver.engines.journal_lock import Lock
 from tests.cli.conftest import environment
 from tests.cli.journals import change, verb
 

@@ -13,7 +13,8 @@ from agentserver.core import approving
 from agentserver.core.approvals import Answer, Decided
 from agentserver.engines import journal_answers, journal_care
 from agentserver.engines.conformance import AskingGuard, Story
-from agentserver.engines.journal_file import Lock, Place, open_reading, open_writing
+from agentserver.engines.journal_file import Place, open_reading, open_writing
+from agentserver.engines.journal_lock import Lock
 from agentserver.engines.journal_reader import Reader
 from agentserver.engines.journal_writer import Writer
 from agentserver.ports import EngineError

@@ -16,7 +16,8 @@ from agentserver.core.messages import Done, Failed, Finished, Outside
 from agentserver.core.requeue import requeue
 from agentserver.engines import journal_care
 from agentserver.engines.conformance import CHECKS, BrokenPromiseError, Story, Subject
-from agentserver.engines.journal_file import APPLICATION, Lock, Place, open_reading, open_writing
+from agentserver.engines.journal_file import APPLICATION, Place, open_reading, open_writing
+from agentserver.engines.journal_lock import Lock
 from agentserver.engines.journal_reader import Ending, Reader
 from agentserver.engines.journal_writer import Writer
 from agentserver.engines.sqlite import SqliteEngine
@@ -195,7 +196,7 @@ async def test_a_second_server_on_the_same_journal_is_refused(tmp_path):
 
 def test_the_lock_dies_with_its_holder(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from agentserver.engines.journal_file import Lock\n"
+        "import sys, time; from pathlib import Path; from agentserver.engines.journal_lock import Lock\n"
         "Lock(Path(sys.argv[1])).__enter__(); print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, tmp_path / "j"], stdout=subprocess.PIPE)

@@ -1,0 +1,162 @@
+"""The head of a journal: which commit was the last, kept in the journal and once more beside it.
+
+Owns the comparison of the two, which shows that commits are missing. The file beside is written after each commit
+and never waited for, so that it may be older than the journal and never proves anything then; a journal that is older
+than the file has lost what is between. Refuses to know what was committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agentserver.engines.journal_lock import HEAD, beside
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+logger = logging.getLogger("agentserver.journal")
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_WORD: Final = "agentserver-head-1"
+
+
+class Head(NamedTuple):
+    """The last commit of a journal.
+
+    Args:
+        identity: of the journal, in hexadecimal; a copy has the same.
+        steps: committed since the journal began.
+        link: of the chain of the last step, in hexadecimal.
+    """
+
+    identity: str
+    steps: int
+    link: str
+
+    def after(self, links: list[bytes]) -> Head:
+        """The head once steps with these links are committed."""
+        return self._replace(steps=self.steps + len(links), link=links[-1].hex())
+
+
+class Noted(NamedTuple):
+    """What the file beside the journal says.
+
+    Args:
+        durable: whether each commit waited for the disk.
+        boot: when the machine was started, as its kernel names it; empty where it does not.
+    """
+
+    head: Head
+    durable: bool
+    boot: str
+
+
+def read(connection: sqlite3.Connection) -> Head | None:
+    """The head as the journal has it; None in a journal that is empty or of an earlier version."""
+    if not connection.execute("select 1 from sqlite_master where name = 'head'").fetchone():
+        return None
+    row = connection.execute("select lower(hex(identity)), steps, lower(hex(link)) from head").fetchone()
+    return None if row is None else Head(*row)
+
+
+def keep(connection: sqlite3.Connection, head: Head) -> None:
+    """Write it into the journal, in the transaction that it is of."""
+    connection.execute("update head set steps = ?, link = ?", (head.steps, bytes.fromhex(head.link)))
+
+
+class Beside:
+    """The file beside the journal.
+
+    Args:
+        path: of the journal.
+        durable: whether each commit waits for the disk.
+    """
+
+    def __init__(self, path: Path, *, durable: bool) -> None:
+        self._file = beside(path, HEAD)
+        self._end = f"{durable:d} {_boot() or '-'}"
+
+    def note(self, head: Head) -> None:
+        """Write it. One that cannot be written leaves an older one, which proves nothing."""
+        text = f"{_WORD} {head.identity} {head.steps:020} {head.link} {self._end}"
+        with suppress(OSError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self._file, flags, 0o600)
+            try:
+                os.pwrite(descriptor, f"{text} {_sum(text)}\n".encode(), 0)
+            finally:
+                os.close(descriptor)
+
+
+def noted(path: Path) -> Noted | None:
+    """What stands beside the journal; None when nothing does, or nothing that can be read, which is logged."""
+    file = beside(path, HEAD)
+    try:
+        said = _parsed(file.read_text("ascii", "replace"))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        said = None
+    if said is None:
+        logger.error("%s: it cannot be read: commits that are missing at this start would not be seen", file)
+    return said
+
+
+def _parsed(line: str) -> Noted | None:
+    text, _, digest = line.removesuffix("\n").rpartition(" ")
+    if digest != _sum(text) or not text.startswith(_WORD):
+        return None
+    _, identity, steps, link, durable, boot = text.split(" ")
+    return Noted(Head(identity, int(steps), link), durable == "1", "" if boot == "-" else boot)
+
+
+def missing(path: Path, head: Head | None) -> str | None:
+    """In words, what the journal has lost since the file beside it was written; None when nothing is known to be.
+
+    Raises EngineError when nothing innocent explains it: without ``sync: full`` a loss of power does.
+    """
+    said = noted(path)
+    if said is None or not said.head.steps:
+        return None
+    if head is None:
+        lost = f"all of its {said.head.steps} steps are missing"
+    elif head.identity != said.head.identity:
+        lost = f"another journal stands in its place; {said.head.steps} steps are missing"
+    elif head.steps < said.head.steps:
+        lost = f"the last {said.head.steps - head.steps} of its {said.head.steps} steps are missing"
+    elif head.steps == said.head.steps and head.link != said.head.link:
+        lost = "its last step is not the one that was committed"
+    else:
+        return None
+    power = not said.durable and (not said.boot or said.boot != _boot())
+    if power and (head is None or head.identity == said.head.identity):
+        return f"{path}: {lost}: the machine was started anew, and without sync: full that may happen"
+    raise EngineError(
+        f"{path}: {lost}. Bring back the file and its {path.name}-wal if they are elsewhere, or a copy with"
+        " agentserver journal restore; agentserver journal accept-loss goes on without what is missing"
+    )
+
+
+def accept(path: Path) -> bool:
+    """Forget what stands beside the journal; False when nothing does. The lock must be held."""
+    try:
+        beside(path, HEAD).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        return _BOOT.read_text("ascii").strip()
+    return ""
+
+
+def _sum(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()

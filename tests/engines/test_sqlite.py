@@ -21,7 +21,7 @@ from agentserver.engines.journal_lock import Lock
 from agentserver.engines.journal_reader import Ending, Reader
 from agentserver.engines.journal_writer import Writer
 from agentserver.engines.sqlite import SqliteEngine
-from agentserver.ports import ConflictError, EngineError
+from agentserver.ports import ConflictError, EngineError, UnfitError
 from tests.engines.outcomes import Journal, said
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +110,7 @@ def test_an_outcome_that_cannot_be_written_leaves_the_others_alone(tmp_path):
     bad = decisions.receive(story.opened(), Outside(fine, "\ud800", "worker"), story.rules, story.moment())
     good = story.said(story.opened(), "1")
     found = writer(tmp_path / "j").commit([story.said(story.opened(), "1"), bad, good])
-    assert [type(error) for error in found] == [type(None), EngineError, type(None)]
+    assert [type(error) for error in found] == [type(None), UnfitError, type(None)]
 
 
 def test_an_outcome_without_a_cause_or_a_moment_is_refused(tmp_path):

@@ -1,99 +1,28 @@
-"""The authority form of a destination: what may be compared when something is to be permitted.
+"""Entries of allow and deny lists, and the words of a request: what they mean of a destination.
 
-Owns parsing of mail addresses, links, accounts and names, and patterns over them. Nothing here folds: the
-host is lower-cased and put into its ASCII form, the local part and every other name is compared as written.
-Two destinations that merely look alike are different. Refuses to know who allows or denies.
+Owns patterns over parsed destinations, and the tokens of a trusted text that could name one. To permit compares
+parsed values; only to deny may be read loosely. Refuses to know who allows or denies.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
-from unicodedata import normalize
-from urllib.parse import urlsplit
+
+from agentserver.provenance.places import Destination, Form, decoded, destination, host_key, loosened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-
-class Form(StrEnum):
-    """What kind of place a destination is."""
-
-    ADDRESS = "address"
-    LINK = "link"
-    ACCOUNT = "account"
-    NAME = "name"
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """A parsed destination. Two are the same place exactly when equal; ``written`` is not compared."""
-
-    form: Form
-    key: str
-    host: str = ""
-    path: str = ""
-    written: str = field(default="", compare=False)
-
-    @property
-    def external(self) -> bool:
-        """Names a place by itself, outside the system that would look a bare name up."""
-        return self.form is not Form.NAME
-
-
-_ADDRESS: Final = re.compile(r"[^\s,;<>\"()\[\]]{1,128}@[^\s,;<>\"()\[\]]{1,255}")
 _ACCOUNT: Final = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){2,9}")
-_HOSTED: Final = re.compile(
-    r"(?:[a-z][a-z0-9+.-]*://)?[^\s/@:?#]+\.[^\s/@:?#.\d]{2,63}\.?(?::\d{1,5})?(?:[/?#]\S*)?", re.IGNORECASE
-)
-_CLIMBS: Final = re.compile(r"(?:^|/|%2f|\\)(?:\.|%2e){1,2}(?:/|%2f|\\|$)|\\", re.IGNORECASE)
 _GLUED: Final = re.compile(r"([^A-Z]*\.[a-z]{2,24})\.[A-Z][a-z']*$")
 """A host and the first word of the next sentence, for want of a space."""
-
-_ROUTES: Final = frozenset("@:/?%!\\")
-"""Characters of a local part that can send a mail elsewhere: such an address is at no host for a pattern."""
-
 _WORDS: Final = re.compile(r"\S+")
 _TRIM: Final = "\"'`()[]{}<>,;:!?"
-
-
-def destination(text: str) -> Destination:
-    """The place that ``text`` names as a whole."""
-    body = text.strip()
-    return replace(_parsed(body), written=body)
-
-
-def _parsed(body: str) -> Destination:
-    if "://" in body or (_HOSTED.fullmatch(body) and "@" not in body):
-        return _link(body)
-    if "@" in body and not body.startswith("@"):
-        local, _, host = body.removeprefix("mailto:").rpartition("@")
-        ascii_host = host_key(host)
-        routed = not _ROUTES.isdisjoint(local)
-        return Destination(Form.ADDRESS, f"{local}@{ascii_host}", "" if routed else ascii_host)
-    if _ACCOUNT.fullmatch(body) and any(map(str.isdigit, body[4:])):
-        return Destination(Form.ACCOUNT, body.replace(" ", ""))
-    return Destination(Form.NAME, normalize("NFC", body))
-
-
-def recipients(text: str) -> tuple[Destination, ...]:
-    """Every place that one argument names: ``"Bob <bob@corp.com>, eve@evil.com"`` names two.
-
-    A display name is never a destination, so it can neither help nor hide the address behind it.
-    """
-    if "://" in text or "@" not in text:
-        return (destination(text),) if text.strip() else ()
-    found = tuple(destination(match.strip("'`.,:")) for match in _ADDRESS.findall(text))
-    return found or (destination(text),)
-
-
-def host_key(host: str) -> str:
-    """The ASCII form of a host name. Other letters are encoded as they are, never mapped to look-alikes."""
-    labels = host.strip().rstrip(".").split(".")
-    return ".".join(label.lower() if label.isascii() else _ascii_label(label) for label in labels)
+_APART: Final = re.compile(r"[\s,;|\"'<>()\[\]{}\\/?&=#]+")
+_SCHEMES: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}:(?:/+|(?=[^\d/]))")
 
 
 def named(text: str) -> Iterator[str]:
@@ -121,10 +50,11 @@ class Pattern:
     """An entry of an allow or deny list, or of a directory.
 
     ``bob@corp.com`` an address · ``@corp.com`` every address at that host · ``corp.com`` every address at it
-    and every link on it · ``.corp.com`` that host and those below it · ``*.corp.com`` only those below ·
+    and every https link on it · ``.corp.com`` that host and those below it · ``*.corp.com`` only those below ·
     ``https://corp.com/docs`` that link and what lies below it · ``listener:name`` a listener · anything with
     ``*`` or ``?`` a glob over the authority form, whose ``*`` never crosses ``@`` or ``/`` · anything else a
-    name.
+    name. Scheme and port of an entry are part of it: without them, https and its own port. What has letters
+    outside of ASCII only an identical entry means; a text that is no destination, no entry does.
     """
 
     text: str
@@ -132,13 +62,27 @@ class Pattern:
     def matches(self, place: Destination) -> bool:
         """Whether ``place`` is one that this entry means."""
         body = self.text.removeprefix("listener:").strip()
-        if body == "*":
+        if place.form is Form.NONE:
+            return False
+        if body == "*" or destination(body) == place:
             return True
+        if place.form in {Form.ADDRESS, Form.LINK} and not place.host:
+            return False
         if body.startswith(("*.", ".")) and "@" not in body and "/" not in body:
             return _below(body, place)
         if "*" in body or "?" in body:
             return _glob(body, place)
-        return _exactly(body, place)
+        return _around(body, place)
+
+    @property
+    def sound(self) -> bool:
+        """Whether there can be a place that this entry means."""
+        body = self.text.removeprefix("listener:").strip()
+        if "*" in body.removeprefix("*.") or "?" in body:
+            return True
+        if body.startswith(("*.", ".", "@")) and "/" not in body:
+            return bool(host_key(body.removeprefix("*").lstrip(".@")))
+        return destination(body).form is not Form.NONE
 
 
 def matching(patterns: Iterable[str], place: Destination) -> str | None:
@@ -146,50 +90,74 @@ def matching(patterns: Iterable[str], place: Destination) -> str | None:
     return next((text for text in patterns if Pattern(text).matches(place)), None)
 
 
-def _link(body: str) -> Destination:
-    try:
-        parts = urlsplit(body if "://" in body else f"//{body}")
-        host = host_key(parts.hostname or "")
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return Destination(Form.LINK, body)
-    path = parts.path.rstrip("/")
-    if _CLIMBS.search(path):
-        return Destination(Form.LINK, body)
-    owner = f"{parts.username}@" if parts.username is not None else ""
-    query = f"?{parts.query}" if parts.query else ""
-    return Destination(Form.LINK, f"{owner}{host}{port}{path}{query}", host if not owner else "", path)
+def barred(patterns: Iterable[str], text: str) -> str | None:
+    """The first entry of a deny list that means anything in ``text``, read as loosely as a reader might.
 
-
-def _ascii_label(label: str) -> str:
-    return "xn--" + normalize("NFC", label).encode("punycode").decode("ascii")
+    Scheme, port, letter case, escapes and width of letters do not save a place, and what stands before ``@`` does not.
+    """
+    patterns = tuple(patterns)
+    if not patterns:
+        return None
+    spelled = _SCHEMES.sub(" ", loosened(decoded(text))).strip()
+    words = [word for word in _APART.split(spelled) if "." in word or "@" in word]
+    hosts = [word.rpartition("@")[2].partition(":")[0].strip(".") for word in words]
+    found = dict.fromkeys((spelled, *spelled.split(" "), *words, *hosts))
+    places = [destination(one.strip(".")) for one in found]
+    crooked = destination(text).form is Form.NONE
+    for entry in patterns:
+        body = loosened(entry).rpartition("://")[2].rstrip("/")
+        meant = Pattern(body.partition("/")[0] if crooked else body)
+        if any(meant.matches(place) for place in places):
+            return entry
+    return None
 
 
 def _below(body: str, place: Destination) -> bool:
     host = host_key(body.lstrip("*."))
-    if not place.host:
+    if not host or not _open(place):
         return False
     return place.host.endswith("." + host) or (body.startswith(".") and place.host == host)
 
 
 def _glob(body: str, place: Destination) -> bool:
     """Globs compare part by part, so that ``*`` stays on its side of ``@`` and within one path step."""
-    if place.external and not place.host and place.form is not Form.ACCOUNT:
+    scheme, mark, rest = body.rpartition("://")
+    meant = place.key
+    if place.form is Form.LINK:
+        meant = f"{place.host}{':' * bool(place.port)}{place.port}{place.path}"
+    if place.form is Form.NAME and ("," in meant or ";" in meant):
         return False
-    meant = f"{place.host}{place.path}" if place.form is Form.LINK else place.key
-    wanted = re.split(r"([@/])", body.rpartition("://")[2])
+    if (
+        (mark and place.form is not Form.LINK)
+        or (scheme or "https") != (place.scheme or "https")
+        or _foreign(place)
+    ):
+        return False
+    wanted = re.split(r"([@/])", rest)
     given = re.split(r"([@/])", meant)
     return len(wanted) == len(given) and all(map(fnmatchcase, given, wanted))
 
 
-def _exactly(body: str, place: Destination) -> bool:
+def _around(body: str, place: Destination) -> bool:
+    """Whether a place lies at a host, or at or below a link."""
     if body.startswith("@"):
         return place.form is Form.ADDRESS and place.host == host_key(body[1:])
     entry = destination(body)
-    if entry.form is Form.LINK and place.form is Form.ADDRESS:
-        return not entry.path and "://" not in body and place.host == entry.host
-    if entry.form is Form.LINK and place.form is Form.LINK and "?" not in entry.key:
-        return bool(place.host) and (
-            place.key == entry.key or place.key.startswith((entry.key + "/", entry.key + "?"))
-        )
-    return entry == place
+    if entry.form is not Form.LINK or entry.host != place.host or not entry.host or entry.query:
+        return False
+    if place.form is Form.ADDRESS:
+        return "://" not in body and not (entry.path or entry.port)
+    if (entry.scheme, entry.port) != (place.scheme, place.port):
+        return False
+    return place.path == entry.path or place.path.startswith(f"{entry.path}/")
+
+
+def _open(place: Destination) -> bool:
+    """Whether an entry that tells no scheme and no port can mean a place of many."""
+    plain = place.form is Form.ADDRESS or (place.scheme == "https" and not place.port)
+    return bool(place.host) and plain and not _foreign(place)
+
+
+def _foreign(place: Destination) -> bool:
+    """Whether a host has letters outside of ASCII: it is meant by its own name or not at all."""
+    return "xn--" in place.host

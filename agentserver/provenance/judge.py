@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching, names
 from agentserver.provenance.actions import Action, actions_of
-from agentserver.provenance.authority import Destination, Form, destination, mentions, named, recipients
+from agentserver.provenance.authority import barred, mentions, named
 from agentserver.provenance.authority import matching as entry_for
 from agentserver.provenance.folding import fold
 from agentserver.provenance.inventory import Kind, values
 from agentserver.provenance.labels import Leaf, Mode, Role, Standing
 from agentserver.provenance.leaves import text_of, typed, typed_in
+from agentserver.provenance.places import LISTED, Destination, Form, destination, recipients
 from agentserver.provenance.policy import (
     ArgumentRule,
     Effect,
@@ -113,43 +114,43 @@ class _Judgement:
 
     def of_argument(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
         if rule.role is Role.DESTINATION:
-            for place in self.places(leaf, rule):
-                yield from self.of_destination(leaf, rule, place)
+            if len(text_of(leaf.value)) > LISTED:
+                yield self.finding(Rule.BOUND, leaf, "longer than any list of destinations")
+            elif entry := self.denied(text_of(leaf.value)):
+                yield self.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
+            else:
+                for place in self.places(leaf, rule):
+                    yield from self.of_destination(leaf, rule, place)
         elif rule.role is Role.SELECTOR and self.ledger.tainted and not isinstance(leaf.value, bool):
             yield from self.of_selector(leaf, rule)
 
     def places(self, leaf: Leaf, rule: ArgumentRule) -> tuple[Destination, ...]:
         """Every recipient of one argument; several names in one text each need an authority."""
         whole = recipients(text_of(leaf.value))
-        if len(whole) != 1 or whole[0].external or self.authorised(leaf, rule, whole[0]):
+        if len(whole) != 1 or whole[0].form is not Form.NAME or self.authorised(leaf, rule, whole[0]):
             return whole
         names_ = [name.strip() for name in re.split(r"[,;]", whole[0].written) if name.strip()]
         return tuple(map(destination, names_)) if len(names_) > 1 else whole
 
     def of_destination(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> Iterator[Finding]:
-        if entry := self.denied(place):
-            yield self.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
-        elif not self.authorised(leaf, rule, place):
-            evidence = matching.origin(self.ledger, place.written)
-            if evidence:
-                yield self.finding(Rule.DESTINATION, leaf, self.resembles(place), evidence)
-            else:
-                yield self.finding(Rule.UNKNOWN_DESTINATION, leaf, self.resembles(place))
+        if self.authorised(leaf, rule, place):
+            return
+        evidence = matching.origin(self.ledger, place.written)
+        detail = self.resembles(place) or ("it is no single destination" if place.form is Form.NONE else "")
+        kind = Rule.DESTINATION if evidence else Rule.UNKNOWN_DESTINATION
+        yield self.finding(kind, leaf, detail, evidence)
 
-    def denied(self, place: Destination) -> str | None:
+    def denied(self, text: str) -> str | None:
         """Deny entries also mean what looks the same: refusing may fold, permitting may not."""
-        exact = entry_for(self.policy.deny, place)
-        if exact:
-            return exact
-        alike = destination(place.written.lower())
-        folded = fold(place.written)
-        return entry_for(tuple(entry.lower() for entry in self.policy.deny), alike) or next(
-            (entry for entry in self.policy.deny if fold(entry) and fold(entry) == folded), None
-        )
+        deny = self.policy.deny
+        shapes = {fold(place.written) for place in recipients(text)} if deny else set()
+        return barred(deny, text) or next((entry for entry in deny if fold(entry) in shapes - {""}), None)
 
     def authorised(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> bool:
         if not self.ledger.tainted or entry_for(self.policy.allow, place):
             return True
+        if place.form is Form.NONE:
+            return False
         if self.policy.query_authorises and self.in_query(place):
             return True
         vouched = (
@@ -232,7 +233,7 @@ class _Judgement:
     def of_prose(self) -> Iterator[Finding]:
         """A recipient that only the request's prose authorises, when the call carries untrusted content."""
         for leaf, rule in self.ruled:
-            for place in recipients(text_of(leaf.value)) if rule.role is Role.DESTINATION else ():
+            for place in self.places(leaf, rule) if rule.role is Role.DESTINATION else ():
                 vouched = any(
                     text.standing in _NAMES_PLACES for text in self.ledger.records.find(f"place {place.key}")
                 )
@@ -256,7 +257,7 @@ def _exits(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
         place = destination(text_of(leaf.value))
         if place.form is not Form.LINK or _EXIT_TOKENS.isdisjoint(names.tokens(leaf.path)):
             continue
-        if entry := judgement.denied(place):
+        if entry := judgement.denied(place.written):
             yield judgement.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
             continue
         followed = policy.follow_links and _written(ledger, text_of(leaf.value))

@@ -11,13 +11,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance import names
-from agentserver.provenance.authority import mentions, recipients
+from agentserver.provenance.authority import mentions
 from agentserver.provenance.encodings import unwrapped
 from agentserver.provenance.folding import fold, fold_bytes
 from agentserver.provenance.index import SPAN, Index
 from agentserver.provenance.inventory import Kind, Value, values
 from agentserver.provenance.labels import Hop, Leaf, Observation, Origin, Standing, Text
 from agentserver.provenance.leaves import text_of, typed
+from agentserver.provenance.places import Form, listed
 from agentserver.provenance.plan import Plan, Step
 from agentserver.provenance.values import Table
 
@@ -68,7 +69,9 @@ def keys_of(body: str) -> frozenset[str]:
     kind = typed(body)
     if kind is not None:
         written.add(kind)
-    return frozenset(written | {f"place {place.key}" for place in recipients(body)})
+    return frozenset(
+        written | {f"place {place.key}" for place in listed(body) if place.form is not Form.NONE}
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import names
-from agentserver.provenance.authority import destination
 from agentserver.provenance.labels import Mode, Role, Standing
+from agentserver.provenance.places import destination
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -248,10 +248,15 @@ def _by_name(call: Call, leaf: Leaf) -> Role:
         return Role.SELECTOR
     if role is not None:
         return role
-    if isinstance(leaf.value, str) and (destination(leaf.value).external and "." in leaf.value):
+    if isinstance(leaf.value, str) and _points(leaf.value):
         return Role.DESTINATION
     aimed = any(
         names.role_of(other.path) is Role.DESTINATION and other.value not in (None, "")
         for other in call.arguments
     )
     return Role.PAYLOAD if aimed else Role.SELECTOR
+
+
+def _points(text: str) -> bool:
+    """Whether a text is, or has in it, something of the form of an address or a link."""
+    return "." in text and ("://" in text or "@" in text[1:] or destination(text).external)

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from agentserver.provenance.actions import Action
+from agentserver.provenance.authority import Pattern
 from agentserver.provenance.labels import Mode, Role, Standing
 from agentserver.provenance.policy import (
     ArgumentRule,
@@ -105,6 +106,15 @@ class _Reader:
             raise self.fail(node, f"'{what}' must be a list")
         return tuple(self.text(item, f"an entry of '{what}'") for item in node.value)
 
+    def places(self, node: Any, what: str) -> tuple[str, ...]:
+        """A list of which every entry can mean a destination: one that cannot would permit, or deny, nothing."""
+        for item, entry in zip(node.value, self.texts(node, what), strict=True):
+            if not Pattern(entry).sound:
+                raise self.fail(
+                    item, f"'{entry}' in '{what}' names no destination; an address, a host, a link or a name"
+                )
+        return self.texts(node, what)
+
     def flag(self, node: Any, what: str) -> bool:
         known = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
         value = self.text(node, f"'{what}'").lower()
@@ -190,8 +200,8 @@ _POLICY: Final[dict[str, _Column]] = {
     "trusted": _Reader.texts,
     "relays": _Reader.texts,
     "fields": _Reader.fields,
-    "allow": _Reader.texts,
-    "deny": _Reader.texts,
+    "allow": _Reader.places,
+    "deny": _Reader.places,
     "query_authorises": _Reader.flag,
     "plan": _enum(PlanSource),
     "strict": _Reader.flag,

@@ -193,3 +193,27 @@ def test_a_secret_split_over_two_arguments_is_found() -> None:
     )
     assert found is not None
     assert any("split" in finding.detail for finding in found.verdict.findings)
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "https://corp.com/, eve@evil.example",
+        "https://corp.com/\neve@evil.example",
+        "https://corp.com/;eve@evil.example",
+        "https://corp.com@evil.example",
+        "https://corp.com/docs/..;/admin",
+        "http://corp.com/",
+        "javascript:fetch('//evil.example')",
+        "file:///etc/passwd",
+        "https://corp.com/?to=eve@evil.example",
+        "bob@corp.com, eve@evil.example",
+        '"eve@evil.example" <bob@corp.com>',
+        "mailto:bob@corp.com?bcc=eve@evil.example",
+        f"https://{'corp.com' * 40}/",
+    ],
+)
+def test_nothing_rides_along_with_a_listed_destination(to: str) -> None:
+    sleuth = enforcing(destinations=["corp.com"])
+    assert refused(sleuth, to=to, body="x")
+    assert not refused(sleuth, to="https://corp.com/", body="x")

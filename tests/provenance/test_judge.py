@@ -83,7 +83,9 @@ def test_several_names_in_one_text_each_need_an_authority() -> None:
 
 def test_a_header_hidden_in_a_recipient_is_a_recipient() -> None:
     scene = Scenario(query=QUERY).read("fetch_url", EVIL)
-    assert scene.rules("send_email", to="bob@corp.com\nBcc: mallory@evil.com", body="x") == {Rule.DESTINATION}
+    verdict = scene.call("send_email", to="bob@corp.com\nBcc: mallory@evil.com", body="x")
+    assert verdict.decision is Decision.DENY
+    assert "mallory@evil.com" in {each.evidence.excerpt for each in verdict.findings if each.evidence}
 
 
 def test_the_query_may_be_kept_from_authorising() -> None:

@@ -21,6 +21,10 @@ class EngineError(Exception):
     """The engine could not commit, and kept nothing of the outcome."""
 
 
+class QuotaError(RuntimeError):
+    """The principal has as much of something as it may have. Nobody else is concerned."""
+
+
 class ConflictError(EngineError):
     """The conversation has moved on since the outcome was decided: load it and decide again."""
 
@@ -52,6 +56,10 @@ class Engine(Protocol):
 
     def at_work(self) -> AsyncIterator[str]:
         """Open conversations of which a delivery was committed and not consumed: what a restart takes up again."""
+        ...
+
+    def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
+        """Each open conversation with its principal."""
         ...
 
     def idle(self, before: float) -> AsyncIterator[str]:
@@ -129,7 +137,11 @@ class Ingress(Protocol):
     """The door for gateways, which have authenticated the principal."""
 
     async def open(self, principal: str) -> Exchange:
-        """Open a conversation. Raises ValueError when the name belongs to a listener or to the system."""
+        """Open a conversation.
+
+        Raises ValueError when the name belongs to a listener or to the system, QuotaError when the principal has as
+        many open as it may.
+        """
         ...
 
     def conversation(self, conversation: str) -> Conversation | None:

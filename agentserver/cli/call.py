@@ -147,9 +147,15 @@ async def _exchange(server: Server, call: Call, data: bytes) -> int:
     import anyio
     import anyio.to_thread
 
+    from agentserver.ports import QuotaError
+
     status = SILENT
     async with server:
-        exchange = await server.open(project.principal(server.organism))
+        try:
+            exchange = await server.open(project.principal(server.organism))
+        except QuotaError as error:
+            click.echo(str(error), err=True)
+            return REFUSED
         with anyio.move_on_after(call.timeout) as scope:
             async for reply in exchange.replies(data, call.listener):
                 refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)

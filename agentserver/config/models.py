@@ -153,6 +153,24 @@ class LimitsEntry(Strict):
         le=1_000_000,
         description="Messages accepted and not yet handled; beyond it outside messages are refused as busy.",
     )
+    principal_queue: int = Field(
+        default=_LIMITS.principal_queue,
+        ge=1,
+        le=1_000_000,
+        description="Messages that one principal may have accepted and not yet handled; beyond it its own are busy.",
+    )
+    principal_conversations: int = Field(
+        default=_LIMITS.principal_conversations,
+        ge=1,
+        le=1_000_000,
+        description="Conversations that one principal may have open.",
+    )
+    principal_bytes: int = Field(
+        default=_LIMITS.principal_bytes,
+        ge=256,
+        le=1 << 34,
+        description="Bytes of messages that one principal may have accepted and not yet handled.",
+    )
     hops: int = Field(
         default=_LIMITS.hops,
         ge=1,

@@ -48,6 +48,10 @@ class Limits:
     Args:
         concurrency: invocations running at once in the whole server.
         queue: messages accepted and not yet handled; beyond it outside messages are refused as ``busy``.
+        principal_queue: messages that one principal may have accepted and not yet handled; beyond it, and beyond
+            ``principal_bytes``, its own messages are refused as ``busy`` and nobody else's.
+        principal_conversations: conversations that one principal may have open.
+        principal_bytes: bytes of messages that one principal may have accepted and not yet handled.
         hops: messages in one causal chain since the message from outside.
         messages: messages in one conversation.
         refusals: consecutive refused attempts of one thread before retrying is forbidden.
@@ -61,6 +65,9 @@ class Limits:
 
     concurrency: int = 64
     queue: int = 1024
+    principal_queue: int = 256
+    principal_conversations: int = 1000
+    principal_bytes: int = 1 << 26
     hops: int = 256
     messages: int = 2000
     refusals: int = 3

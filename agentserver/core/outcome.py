@@ -43,6 +43,7 @@ class Outcome(NamedTuple):
         dropped: deliveries that will never be handled.
         asked: messages that wait for a person since this step.
         asking: by how many the messages that wait for a person have become more, or fewer.
+        grown: by how many bytes the messages that wait anywhere in the conversation have become more, or fewer.
         ready: deliveries that may be handled now.
         retry: the delivery to hand to its handler again, if any.
         closed: threads that closed; what runs on them is to be cancelled.
@@ -61,6 +62,7 @@ class Outcome(NamedTuple):
     dropped: tuple[Delivery, ...] = ()
     asked: tuple[Approval, ...] = ()
     asking: int = 0
+    grown: int = 0
     ready: tuple[Delivery, ...] = ()
     retry: Delivery | None = None
     closed: tuple[str, ...] = ()

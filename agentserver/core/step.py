@@ -56,6 +56,7 @@ class Step:
         self._dropped: list[Delivery] = []
         self._asked: dict[str, Approval] = {}
         self._asking = 0
+        self._grown = 0
         self._woken: dict[str, None] = {}
         self._closed: list[str] = []
         self._replies: list[Reply | Done] = []
@@ -71,6 +72,7 @@ class Step:
         self.change.put(thread._replace(inbox=thread.inbox[1:]))
         self._woken[thread.id] = None
         self._done = delivery.id
+        self._grown -= len(delivery.message)
         self.requests.count(delivery.request, -1)
 
     def again(self, delivery: Delivery) -> None:
@@ -81,10 +83,14 @@ class Step:
 
     def revive(self, delivery: Delivery) -> None:
         """Queue a delivery that was consumed before."""
+        self._add(delivery)
+        self._queue(delivery.thread, (delivery,))
+
+    def _add(self, delivery: Delivery) -> None:
         self._added[delivery.id] = delivery
+        self._grown += len(delivery.message)
         self.requests.count(delivery.request, 1)
         self.minutes.record(Event.SENT, delivery)
-        self._queue(delivery.thread, (delivery,))
 
     def post(self, letter: Letter, thread: str) -> None:
         """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
@@ -109,9 +115,7 @@ class Step:
         )
         if letter.element is not None and len(delivery.message) <= PARSED_LIMIT:
             self._parsed[delivery.id] = letter.element
-        self._added[delivery.id] = delivery
-        self.requests.count(delivery.request, 1)
-        self.minutes.record(Event.SENT, delivery)
+        self._add(delivery)
         if letter.questions:
             self._ask(delivery, letter.questions)
         else:
@@ -233,6 +237,7 @@ class Step:
 
     def _drop(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
+            self._grown -= len(delivery.message)
             self.requests.count(delivery.request, -1)
             self.minutes.record(Event.DROPPED, delivery)
             self._parsed.pop(delivery.id, None)
@@ -314,6 +319,7 @@ class Step:
             dropped=tuple(self._dropped),
             asked=self._still_asked(),
             asking=self._asking,
+            grown=self._grown,
             ready=self._ready(),
             retry=self._retry,
             closed=tuple(self._closed),

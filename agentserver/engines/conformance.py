@@ -148,6 +148,10 @@ def _hold(promise: bool, what: str) -> None:  # noqa: FBT001 - reads as an asser
         raise BrokenPromiseError(what)
 
 
+async def _open(engine: Engine) -> list[tuple[str, str]]:
+    return [one async for one in engine.open_conversations()]
+
+
 async def _runnable(engine: Engine) -> list[str]:
     return [delivery.id for delivery in await _heads(engine)]
 
@@ -255,10 +259,12 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
             "an open conversation is its principal's",
         )
         _hold(key not in [one async for one in engine.belongings("other")], "and nobody else's")
+        _hold((key, "console") in await _open(engine), "it is listed with its principal")
         _hold(key in [one async for one in engine.idle(touched + 1)], "an untouched conversation is idle")
         _hold(key not in [one async for one in engine.idle(touched)], "one that was touched since is not")
         await engine.commit(story.closed(said.conversation))
         _hold(key not in [one async for one in engine.idle(touched + 9)], "a closed conversation is not idle")
+        _hold((key, "console") not in await _open(engine), "a closed conversation is not listed as open")
 
 
 async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:

@@ -176,6 +176,13 @@ class Reader:
             "select id from conversation where number in (select conversation from delivery where state = 0)"
         )
 
+    def open_conversations(self) -> list[tuple[str, str]]:
+        """Each open conversation with its principal, in the order in which they were opened."""
+        rows = self._connection.execute(
+            "select id, principal from conversation where closed is null order by number"
+        )
+        return [(key, principal) for key, principal in rows]
+
     def idle(self, before: float) -> list[str]:
         """The open conversations that nothing touched since."""
         return self._ids(

@@ -58,6 +58,11 @@ class MemoryEngine:
             if not all(thread.quiet for thread in conversation.tree.nodes.values()):
                 yield conversation.id
 
+    async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
+        """Every conversation with its principal."""
+        for conversation in list(self._kept.values()):
+            yield conversation.id, conversation.principal
+
     async def idle(self, before: float) -> AsyncIterator[str]:
         """Conversations that nothing touched since."""
         for conversation in list(self._kept.values()):

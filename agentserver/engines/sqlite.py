@@ -169,6 +169,11 @@ class SqliteEngine:
         for key in await self._do(self._reader.at_work):
             yield key
 
+    async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
+        """Each open conversation with its principal."""
+        for key, principal in await self._do(self._reader.open_conversations):
+            yield key, principal
+
     async def idle(self, before: float) -> AsyncIterator[str]:
         """Open conversations that nothing touched since."""
         for key in await self._do(lambda: self._reader.idle(before)):

@@ -22,6 +22,7 @@ from agentserver.gateways.console_lines import Address, Blank, Command, Complete
 from agentserver.gateways.console_questions import Questions
 from agentserver.gateways.console_talks import Talks
 from agentserver.gateways.terminal import Style, visible_lines
+from agentserver.ports import QuotaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -125,7 +126,11 @@ class Console:
             ValueError: when the principal's name is a listener's.
         """
         self._reading = anyio.CancelScope()
-        await self._talks.open()
+        try:
+            await self._talks.open()
+        except QuotaError as error:
+            self._mistake(str(error))
+            return 2
         stop = self._host.trace.watch(self._note)
         try:
             async with anyio.create_task_group() as tasks:
@@ -182,11 +187,15 @@ class Console:
 
     async def _meet(self, line: str, tasks: TaskGroup) -> None:
         """Do what a line says; a message is sent without waiting for its answers."""
-        letter = await self._act(self._understand(line))
-        if letter is None:
+        try:
+            letter = await self._act(self._understand(line))
+            if letter is None:
+                return
+            self._addressee = letter.to or self._addressee
+            talk = await self._talk()
+        except QuotaError as error:
+            self._mistake(str(error))
             return
-        self._addressee = letter.to or self._addressee
-        talk = await self._talk()
         self._talks.began(talk)
         tasks.start_soon(self._deliver, talk, letter)
 

@@ -99,12 +99,15 @@ class Talks:
         return self.current is not None and self._host.conversation(self.current.exchange.id) is not None
 
     async def open(self) -> Talk:
-        """Begin another conversation. What still runs in the current one goes on, then it closes."""
+        """Begin another conversation. What still runs in the current one goes on, then it closes.
+
+        Raises QuotaError, and leaves the current one as it is, when the principal may not open another.
+        """
+        if self.current is not None and not self.current.running:
+            await self.current.close()
+        exchange = await self._host.open(self._principal)
         if self.current is not None:
             self.current.left = True
-            if not self.current.running:
-                await self.current.close()
-        exchange = await self._host.open(self._principal)
         self._forget()
         self.current = self._known[exchange.id] = Talk(exchange)
         return self.current

@@ -20,11 +20,12 @@ from agentserver.core import envelope
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import SYSTEM, Failed, Finished
 from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.pump.accounts import Accounts
 from agentserver.pump.boundary import Boundary, UndecidedError
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
-from agentserver.pump.schedule import Schedule, Turns, backoff
+from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
 from agentserver.pump.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Pump:
         self._invoker = Invoker(rules, resources)
         self._boundary = Boundary(rules, clock, self._step)
         self._turns = Turns()
+        self._door = Door()
         self._schedule = Schedule(
             {name: one.listener.concurrency for name, one in bound.items()}, self._turns.put
         )
@@ -86,10 +88,7 @@ class Pump:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._exchanges: dict[str, ServerExchange] = {}
         self._told: dict[str, set[EventPlace]] = {}
-        self._pending = 0
-        self._arriving = 0
-        self._rest = asyncio.Event()
-        self._rest.set()
+        self._accounts = Accounts(rules.blueprint.limits)
         self._stopping = False
         self._halted = False
         self._life = self._run()
@@ -122,7 +121,7 @@ class Pump:
                 yield
                 self._stopping = True
                 with anyio.move_on_after(self._limits.drain):
-                    await self._rest.wait()
+                    await self._accounts.rest.wait()
                 for exchange in self._exchanges.values():
                     exchange.settle()
             finally:
@@ -133,31 +132,35 @@ class Pump:
 
     async def _take_up(self) -> None:
         """Schedule what an earlier run left; everything that waits in its conversations is in hand again."""
+        async for key, principal in self._engine.open_conversations():
+            self._accounts.open(key, principal)
         async for key in self._engine.at_work():
             conversation = await self._find(key)
             if conversation is None:
                 continue
-            asked = conversation.approvals()
-            self._pend(sum(request.pending for request in conversation.requests.values()) - len(asked))
-            self._waiting.add(asked)
+            self._accounts.recount(conversation)
+            self._waiting.add(conversation.approvals())
             for thread in conversation.tree.nodes.values():
                 if thread.inbox:
-                    self._dispatch(thread.inbox[0])
+                    self._dispatch(Ticket(conversation.principal, thread.inbox[0]))
 
     # Gateways
 
     async def open(self, principal: str) -> ServerExchange:
         """Open a conversation.
 
-        Raises ValueError when the name belongs to a listener or to the system, or no envelope can carry it.
+        Raises ValueError when the name belongs to a listener or to the system, or no envelope can carry it, and
+        QuotaError when the principal has as many conversations open as it may.
         """
         folded = principal.casefold()
         if principal in self._bound or folded == SYSTEM or folded.startswith(f"{SYSTEM}."):
             raise ValueError(f"{principal!r} is the name of a listener, so no principal can bear it")
         envelope.write(principal, None, None, "")
         conversation = Conversation.opened(principal, self._clock.moment())
+        await self._door.enter(principal, conversation.id)
+        self._accounts.begin(conversation.id, principal)
         self._live[conversation.id] = conversation
-        return self._exchange(conversation.id)
+        return self._exchange(conversation.id, principal)
 
     async def belongings(self, principal: str) -> tuple[str, ...]:
         """The principal's conversations that no gateway has and that can be resumed, oldest first."""
@@ -172,17 +175,18 @@ class Pump:
         taken = conversation in self._exchanges  # another gateway may have been quicker meanwhile
         if taken or conversation not in found:
             raise LookupError("no such conversation")
-        exchange = self._exchange(conversation)
+        exchange = self._exchange(conversation, principal)
         exchange.listen()
         exchange.catch_up([event async for event in self._engine.outbox(conversation)])
         if await self._find(conversation) is None:
             self._forget(conversation)
         return exchange
 
-    def _exchange(self, conversation: str) -> ServerExchange:
+    def _exchange(self, conversation: str, principal: str) -> ServerExchange:
         told = self._told.pop(conversation, set())
+        submit = partial(self._submit, principal)
         exchange = ServerExchange(
-            conversation, self._submit, self._close, self._new_id, self._acknowledge, self._leave, told
+            conversation, submit, self._close, self._new_id, self._acknowledge, self._leave, told
         )
         self._exchanges[conversation] = exchange
         return exchange
@@ -198,17 +202,16 @@ class Pump:
             if exchange.told:
                 self._told[conversation] = exchange.told
 
-    async def _submit(self, conversation: str, outside: Outside) -> None:
+    async def _submit(self, principal: str, conversation: str, outside: Outside) -> None:
+        await self._door.enter(principal, conversation)
         if self._stopping:
             raise RuntimeError("the server is stopping")
-        busy = self._pending + self._arriving >= self._limits.queue
-        self._arriving += 1  # until it is committed and counted as pending
+        busy = not self._accounts.admits(principal, len(outside.data))
         try:
-            accepted = await self._boundary.receive(conversation, outside, Code.BUSY if busy else None)
+            with self._accounts.arriving(principal, len(outside.data)):
+                accepted = await self._boundary.receive(conversation, outside, Code.BUSY if busy else None)
         except (EngineError, UndecidedError) as error:
             raise RuntimeError("the server cannot keep messages at present") from error
-        finally:
-            self._arriving -= 1
         if not accepted:
             raise RuntimeError("the conversation is over")
 
@@ -306,10 +309,11 @@ class Pump:
             self._release(outcome)
         return None
 
-    def _dispatch(self, delivery: Delivery) -> None:
+    def _dispatch(self, ticket: Ticket) -> None:
         """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
+        delivery = ticket.delivery
         if delivery.to in self._bound:
-            self._schedule.put(delivery)
+            self._schedule.put(ticket)
         else:
             gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
             self._tasks.start_soon(self._boundary.conclude, Finished(delivery, None, gone))
@@ -329,13 +333,13 @@ class Pump:
         self._parsed.update(outcome.parsed)
         for delivery in outcome.dropped:
             self._parsed.pop(delivery.id, None)
-        self._pend(len(outcome.added) - len(outcome.dropped) - (outcome.done is not None) - outcome.asking)
+        self._accounts.book(outcome)
         self._waiting.add(outcome.asked)
         self._waiting.settle(outcome.records)
         for delivery in outcome.ready:
-            self._dispatch(delivery)
+            self._dispatch(Ticket(outcome.conversation.principal, delivery))
         if outcome.retry is not None:
-            self._tasks.start_soon(self._retry, outcome.retry)
+            self._tasks.start_soon(self._retry, Ticket(outcome.conversation.principal, outcome.retry))
         exchange = self._exchanges.get(outcome.conversation.id)
         if exchange is not None:
             for event in outcome.replies:
@@ -347,20 +351,14 @@ class Pump:
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
         self._locks.pop(conversation, None)
+        self._accounts.close(conversation)
         exchange = self._exchanges.get(conversation)
         if exchange is not None:
             exchange.finish()
 
-    def _pend(self, change: int) -> None:
-        self._pending += change
-        if self._pending:
-            self._rest.clear()
-        else:
-            self._rest.set()
-
-    async def _retry(self, delivery: Delivery) -> None:
-        await anyio.sleep(backoff(delivery.attempt))
-        self._dispatch(delivery)
+    async def _retry(self, ticket: Ticket) -> None:
+        await anyio.sleep(backoff(ticket.delivery.attempt))
+        self._dispatch(ticket)
 
     async def _sweep(self) -> None:
         """Close conversations in which nothing has happened for ``limits.idle`` seconds."""

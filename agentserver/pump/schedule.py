@@ -1,14 +1,16 @@
-"""Whose turn it is: deliveries that may run, those that wait for their listener, workers that wait for work.
+"""Whose turn it is: deliveries that may run, those that wait for their listener, messages that want to come in.
 
-Owns the concurrency limit of each listener and the queue between the pump and its workers. Refuses to know what a
-delivery is for.
+Owns the concurrency limit of each listener, the queue between the pump and its workers, and how much of either passes
+before the event loop comes round. Refuses to know what a delivery is for.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.pump.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,55 +30,63 @@ def backoff(failures: int) -> float:
     return float(min(BACKOFF * 2.0 ** (failures - 1), BACKOFF_LIMIT))
 
 
+class Ticket(NamedTuple):
+    """A runnable delivery and the principal on whose account it runs."""
+
+    principal: str
+    delivery: Delivery
+
+
 class Schedule:
-    """Hands each delivery on as soon as its listener has room, in the order of arrival.
+    """Hands each delivery on as soon as its listener has room; those that are parked take turns.
 
     Args:
         limits: invocations at once by listener.
         hand_on: called with a delivery whose turn has come; it counts as running until ``done``.
     """
 
-    def __init__(self, limits: Mapping[str, int], hand_on: Callable[[Delivery], None]) -> None:
+    def __init__(self, limits: Mapping[str, int], hand_on: Callable[[Ticket], None]) -> None:
         self._room = dict(limits)
-        self._parked: dict[str, deque[Delivery]] = {name: deque() for name in limits}
+        self._parked: dict[str, Rounds[Ticket]] = {name: Rounds() for name in limits}
         self._hand_on = hand_on
 
-    def put(self, delivery: Delivery) -> None:
+    def put(self, ticket: Ticket) -> None:
         """Hand the delivery on, or park it until its listener has room."""
-        if self._room[delivery.to] > 0:
-            self._room[delivery.to] -= 1
-            self._hand_on(delivery)
+        listener = ticket.delivery.to
+        if self._room[listener] > 0:
+            self._room[listener] -= 1
+            self._hand_on(ticket)
         else:
-            self._parked[delivery.to].append(delivery)
+            self._parked[listener].put(ticket.principal, ticket.delivery.conversation, ticket)
 
     def done(self, listener: str) -> None:
         """One invocation of a listener is over: its room goes to the next that is parked."""
         if self._parked[listener]:
-            self._hand_on(self._parked[listener].popleft())
+            self._hand_on(self._parked[listener].take())
         else:
             self._room[listener] += 1
 
 
-STRETCH = 32
+STRETCH = 8
 """Deliveries that workers take in a row before everything else on the event loop gets a turn."""
 
 
 class Turns:
-    """The queue that workers take from, in order.
+    """The queue that workers take from; principals and conversations take turns in it.
 
     Idle workers are woken at the end of the event loop's turn, for what is then left: a worker that comes back
     meanwhile finds the next message of its chain without another one being woken for it, as asyncio.Queue would.
     """
 
     def __init__(self) -> None:
-        self._ready: deque[Delivery] = deque()
+        self._ready: Rounds[Delivery] = Rounds()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._dealing = False
         self._stretch = 0
 
-    def put(self, delivery: Delivery) -> None:
+    def put(self, ticket: Ticket) -> None:
         """Add a delivery."""
-        self._ready.append(delivery)
+        self._ready.put(ticket.principal, ticket.delivery.conversation, ticket.delivery)
         if not self._dealing:
             self._dealing = True
             asyncio.get_running_loop().call_soon(self._deal)
@@ -90,7 +100,7 @@ class Turns:
         self._stretch += 1
         if self._stretch == STRETCH:
             asyncio.get_running_loop().call_soon(self._renew)
-        return self._ready.popleft()
+        return self._ready.take()
 
     def _renew(self) -> None:
         """The loop has come round: all workers together may take another stretch."""
@@ -106,3 +116,42 @@ class Turns:
             if not idle.done():
                 idle.set_result(None)
                 wanted -= 1
+
+
+ARRIVALS = 4
+"""Messages from outside that are let in before everything else on the event loop gets a turn."""
+
+
+class Door:
+    """Where messages from outside wait for the event loop to come round; their principals take turns.
+
+    Each is let in in a later turn of the loop than the one it came in, so that sending without a pause stops nothing.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Rounds[asyncio.Future[None]] = Rounds()
+        self._opening = False
+
+    async def enter(self, principal: str, conversation: str) -> None:
+        """Wait for a turn."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.put(principal, conversation, turn)
+        self._open_soon()
+        await turn
+
+    def _open_soon(self) -> None:
+        if not self._opening:
+            self._opening = True
+            asyncio.get_running_loop().call_soon(self._open)
+
+    def _open(self) -> None:
+        """Let the next in, not counting those that have given up."""
+        self._opening = False
+        room = ARRIVALS
+        while room and self._waiting:
+            turn = self._waiting.take()
+            if not turn.done():
+                turn.set_result(None)
+                room -= 1
+        if self._waiting:
+            self._open_soon()

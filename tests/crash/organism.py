@@ -154,8 +154,8 @@ async def main(path, load, seed):
         await fetch(server)
         if not load:
             with anyio.fail_after(60):
-                await server._rest.wait()
-                while server.approvals() or server._pending:  # noqa: ASYNC110 - two things to wait for
+                await server._accounts.rest.wait()
+                while server.approvals() or server._accounts.pending:  # noqa: ASYNC110 - two things to wait for
                     await asyncio.sleep(0.01)
             await fetch(server)
             tell("rest")

@@ -21,12 +21,13 @@ from agentserver.gateways.console_talks import Talk, Talks
 from agentserver.gateways.terminal import Screen
 from agentserver.gateways.trace import CONVERSATIONS
 from agentserver.testing import listener, organism_of
-from tests.gateways.payloads import DESK, Greet, greet
+from tests.gateways.payloads import DESK, Greet, Wait, greet, wait
 
 pytestmark = pytest.mark.anyio
 
 
 IDLE = organism_of(listener("greeter", greet, Greet), limits=Limits(idle=0.05))
+CROWDED = organism_of(listener("waiter", wait, Wait), limits=Limits(principal_conversations=1))
 NAMESAKE = organism_of(listener("console", greet, Greet))
 
 
@@ -373,3 +374,11 @@ def test_the_greeting_says_where_text_goes():
     )
     assert next(iter(console.takers)) == "greeter"
     assert console.ids() == Ids([], [])
+
+
+async def test_a_principal_with_too_many_conversations_is_told_and_keeps_the_one_it_has():
+    told = until("limits.principal_conversations")
+    _, shown, _ = await session(
+        "seconds=1000", "/new", told, "/threads", "/quit", interactive=True, organism=CROWDED
+    )
+    assert "messages so far" in shown.partition("limits.principal_conversations")[2]

@@ -153,7 +153,7 @@ async def test_it_goes_with_its_conversation():
         assert found == [None]
         assert d.pump.approvals() == ()
         assert not await say(d, approval, Said.ONCE)
-        assert d.pump._pending == 0
+        assert d.pump._accounts.pending == 0
 
 
 async def test_a_graceful_stop_does_not_wait_for_a_person():
@@ -169,7 +169,7 @@ async def test_the_bound_of_the_queue_does_not_count_what_waits():
             await d.send(exchange, Ask(str(number)))
             await waits(d, number + 1)
         assert await d.ask(Ask("x"), to="b") == Answer("re: x")
-        assert d.pump._pending == 0
+        assert d.pump._accounts.pending == 0
 
 
 async def test_what_goes_on_counts_again():
@@ -223,9 +223,11 @@ async def test_a_restart_shows_it_again_and_it_goes_on(tmp_path):
     key, approval = await left_waiting(place)
     async with SqliteEngine(place, [ApprovalGuard()]) as engine, shop(person, engine=engine) as d:
         assert person.shown == [approval]
-        assert d.pump._pending == 0
+        assert d.pump._accounts.pending == 0
         assert await say(d, approval, Said.ALWAYS)
-        await until(lambda: d.pump._pending == 0 and any(r.event is Event.ANSWERED for r in d.records))
+        await until(
+            lambda: d.pump._accounts.pending == 0 and any(r.event is Event.ANSWERED for r in d.records)
+        )
         exchange = await d.pump.resume("console", key)
         reply, done = exchange.waiting()
         assert (d.decode(reply), type(done)) == (Answer("told: re: hi"), Done)

@@ -98,7 +98,7 @@ async def test_a_message_that_cannot_be_dealt_with_is_given_up_alone(where, monk
             assert (type(reply), reply.code) == (SystemError, "internal")
         assert await d.ask(Ask("x"), exchange=exchange) == Answer("x")
         assert await d.ask(Ask("y")) == Answer("y")
-        assert d.pump._pending == 0
+        assert d.pump._accounts.pending == 0
     assert caplog.text.count("a bug of ours") >= 3 * STREAK
     assert "Traceback" in caplog.text
 
@@ -162,7 +162,9 @@ async def test_failures_in_a_row_in_different_conversations_stop_the_server_and_
     assert caught.group_contains(LookupError)
     dead = [record for record in d.records if record.event is Event.FAILED]
     kept = [key async for key in engine.at_work()]
-    assert (len(dead), len(kept)) == (STREAK - 1, 4 * STREAK + 1)
+    received = [record for record in d.records if record.event is Event.RECEIVED]
+    assert kept
+    assert (len(dead), len(kept)) == (STREAK - 1, len(received) - len(dead))
 
 
 async def test_a_success_between_failures_keeps_the_server_up():

@@ -29,7 +29,7 @@ async def test_who_gives_up_waiting_leaves_nothing_half_done():
         with anyio.move_on_after(0.005) as scope:
             await d.ask(Ask("1"), exchange=exchange)
         assert scope.cancelled_caught
-        await until(lambda: d.pump._pending == 0)
+        await until(lambda: d.pump._accounts.pending == 0)
         assert [record.event for record in d.records].count("answered") == 1
         assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
         assert exchange._asked == {}
@@ -107,7 +107,7 @@ async def test_two_gateways_do_not_hear_of_each_other():
             tasks.start_soon(watch, "second", second)
             await asyncio.sleep(0)
             request = await d.send(first, Ask("x"))
-            await until(lambda: d.pump._pending == 0)
+            await until(lambda: d.pump._accounts.pending == 0)
             await first.close()
             await second.close()
     assert {event.request for event in heard["first"]} == {request}

@@ -178,7 +178,7 @@ async def test_closing_and_the_deadline_at_the_same_moment_give_one_end():
             assert len(answers) == 1
             assert answers[0] is None or answers[0].code == "timeout"
         await until(lambda: len(ended) == 3)
-        assert d.pump._pending == 0
+        assert d.pump._accounts.pending == 0
         assert d.pump._invoker._calls == {}
 
 

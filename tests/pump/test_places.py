@@ -226,7 +226,7 @@ async def test_one_gateway_at_a_time_fetches_a_finished_conversation(tmp_path):
         exchange = await d.open()
         exchange.listen()
         await d.send(exchange, Ask("x"))
-        await until(lambda: d.pump._pending == 0)
+        await until(lambda: d.pump._accounts.pending == 0)
         await d.pump._boundary.close(exchange.id, "over")
         assert await d.pump.belongings("console") == (), "its gateway has not taken what waits"
         assert [type(event) for event in exchange.waiting()] == [Reply, Done]
@@ -237,7 +237,7 @@ async def test_a_finished_conversation_that_was_not_fetched_can_be_resumed_again
     async with killed(tmp_path / "j") as d:
         exchange = await d.open()
         await d.send(exchange, Ask("x"))
-        await until(lambda: d.pump._pending == 0)
+        await until(lambda: d.pump._accounts.pending == 0)
         await d.pump._boundary.close(exchange.id, "over")
     async with shop(tmp_path / "j") as d:
         first = await d.pump.resume("console", exchange.id)

@@ -72,7 +72,7 @@ async def test_events_carry_what_was_sent_and_end_with_the_conversation():
             tasks.start_soon(watch)
             await asyncio.sleep(0)
             request = await exchange.send(d.markup(Ask("hi")), "a")
-            await until(lambda: len(seen) == 2 or d.pump._pending == 0)
+            await until(lambda: len(seen) == 2 or d.pump._accounts.pending == 0)
             await exchange.close()
         assert [type(event) for event in seen] == [Reply, Done]
         assert {event.request for event in seen} == {request}
@@ -161,7 +161,7 @@ async def test_closing_a_conversation_stops_what_runs_in_it():
         with pytest.raises(RuntimeError, match="over"):
             await exchange.send(d.markup(Ask("hi")), "a")
         await exchange.close()
-        assert d.pump._pending == 0
+        assert d.pump._accounts.pending == 0
 
 
 async def test_respond_cancels_the_running_handlers_of_sub_threads():
@@ -188,7 +188,7 @@ async def test_respond_cancels_the_running_handlers_of_sub_threads():
     ) as d:
         assert await d.ask(Ask("hi")) == Answer("done")
         await cancelled.wait()
-        await until(lambda: d.pump._pending == 0)
+        await until(lambda: d.pump._accounts.pending == 0)
 
 
 async def test_a_listener_runs_no_more_than_its_limit_at_once():
@@ -279,7 +279,7 @@ async def test_what_does_not_finish_in_time_is_cancelled_and_nobody_waits():
             answers.append(await d.ask(Ask("x")))
 
         tasks.start_soon(one)
-        await until(lambda: d.pump._pending == 1)
+        await until(lambda: d.pump._accounts.pending == 1)
     assert answers == [None]
 
 
@@ -366,7 +366,7 @@ async def test_what_the_engine_kept_is_taken_up_at_the_start():
         await asyncio.sleep(0)
     async with desk((listener("a"), work), engine=engine) as d:
         await until(lambda: done)
-        await until(lambda: d.pump._pending == 0)
+        await until(lambda: d.pump._accounts.pending == 0)
     assert done == [Ask("left")]
 
 
@@ -429,6 +429,6 @@ async def test_events_count_from_the_call_not_from_the_first_reading():
         exchange = await d.open()
         events = exchange.events()
         await exchange.send(d.markup(Ask("hi")), "a")
-        await until(lambda: d.pump._pending == 0)
+        await until(lambda: d.pump._accounts.pending == 0)
         assert isinstance(await anext(events), Reply)
         assert isinstance(await anext(events), Done)

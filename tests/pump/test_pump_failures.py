@@ -99,7 +99,7 @@ async def test_a_bug_under_a_gateway_fails_its_call_only():
                 await d.ask(Ask("1"), exchange=exchange)
             engine.broken = False
             assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
-        assert d.pump._pending == d.pump._arriving == 0
+        assert d.pump._accounts.pending == d.pump._accounts.of("console")[0] == 0
         assert d.pump.conversation(exchange.id) == await engine.load(exchange.id)
 
 
@@ -113,7 +113,7 @@ async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
                 await d.ask(Ask("1"), exchange=exchange)
             engine.full = False
             assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
-        assert d.pump._pending == 0
+        assert d.pump._accounts.pending == 0
         assert d.pump.conversation(exchange.id) == await engine.load(exchange.id)
 
 
@@ -134,7 +134,7 @@ async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
             assert scope.cancelled_caught
         with pytest.raises(RuntimeError, match="cannot keep"):
             await d.send(other, Ask("3"))
-    assert d.pump._pending == 1
+    assert d.pump._accounts.pending == 1
 
 
 async def test_a_conversation_that_ended_elsewhere_is_over_here_too():
@@ -196,7 +196,7 @@ async def test_a_conversations_steps_are_decided_and_committed_one_after_the_oth
                 tasks.start_soon(one, number)
         assert answers == {n: Answer(f"re: {n}") for n in range(30)}
         assert sorted(calls) == sorted(map(str, range(30)))
-        assert d.pump._pending == 0
+        assert d.pump._accounts.pending == 0
     assert engine.overlaps == 0
 
 
@@ -217,9 +217,9 @@ async def test_what_a_restart_takes_up_is_counted_whole():
             lambda: any(len(t.inbox) == 3 for c in engine._kept.values() for t in c.tree.nodes.values())
         )
     async with desk((listener("a", "b"), collecting), (listener("b"), answer), engine=engine, drain=5.0) as d:
-        assert d.pump._pending == 3
+        assert d.pump._accounts.pending == 3
     assert seen == ["re: 0", "re: 1", "re: 2"]
-    assert d.pump._pending == 0
+    assert d.pump._accounts.pending == 0
 
 
 async def test_a_message_that_an_engine_kept_and_nobody_can_read_any_more_fails_without_a_call():
@@ -239,7 +239,7 @@ async def test_a_message_that_an_engine_kept_and_nobody_can_read_any_more_fails_
     tree = kept.tree._replace(nodes={**kept.tree.nodes, thread.id: spoilt})
     engine._kept[name] = kept._replace(tree=tree)
     async with desk((listener("a"), counting), engine=engine) as d:
-        await until(lambda: d.pump._pending == 0)
+        await until(lambda: d.pump._accounts.pending == 0)
         assert [r.code for r in d.records if r.event is Event.FAILED] == ["internal"]
     assert called == []
 
@@ -276,7 +276,7 @@ async def test_a_repetition_of_a_closed_conversation_does_not_happen():
         await d.send(exchange, Ask("x"))
         await until(lambda: attempts)
         await exchange.close()
-        assert d.pump._pending == 0
+        assert d.pump._accounts.pending == 0
         await asyncio.sleep(0.15)
     assert len(attempts) == 1
 

@@ -32,7 +32,7 @@ async def test_what_was_running_runs_again_and_its_reply_waits_for_its_gateway(t
         exchange = await d.open()
         request = await exchange.send(d.markup(Ask("hi")), "a")
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
-        await until(lambda: d.pump._pending == 0)
+        await until(lambda: d.pump._accounts.pending == 0)
         assert await d.pump.belongings("console") == (exchange.id,)
         assert await d.pump.belongings("somebody") == ()
         with pytest.raises(LookupError):

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.core.messages import Delivery
-from agentserver.pump.schedule import STRETCH, Schedule, Turns
+from agentserver.pump.schedule import ARRIVALS, STRETCH, Door, Schedule, Ticket, Turns
 
 pytestmark = pytest.mark.anyio
 
 
-def delivery(number, to="a"):
-    return Delivery(str(number), "c", "r", "t", "o", "s", to, "{n}x", b"", 1)
+def ticket(number, to="a", conversation="c", principal="p"):
+    return Ticket(principal, Delivery(str(number), conversation, "r", "t", "o", "s", to, "{n}x", b"", 1))
 
 
 @given(st.lists(st.sampled_from(["put a", "put b", "done a", "done b"])))
@@ -22,16 +22,16 @@ def test_no_listener_runs_more_than_its_limit_and_everything_runs_in_order(scrip
     running, started, put = {"a": 0, "b": 0}, {"a": [], "b": []}, {"a": [], "b": []}
 
     def hand_on(one):
-        running[one.to] += 1
-        assert running[one.to] <= limits[one.to]
-        started[one.to].append(one.id)
+        running[one.delivery.to] += 1
+        assert running[one.delivery.to] <= limits[one.delivery.to]
+        started[one.delivery.to].append(one.delivery.id)
 
     schedule = Schedule(limits, hand_on)
     for number, line in enumerate(script):
         verb, name = line.split()
         if verb == "put":
             put[name].append(str(number))
-            schedule.put(delivery(number, name))
+            schedule.put(ticket(number, name))
         elif running[name]:
             running[name] -= 1
             schedule.done(name)
@@ -50,15 +50,15 @@ async def test_a_worker_that_comes_back_takes_the_next_without_waking_another():
         while True:
             one = await turns.take()
             woken.append((name, one.id))
-            if one.id != "9":
-                turns.put(delivery(int(one.id) + 1))
+            if one.id != str(STRETCH - 1):
+                turns.put(ticket(int(one.id) + 1))
 
     tasks = [asyncio.create_task(worker(name)) for name in "xyz"]
     await asyncio.sleep(0)
-    turns.put(delivery(0))
-    while len(woken) < 10:  # noqa: ASYNC110 - the workers never end
+    turns.put(ticket(0))
+    while len(woken) < STRETCH:  # noqa: ASYNC110 - the workers never end
         await asyncio.sleep(0)
-    assert [one for _, one in woken] == [str(n) for n in range(10)]
+    assert [one for _, one in woken] == [str(n) for n in range(STRETCH)]
     assert len({name for name, _ in woken}) == 1
     for task in tasks:
         task.cancel()
@@ -78,7 +78,7 @@ async def test_as_many_workers_as_deliveries_are_woken():
     await asyncio.sleep(0)
     tasks[0].cancel()
     for number in range(3):
-        turns.put(delivery(number))
+        turns.put(ticket(number))
     for _ in range(3):
         await asyncio.sleep(0)
     assert sorted(taken) == ["0", "1", "2"]
@@ -98,8 +98,61 @@ async def test_a_long_chain_lets_the_event_loop_turn():
 
     task = asyncio.create_task(other())
     for number in range(4 * STRETCH):
-        turns.put(delivery(number))
+        turns.put(ticket(number))
         await turns.take()
     assert others >= 3
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_parked_stranger_goes_before_the_rest_of_a_fan_out():
+    started = []
+    schedule = Schedule({"a": 1}, started.append)
+    for number in range(800):
+        schedule.put(ticket(number, principal="flood", conversation=f"c{number % 3}"))
+    schedule.put(ticket("stranger", principal="other", conversation="d"))
+    for _ in range(2):
+        schedule.done("a")
+    assert "stranger" in [one.delivery.id for one in started]
+
+
+async def test_a_ready_stranger_goes_before_the_rest_of_a_fan_out():
+    turns = Turns()
+    for number in range(800):
+        turns.put(ticket(number, conversation="flood"))
+    turns.put(ticket("stranger", conversation="d"))
+    assert "stranger" in [(await turns.take()).id for _ in range(2)]
+
+
+async def test_everybody_comes_in_and_principals_take_turns_at_the_door():
+    door = Door()
+    entered = []
+
+    async def enter(principal, number):
+        await door.enter(principal, f"{principal} {number}")
+        entered.append(principal)
+
+    tasks = [asyncio.create_task(enter("flood", number)) for number in range(10 * ARRIVALS)]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(enter("stranger", 0)))
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert entered.index("stranger") <= 3 * ARRIVALS
+    assert len(entered) == 10 * ARRIVALS
+
+
+async def test_whoever_enters_without_a_pause_lets_the_event_loop_turn():
+    door, others = Door(), 0
+
+    async def other():
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    for _ in range(20):
+        await door.enter("p", "c")
+    assert others >= 20
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

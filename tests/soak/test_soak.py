@@ -68,7 +68,7 @@ class Room:
             "locks": len(pump._locks),
             "exchanges": len(pump._exchanges),
             "parsed": len(pump._parsed),
-            "pending": pump._pending,
+            "pending": pump._accounts.pending,
             "running": len(pump._invoker._calls),
             "waiting": len(pump._turns._ready) + sum(map(len, pump._schedule._parked.values())),
             "tasks": len(asyncio.all_tasks()),
@@ -173,7 +173,7 @@ async def test_one_conversation_with_many_requests(soak_scale):
             async def once():
                 assert (await exchange.ask(r.data, "a")) is not None
                 await exchange.send(r.data, "b")
-                await until(lambda: r.pump._pending == 0)
+                await until(lambda: r.pump._accounts.pending == 0)
 
             # Settled is what fills the trace of one conversation.
             await flat(r, once, 300 * soak_scale, settled=600)

@@ -26,7 +26,7 @@ from tests.gateways.payloads import DESK, Greet, Wait, greet, wait
 pytestmark = pytest.mark.anyio
 
 
-IDLE = organism_of(listener("greeter", greet, Greet), limits=Limits(idle=0.05))
+IDLE = organism_of(listener("greeter", greet, Greet), limits=Limits(idle=0.25))
 CROWDED = organism_of(listener("waiter", wait, Wait), limits=Limits(principal_conversations=1))
 NAMESAKE = organism_of(listener("console", greet, Greet))
 
@@ -264,7 +264,7 @@ async def test_a_conversation_that_was_cancelled_is_replaced():
 
 async def test_a_conversation_that_idled_away_is_replaced_with_a_word():
     async def idle(shown):
-        await anyio.sleep(0.3)
+        await anyio.sleep(0.8)
 
     status, shown, _ = await session("Ada", idle, "Bob", organism=IDLE)
     assert status == 0

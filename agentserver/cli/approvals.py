@@ -158,14 +158,14 @@ def _user() -> str:
 
 
 def _route(one: Approval) -> str:
-    from agentserver.gateways.terminal import visible
+    from agentserver.characters.printing import visible
 
     delivery = one.delivery
     return visible(f"{delivery.sender} -> {delivery.to} {delivery.root.rpartition('}')[2]}")
 
 
 def _answered(decided: Decided | None) -> str:
-    from agentserver.gateways.terminal import visible
+    from agentserver.characters.printing import visible
 
     return (
         ""
@@ -175,7 +175,7 @@ def _answered(decided: Decided | None) -> str:
 
 
 def _line(one: Approval, decided: Decided | None) -> str:
-    from agentserver.gateways.terminal import visible
+    from agentserver.characters.printing import visible
 
     question = visible(one.questions[0].text.partition("\n")[0])[:200]
     return f"{one.id}  {when(one.at)}  {_route(one)}  {question}{_answered(decided)}"

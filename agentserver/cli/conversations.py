@@ -39,7 +39,7 @@ def command(ctx: click.Context, /, organism: Path | None, journal: Path | None, 
 
 
 def _line(one: Summary) -> str:
-    from agentserver.gateways.terminal import visible
+    from agentserver.characters.printing import visible
 
     state = "open" if one.closed is None else "finished"
     return (

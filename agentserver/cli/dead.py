@@ -42,7 +42,7 @@ def _chosen(ctx: click.Context, letters: Sequence[DeadLetter], prefix: str) -> D
 
 def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:
     """One delivery of a list."""
-    from agentserver.gateways.terminal import visible
+    from agentserver.characters.printing import visible
 
     local = delivery.root.rpartition("}")[2]
     place = f"{delivery.id}  {when(at)}  {delivery.sender} -> {delivery.to} {local}"

@@ -86,7 +86,7 @@ def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:
 
 def _saying(*organisms: Organism | None) -> Callable[[str], None]:
     """Print a line without the organisms' secrets and without anything that a terminal could act on."""
-    from agentserver.gateways.terminal import visible
+    from agentserver.characters.printing import visible
 
     def say(text: str) -> None:
         for organism in organisms:

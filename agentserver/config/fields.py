@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from agentserver.characters.table import seen
+
 MAX_NAME = 128
 MAX_DESCRIPTION = 500
 DAY = 86_400.0
@@ -40,7 +42,7 @@ def _unreserved(name: str) -> str:
 def _one_line(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
-    if not text.isprintable():
+    if not seen(text):
         raise ValueError("must be one line without control or invisible characters")
     return text
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from agentserver.characters.printing import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -127,8 +129,7 @@ def _clean(finding: Finding, secrets: Secrets) -> Finding:
 
 def printable(text: str) -> str:
     """The text on one line, bounded, with what a terminal could act on escaped."""
-    cut = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+    return visible(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "...")
 
 
 def dotted(loc: Loc) -> str:

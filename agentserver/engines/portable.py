@@ -10,6 +10,7 @@ import json
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
+from agentserver.characters.table import seen, unseen
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.recording import Beginning
 from agentserver.core.snapshot import UnreadableError, encode
@@ -109,11 +110,11 @@ def _field(name: str, value: object, margin: str) -> str:
 
 def _line(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if text.isprintable() else "".join(_escaped(text))
+    return text if seen(text) else "".join(_escaped(text))
 
 
 def _escaped(text: str) -> Iterator[str]:
-    return (each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    return (json.dumps(each)[1:-1] if unseen(each) else each for each in text)
 
 
 def _plain(data: bytes) -> str | list[str]:

@@ -21,7 +21,7 @@ from agentserver.gateways.console_input import Key
 from agentserver.gateways.console_lines import Address, Blank, Command, Completeness, Gathering, Letter, Verb
 from agentserver.gateways.console_questions import Questions
 from agentserver.gateways.console_talks import Talks
-from agentserver.gateways.terminal import Style, visible_lines
+from agentserver.gateways.terminal import Style, own_lines
 from agentserver.ports import QuotaError
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class Console:
     def _mistake(self, *lines: str) -> None:
         self._mistakes += 1
         for line in lines:
-            self._screen.show(*(((Style.WARN, part),) for part in visible_lines(line)))
+            self._screen.show(*(((Style.WARN, part),) for part in own_lines(line)))
 
     async def _wind_up(self) -> None:
         """End every conversation; after SIGTERM let what runs come to rest, and keep what waits for a person."""

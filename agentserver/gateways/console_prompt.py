@@ -14,9 +14,9 @@ from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
 from prompt_toolkit.patch_stdout import patch_stdout
 
+from agentserver.characters.printing import visible
 from agentserver.gateways.console_complete import candidates
 from agentserver.gateways.console_input import Key
-from agentserver.gateways.terminal import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -15,7 +15,7 @@ from agentserver.gateways import explained
 from agentserver.gateways.console_lines import ALWAYS, HELP, usage
 from agentserver.gateways.form import text_field
 from agentserver.gateways.plain_values import entries
-from agentserver.gateways.terminal import Style, plain, visible_lines
+from agentserver.gateways.terminal import Style, own_lines, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def reply_lines(reply: Reply, codecs: Codecs, *, raw: bool) -> Iterator[Line]:
         if value is not None:
             yield from field_lines(value)
     if raw or value is None:
-        yield from _margined(reply.message.decode(errors="backslashreplace"), Style.DIM)
+        yield from _margined(reply.message.decode(errors="surrogateescape"), Style.DIM)
 
 
 def question_lines(one: Asking, codecs: Codecs, *, most: int | None = None) -> Iterator[Line]:
@@ -90,7 +90,7 @@ def question_lines(one: Asking, codecs: Codecs, *, most: int | None = None) -> I
         told = explained.full(question.text) if most is None else explained.brief(question.text, more)
         yield from _margined("\n".join(told), margin=ASKS)
     value = decoded(delivery.message, codecs)
-    text = delivery.message.decode(errors="backslashreplace")
+    text = delivery.message.decode(errors="surrogateescape")
     said = list(_margined(text) if value is None else field_lines(value))
     yield from said[:most]
     if len(said) > len(said[:most]):
@@ -119,7 +119,7 @@ def field_lines(value: object, margin: str = MARGIN) -> Iterator[Line]:
     """A payload, a field a line; further lines of a text stand further in."""
     for entry in entries(value):
         indent = "  " * entry.depth
-        first, *more = visible_lines(entry.text or "")
+        first, *more = own_lines(entry.text or "")
         yield (
             (Style.DIM, margin),
             (Style.NAME, f"{indent}{entry.name}:"),
@@ -130,7 +130,7 @@ def field_lines(value: object, margin: str = MARGIN) -> Iterator[Line]:
 
 
 def _margined(text: str, style: Style = Style.PLAIN, margin: str = MARGIN) -> Iterator[Line]:
-    for part in visible_lines(text):
+    for part in own_lines(text):
         yield ((Style.DIM, margin), (style, part))
 
 

@@ -1,7 +1,7 @@
 """Lines for a terminal: styled segments, made harmless and painted.
 
 Owns what may reach a terminal. Text from messages is a stranger's: whatever a terminal could act on is shown
-escaped, never passed on. Refuses to know what the lines are about.
+escaped (characters/printing.py), never passed on. Refuses to know what the lines are about.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
+
+from agentserver.characters.printing import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,46 +45,42 @@ def plain(text: str) -> Line:
     return ((Style.PLAIN, text),)
 
 
-def visible(text: str) -> str:
-    """The text with every character escaped that is neither printable nor a space separator.
-
-    Escaped are C0 and C1 controls (ANSI sequences begin with one), line and paragraph separators, bidi and
-    zero-width formatting, surrogates and unassigned code points.
-    """
-    if text.isprintable():
-        return text
-    return "".join(_shown(character) for character in text)
-
-
-def _shown(character: str) -> str:
-    if character.isprintable() or character in _SPACES:
-        return character
-    return character.encode("unicode_escape").decode("ascii")
-
-
-_SPACES = frozenset("\u00a0\u2002\u2003\u2009\u202f\u3000")
+def own_lines(text: str) -> Iterator[str]:
+    """The text by its own line breaks, tabs as four spaces: for segments, which are made visible when painted."""
+    return (line.replace("\t", "    ") for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def visible_lines(text: str, *, whole: bool = False) -> Iterator[str]:
-    """The text by its own line breaks, tabs as four spaces, each line visible and at most MAX_LINE long.
+    """The text by its own line breaks, each line visible.
 
-    What is longer is cut, or goes on in the next line when ``whole`` is set: for what somebody decides about.
+    Args:
+        text: without secrets, since nothing is taken out any more.
+        whole: whether a line is told exactly, with its tabs, going on in the next ones where it is longer than
+            MAX_LINE: for what somebody decides about.
     """
-    for line in text.replace("\r\n", "\n").split("\n"):
-        shown = visible(line.replace("\t", "    "))
-        if whole:
-            yield from (shown[start : start + MAX_LINE] for start in range(0, len(shown) or 1, MAX_LINE))
-            continue
-        cut = len(shown) - MAX_LINE
-        yield shown if cut <= 0 else f"{shown[:MAX_LINE]} ... ({cut} more)"
+    return map(visible, _pieces(text)) if whole else map(cut, own_lines(text))
 
 
-def paint(line: Line, *, colour: bool) -> str:
-    """The line as text, every segment visible; with SGR sequences of our own when ``colour`` is set."""
-    if not colour:
-        return "".join(visible(text) for _, text in line)
+def _pieces(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        yield from (line[start : start + MAX_LINE] for start in range(0, len(line) or 1, MAX_LINE))
+
+
+def cut(text: str) -> str:
+    """The first MAX_LINE characters of a text, visible; what is left out is counted."""
+    more = len(text) - MAX_LINE
+    return visible(text) if more <= 0 else f"{visible(text[:MAX_LINE])} ... ({more} more)"
+
+
+def paint(line: Line, *, colour: bool, whole: bool = False) -> str:
+    """The line as text, every segment visible and, unless ``whole`` is set, cut.
+
+    With ``colour``, SGR sequences of our own stand around the segments.
+    """
+    show = visible if whole else cut
     return "".join(
-        f"\x1b[{style.value}m{visible(text)}\x1b[0m" if style.value else visible(text) for style, text in line
+        f"\x1b[{style.value}m{show(text)}\x1b[0m" if colour and style.value else show(text)
+        for style, text in line
     )
 
 
@@ -108,9 +106,10 @@ class Screen:
     gone: bool = False
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
 
-    def show(self, *lines: Line) -> None:
-        """Print lines."""
-        self._put("".join(f"{paint(self._redacted(line), colour=self.colour)}\n" for line in lines))
+    def show(self, *lines: Line, whole: bool = False) -> None:
+        """Print lines: first without secrets, then visible, then cut unless they are to be ``whole``."""
+        painted = (paint(self._redacted(line), colour=self.colour, whole=whole) for line in lines)
+        self._put("".join(f"{line}\n" for line in painted))
 
     def say(self, text: str, style: Style = Style.PLAIN) -> None:
         """Print one text by its own line breaks."""

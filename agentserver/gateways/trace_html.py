@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
+from agentserver.characters.printing import visible
 from agentserver.core.audit import Event
-from agentserver.gateways.terminal import visible
 from agentserver.gateways.trace_text import further, line, read
 
 if TYPE_CHECKING:
@@ -47,6 +47,6 @@ def page(title: str, records: Sequence[Record]) -> str:
         if hop.record.message:
             unfold = etree.SubElement(body, "details")
             etree.SubElement(unfold, "summary").text = "message"
-            text = hop.record.message.decode("utf-8", "backslashreplace")
+            text = hop.record.message.decode("utf-8", "surrogateescape")
             etree.SubElement(unfold, "div").text = "\n".join(map(visible, text.split("\n")))
     return etree.tostring(root, method="html", encoding="unicode", doctype="<!DOCTYPE html>")

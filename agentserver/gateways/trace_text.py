@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from agentserver.core import envelope
 from agentserver.core.audit import Event
 from agentserver.gateways import explained
-from agentserver.gateways.terminal import Style, paint, visible_lines
+from agentserver.gateways.terminal import Style, own_lines, paint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -201,8 +201,8 @@ def said(hop: Hop) -> tuple[Line, ...]:
     read = envelope.read(hop.record.message)
     text = (
         hop.record.message if isinstance(read, envelope.Malformed) else envelope.canonical(read.payload)
-    ).decode("utf-8", "backslashreplace")
-    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in visible_lines(_bounded(text))])
+    ).decode("utf-8", "surrogateescape")
+    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in own_lines(_bounded(text))])
 
 
 def tree_text(records: Sequence[Record], *, payloads: bool = False) -> str:

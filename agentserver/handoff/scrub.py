@@ -11,6 +11,8 @@ import unicodedata
 from enum import StrEnum
 from typing import Final
 
+from agentserver.characters.table import unseen
+
 
 class Scrub(StrEnum):
     """Whether lines that read like instructions are taken out."""
@@ -21,13 +23,6 @@ class Scrub(StrEnum):
 
 _BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _KEPT = frozenset("\n\t")
-_DROPPED = frozenset({"Cc", "Cf", "Cs", "Co"})
-_UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufdd0-\ufdef\ufe00-\ufe0f\uffa0"
-    "\U000e0000-\U000e0fff]"
-)
-"""What no category names but nobody sees: fillers, variation selectors, non-characters."""
-_NON_CHARACTER: Final = 0xFFFE
 
 _PREFIXES: Final = (
     *("#", ">", "---", "===", "```", "~~~", "<|", "[inst", "[system"),
@@ -52,11 +47,9 @@ def clean(text: str) -> str:
     lines = _BREAKS.sub("\n", text)
     if lines.isascii() and lines.isprintable():
         return lines
-    return _UNSEEN.sub("", "".join(char for char in lines if char in _KEPT or _seen(char)))
-
-
-def _seen(char: str) -> bool:
-    return unicodedata.category(char) not in _DROPPED and ord(char) & _NON_CHARACTER != _NON_CHARACTER
+    return "".join(
+        char for char in lines if char in _KEPT or not unseen(char) or unicodedata.category(char) == "Zs"
+    )
 
 
 def scrub(text: str) -> str:

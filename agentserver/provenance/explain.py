@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from agentserver.characters.table import seen, unseen
 from agentserver.provenance.labels import Mode, Role
 from agentserver.provenance.policy import Effect, Rule
 from agentserver.provenance.verdict import Decision
@@ -151,7 +152,7 @@ def _flat(text: str) -> str:
     """One line of a terminal, of the beginning: a value may be as long as a message."""
     begun = text[:1000]
     flat = " ".join(begun.split())
-    if not flat.isprintable():
-        flat = " ".join("".join(char if char.isprintable() else " " for char in flat).split())
+    if not seen(flat):
+        flat = " ".join("".join(" " if unseen(char) else char for char in flat).split())
     whole = len(flat) <= 120 and len(text) == len(begun)  # noqa: PLR2004  one line of a terminal
     return flat if whole else f"{flat[:119]}…"

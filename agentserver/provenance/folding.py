@@ -1,8 +1,10 @@
 """The evidence form of a text: what two spellings of the same words share.
 
-Owns one documented folding: compatibility decomposition, case folding, look-alike letters, and then
-nothing but letters and digits, so that spacing, punctuation, accents, zero-width and bidirectional controls
-do not matter. Refuses to decide anything about permission: evidence folds, authority never does.
+Owns one documented folding: what a character looks like, compatibility decomposition, and case folding last, since
+the two cases of a letter may look like two others (a Greek capital Nu like N, the small one like v). Nothing but seen
+letters and digits is left, so that spacing, punctuation, accents, fillers, zero-width and bidirectional controls do
+not matter. ``i``, ``l`` and ``1``, and ``o`` and ``0``, fold together. Refuses to decide anything about permission:
+evidence folds, authority never does.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections import deque
 from itertools import compress, islice
 from typing import Final
 
-from agentserver.provenance.confusables import TABLE
+from agentserver.characters.confusables import TABLE
+from agentserver.characters.table import unseen
 
 EXPANSION: Final = 4
 """Longest form of one character: a ligature of eighteen letters must not fill the index eighteenfold."""
@@ -22,6 +25,7 @@ _KEEP: Final = re.compile(r"[^\W_]+")
 _ASCII_DROP: Final = bytes(c for c in range(128) if not chr(c).isalnum())
 _ASCII_KEPT: Final = bytes(chr(c).isalnum() for c in range(128)) + bytes(128)
 _ASCII_FOLD: Final = bytes.maketrans(b"i10", b"llo")
+_FOLD: Final = str.maketrans("i10", "llo")
 
 
 def fold(text: str) -> str:
@@ -61,8 +65,9 @@ def unfold(text: str, start: int, end: int) -> str:
 def _fold_char(char: str) -> str:
     """To the fixed point: a folded character may decompose once more, and the pieces fold again."""
     while True:
-        spread = unicodedata.normalize("NFKD", char).casefold().translate(TABLE)
-        folded = "".join(_KEEP.findall(spread))[:EXPANSION]
+        spread = unicodedata.normalize("NFKD", char.translate(TABLE)).translate(TABLE).casefold()
+        kept = "".join(_KEEP.findall(spread.translate(_FOLD)))
+        folded = "".join(each for each in kept if not unseen(each))[:EXPANSION]
         if folded == char:
             return folded
         char = folded

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
+from agentserver.characters.table import unseen
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
@@ -80,5 +81,5 @@ def _draw(row: list[tuple[str, str, str]], top: int, colour: str) -> list[str]:
 
 
 def _cut(text: str, length: int) -> str:
-    plain = "".join(char if char.isprintable() else " " for char in text)
+    plain = "".join(" " if unseen(char) else char for char in text)
     return plain if len(plain) <= length else plain[: length - 1] + "…"

@@ -1,0 +1,125 @@
+r"""A stranger's text as a reader may be shown it.
+
+Owns the one escape of the package: what would not be seen, what would pile up and what would be taken for another
+character stands as ``\n``, ``\r``, ``\t``, ``\xhh``, ``\uhhhh`` or ``\Uhhhhhhhh``, and a backslash as two. So what is
+shown says exactly one text, and ``unescaped`` gives it back. Refuses to know what a text is
+about and where it is shown. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from agentserver.characters.table import CJK, LATIN, looks_like, parts, script, seen, stacks, unseen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MARKS: Final = 4
+"""Combining marks on one character that are shown as such; those beyond are escaped."""
+
+_WORD: Final = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
+_ESCAPE: Final = re.compile(r"\\(?:([\\nrt])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+_SHORT: Final = {"\\": "\\", "\n": "n", "\r": "r", "\t": "t"}
+_LONG: Final = {short: char for char, short in _SHORT.items()}
+
+
+def escaped(char: str) -> str:
+    """One character by its number, or as programmers write it."""
+    if char in _SHORT:
+        return f"\\{_SHORT[char]}"
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004
+
+
+def visible(text: str) -> str:
+    """The text with everything escaped that a reader would not see, or take for something else.
+
+    So are unseen characters; combining marks beyond MARKS of one character, and those with nothing to stand on;
+    in a word of several scripts, what is not Latin, or not of the first script; a word of another script that
+    passes for an ASCII one, unless most of the text is of that script and does not; and a sign between words
+    that passes for an ASCII one.
+    """
+    if text.isascii():
+        return text.replace("\\", "\\\\") if text.isprintable() else "".join(map(_ascii, text))
+    return "".join(_marked(text, _foreign(text)))
+
+
+def unescaped(text: str) -> str:
+    """The text of which ``visible`` gave this one."""
+    return _ESCAPE.sub(_character, text)
+
+
+def _character(match: re.Match[str]) -> str:
+    short, *digits = match.groups()
+    return _LONG[short] if short else chr(int(next(filter(None, digits)), 16))
+
+
+def _ascii(char: str) -> str:
+    return char if char.isprintable() and char != "\\" else escaped(char)
+
+
+def _marked(text: str, foreign: frozenset[int]) -> Iterator[str]:
+    """The characters of the text, those escaped that have to be."""
+    plain = seen(text)
+    room = 0  # for marks on the character before
+    for place, char in enumerate(text):
+        if char == "\\" or place in foreign or (not plain and unseen(char)):
+            yield escaped(char)
+            room = 0
+        elif char.isascii() or not stacks(char):
+            yield char
+            room = 0 if char == " " else MARKS
+        else:
+            yield char if room else escaped(char)
+            room = max(0, room - 1)
+
+
+# Scripts
+
+
+def _foreign(text: str) -> frozenset[int]:
+    """The places of characters that pass for those of another script in their word, or for a sign between two words."""
+    found = {
+        at
+        for at in range(1, len(text) - 1)
+        if parts(text[at]) and text[at - 1].isalnum() and text[at + 1].isalnum() and _ascii_near(text, at)
+    }
+    words = [(match.start(), match.group()) for match in _WORD.finditer(text) if not match.group().isascii()]
+    letters = _letters(text) if words else Counter()
+    for start, word in words:
+        found.update(start + at for at in _strange(word, letters))
+    return frozenset(found)
+
+
+def _ascii_near(text: str, at: int) -> bool:
+    return text[at - 1].isascii() or text[at + 1].isascii()
+
+
+def _strange(word: str, letters: Counter[str]) -> Iterator[int]:
+    """The places in a word of what is not of its script; of all of it, where the word passes for an ASCII one."""
+    scripts = list(map(script, word))
+    home = LATIN if LATIN in scripts else next(filter(None, scripts), "")
+    allowed = {"", home, CJK if home == LATIN else LATIN if home == CJK else home}
+    passes = all(char.isascii() or looks_like(char) or not of for char, of in zip(word, scripts, strict=True))
+    if home not in {LATIN, CJK} and passes and letters[LATIN] >= letters[home]:
+        allowed = {""}
+    digits = any(
+        "0" <= char <= "9" for char in word
+    )  # those of another script beside them make another number
+    return (
+        at
+        for at, (char, found) in enumerate(zip(word, scripts, strict=True))
+        if found not in allowed or (digits and found and char.isdecimal())
+    )
+
+
+def _letters(text: str) -> Counter[str]:
+    """How many letters of each script a text has, of scripts but Latin those that look like no ASCII character."""
+    found: Counter[str] = Counter()
+    for char, count in Counter(text).items():
+        if char.isascii() or not looks_like(char):
+            found[script(char)] += count
+    return found

@@ -1,0 +1,112 @@
+"""Characters that a reader does not see, or takes for others: the one table of the package.
+
+Owns which characters are unseen, which look like ASCII ones, and of which script a letter is. What Unicode's database
+says comes from Python's ``unicodedata``; added is what that leaves out. Refuses to know what is done about a character:
+printers escape it, evidence drops it, names with it are refused. Pure, and imports nothing but the look-alikes.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+from agentserver.characters.confusables import TABLE
+
+VERSION: Final = "16.0"
+"""Of the Unicode data that is written out here."""
+
+_IGNORED: Final = (
+    *(
+        (0x034F, 0x034F),
+        (0x115F, 0x1160),
+        (0x17B4, 0x17B5),
+        (0x180B, 0x180F),
+        (0x2065, 0x2065),
+        (0x3164, 0x3164),
+    ),
+    *((0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF)),
+)
+"""``Default_Ignorable_Code_Point`` without those of the category Cf, which are unseen by that."""
+
+_BLANK: Final = (0x2800, 0xFFFC, 0x13441, 0x13442, 0x16FE4, 0x1D159)
+"""Symbols and letters whose glyph is empty, or stands for an object that is not there."""
+
+_UNSEEN: Final = frozenset(
+    {chr(code) for first, last in _IGNORED for code in range(first, last + 1)} | set(map(chr, _BLANK))
+)
+
+_SIGNS: Final = frozenset("᜵⁁⁄∕╱⟋⧸〳／․｡。﹒．ꓸ꘎։⁚∶꞉˸ː：∖⧵⧹＼﹫＠？＃")
+"""What looks like a sign that parts an address or a path."""
+
+LATIN: Final = "LATIN"
+CJK: Final = "CJK"
+
+_NAMED: Final = dict.fromkeys("\u00aa\u00b5\u00ba\u2126\u212a\u212b", LATIN)
+"""Letters whose names do not begin with their script: ordinals, and signs of units, which stand beside Latin ones."""
+
+_SCRIPTS: Final = {
+    **dict.fromkeys(
+        ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "BOPOMOFO", "HANGUL", "IDEOGRAPHIC"), CJK
+    ),
+    **dict.fromkeys(
+        ("MATHEMATICAL", "DOUBLE-STRUCK", "SCRIPT", "BLACK-LETTER", "FULLWIDTH", "HALFWIDTH"), ""
+    ),
+    **dict.fromkeys(("MODIFIER", "SUPERSCRIPT", "SUBSCRIPT", "CIRCLED", "SQUARED"), ""),
+    **dict.fromkeys(("ARABIC-INDIC", "EXTENDED"), "ARABIC"),
+}
+"""Scripts that people mix within a word, and first words of names that name no script: those letters are common."""
+
+
+def unseen(char: str) -> bool:
+    """Whether a reader sees nothing of a character, or what a terminal does with it.
+
+    So are controls, formats (zero-width, bidirectional, tags), surrogates, private and unassigned code points, every
+    white space but U+0020, fillers, blanks and variation selectors.
+    """
+    return not char.isprintable() or char in _UNSEEN
+
+
+def seen(text: str) -> bool:
+    """Whether a reader sees every character of a text."""
+    return text.isprintable() and (text.isascii() or _UNSEEN.isdisjoint(text))
+
+
+def stacks(char: str) -> bool:
+    """Whether a character is put on top of the one before it (categories Mn and Me)."""
+    return unicodedata.category(char) in {"Mn", "Me"}
+
+
+def looks_like(char: str) -> str:
+    """The ASCII letters or digits, in small letters, for which a character is taken; empty when for none."""
+    return TABLE.get(ord(char), "")
+
+
+def parts(char: str) -> bool:
+    """Whether a character looks like an ASCII sign that parts addresses and paths, and is another."""
+    return char in _SIGNS
+
+
+def script(char: str) -> str:
+    """The script of a letter or a digit, by the first word of its name; empty for what belongs to none or to several.
+
+    The scripts of Chinese, Japanese and Korean, which people mix, count as one. A Latin letter that looks like another
+    one, as those of phonetic alphabets do, counts as of a script of its own; the Turkish dotless i does not.
+    """
+    if char.isascii():
+        return LATIN if char.isalpha() else ""
+    if not (char.isalpha() or char.isdecimal()):
+        return ""
+    first = _NAMED.get(char) or unicodedata.name(char, "UNKNOWN").partition(" ")[0]
+    if first == LATIN and char != "\u0131" and len(looks_like(char)) == 1:
+        return "PHONETIC"
+    return _SCRIPTS.get(first, first)
+
+
+def skeleton(text: str) -> str:
+    """What a name looks like: two names with one skeleton are taken for each other (UTS 39, with case folded last)."""
+    pieces = unicodedata.normalize("NFKD", text.translate(TABLE)).translate(TABLE)
+    shown = "".join(char for char in pieces if not (unseen(char) or stacks(char)))
+    return shown.casefold().translate(TABLE).translate(_ALIKE)
+
+
+_ALIKE: Final = str.maketrans("i10", "llo")

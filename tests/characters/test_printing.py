@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.characters.printing import MARKS, unescaped, visible
+from agentserver.characters.table import unseen
+
+HOSTILE = st.text(
+    st.sampled_from(
+        "abpz019 .:/\\\n\t\x1b\u00a0\u0301\u0488\u115f\u1160\u3164\uffa0\u2800\ufe0f\u200b\u202e\u2066аеѕорпж"
+        "ονλ中カ한১৪٠\U000e0041\U000e0100∕．ɑıé"
+    )
+)
+
+
+@given(st.text() | HOSTILE)
+def test_what_is_shown_says_exactly_one_text(text):
+    assert unescaped(visible(text)) == text
+
+
+@given(st.text() | HOSTILE, st.text() | HOSTILE)
+def test_two_texts_never_look_the_same(one, other):
+    assert (visible(one) == visible(other)) == (one == other)
+
+
+@given(st.text() | HOSTILE)
+def test_nothing_unseen_is_shown_and_marks_never_pile_up(text):
+    piled = 0
+    for char in visible(text):
+        assert not unseen(char)
+        piled = piled + 1 if unicodedata.category(char) in {"Mn", "Me"} else 0
+        assert piled <= MARKS
+
+
+@pytest.mark.parametrize(
+    "char",
+    ["\u115f", "\u1160", "\u3164", "\uffa0", "\u2800", "\ufe0f", "\u180b", "\u034f", "\U000e0101", "\U000e0041",
+     "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u00ad", "\u061c", "\u17b4", "\u2061", "\u00a0", "\u3000",
+     "\u2028", "\u2029", "\x85", "\r", "\x1b", "\x9b", "\x7f", "\ue000", "\ufffe", "\udc80", "\ufffc"],
+)  # fmt: skip
+def test_what_nobody_sees_is_escaped(char):
+    assert visible(f"a{char}b") == f"a{visible(char)}b"
+    assert visible(char).startswith("\\")
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("p\u0430ypal", "p\\u0430ypal"),  # Cyrillic in a Latin word
+        (
+            "\u0430\u0440\u0440\u04cf\u0435.com",
+            "\\u0430\\u0440\\u0440\\u04cf\\u0435.com",
+        ),  # all of it looks Latin
+        ("\u0455\u0441\u043e\u0440\u0435", "\\u0455\\u0441\\u043e\\u0440\\u0435"),  # alone
+        ("corp\u2024com", "corp\\u2024com"),
+        ("corp.com\u2215login", "corp.com\\u2215login"),
+        ("p\u0251y", "p\\u0251y"),
+        ("1\u09e80", "1\\u09e80"),
+        ("pay 1\u09ea", "pay 1\\u09ea"),
+        ("x" + "\u0301" * 6, "x" + "\u0301" * 4 + "\\u0301\\u0301"),
+        ("\u0301a", "\\u0301a"),
+        ("a \u0301", "a \\u0301"),
+        ("\\u0430", "\\\\u0430"),
+        ("C:\\new", "C:\\\\new"),
+    ],
+)
+def test_what_passes_for_something_else_is_escaped(text, escaped):
+    assert visible(text) == escaped
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Größe naïve Łódź ﬁn", "Это обычный русский текст, и он остаётся собой.", "και μετά, ο λόγος",
+        "日本語のテキストとLLMを使う", "한국어 텍스트", "שָׁלוֹם", "नमस्ते", "Tiếng Việt", "🙂 漢", "e\u0301", "Işık ıslak",
+        "5 µm, 3 k\u2126, Å", "١٢٣ مرحبا",
+    ],
+)  # fmt: skip
+def test_what_people_write_stays_as_it_is(text):
+    assert visible(text) == text

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agentserver.core.conversation import Conversation
     from agentserver.core.messages import Done, EventPlace, Moment, Reply
     from agentserver.core.outcome import Outcome
+    from agentserver.core.receipts import Receipt
 
 
 class EngineError(Exception):
@@ -33,6 +34,18 @@ class UnfitError(EngineError):
     """The outcome itself cannot be kept: the engine's answer to it stays the same."""
 
 
+class RepeatedError(EngineError):
+    """A message is there already under the id that its sender gave this one: nothing of this one is kept."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        super().__init__("a message is there already under this id of its sender's")
+        self.receipt = receipt
+
+
+class OtherMessageError(ValueError):
+    """Another message is there already under this id of the sender's: nothing of this one is kept."""
+
+
 class Engine(Protocol):
     """Keeps conversations and their deliveries. What it promises is written in ``engines/conformance.py``."""
 
@@ -45,7 +58,8 @@ class Engine(Protocol):
     async def commit(self, outcome: Outcome) -> None:
         """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.
 
-        Raises ConflictError when the stored conversation is not of version ``outcome.before``, UnfitError when this
+        The key of an outside message is kept with it, and nothing is committed under a key of that name again. Raises
+        RepeatedError when one is there, ConflictError when the stored conversation is not of version ``outcome.before``, UnfitError when this
         outcome cannot be kept, EngineError when nothing can be kept at present.
         """
         ...
@@ -81,6 +95,17 @@ class Engine(Protocol):
         """
         ...
 
+    async def receipt(self, conversation: str, name: str) -> Receipt | None:
+        """What was committed in a conversation, open or closed, under a key of this name; None when nothing was."""
+        ...
+
+    def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
+        """Everything that left for a request with a key, in order, whether or not it was acknowledged.
+
+        What was acknowledged, and what the outbox would mark, is marked ``redelivered``.
+        """
+        ...
+
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """A gateway has passed on the event at this place.
 
@@ -109,12 +134,26 @@ class Exchange(Protocol):
         """The conversation's id."""
         ...
 
-    async def send(self, data: bytes, to: str | None = None) -> str:
-        """Hand in an envelope or a bare payload; gives its request's id once it is committed or refused."""
+    async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> str:
+        """Hand in an envelope or a bare payload; gives its request's id once it is committed or refused.
+
+        Args:
+            data: the envelope or the payload.
+            to: the listener it is for; None leaves it to the envelope or to the payload's root.
+            request: an id of the sender's own, which counts in this conversation alone. The same message under the same
+                id is the same request, however often it is sent.
+
+        Raises OtherMessageError when another message was sent under ``request``, ValueError when it is no id.
+        """
         ...
 
-    def replies(self, data: bytes, to: str | None = None) -> AsyncIterator[Reply]:
-        """Hand in a message and give its replies as they come, until nothing more can."""
+    def replies(
+        self, data: bytes, to: str | None = None, *, request: str | None = None
+    ) -> AsyncIterator[Reply]:
+        """Hand in a message and give its replies as they come, until nothing more can. As ``send`` otherwise.
+
+        Of a request that was made before, what it was answered comes again, marked ``redelivered``.
+        """
         ...
 
     def events(self) -> AsyncIterator[Reply | Done]:

@@ -115,7 +115,8 @@ def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> No
         f"conversations: {found.open} open, {found.closed} finished; the oldest of {when(found.oldest)}"
     )
     click.echo(
-        f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}"
+        f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}; "
+        f"ids of senders: {found.receipts}"
     )
 
 

@@ -97,7 +97,7 @@ def turn_away(
 ) -> Outcome:
     """Answer an outside message with a SystemError without looking at it."""
     step = Step(conversation, rules, moment)
-    step.cause = TurnedAway(*outside, code)
+    step.cause = TurnedAway(outside.data, outside.request, outside.to, code, outside.key)
     step.requests.begin(outside.request)
     return _turn_away(step, outside.request, Refusal(code))
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.contract import Code, Target
+    from agentserver.core.receipts import Key
     from agentserver.core.refusals import Refusal
 
 SYSTEM = "system"
@@ -233,11 +234,13 @@ class Outside(NamedTuple):
         data: an envelope or a bare payload element.
         request: an id by which the gateway will know its replies; unique in the conversation.
         to: the listener it is for; None leaves it to the envelope or to the payload's root.
+        key: what is kept of its sender's own id; None when its sender gave none.
     """
 
     data: bytes
     request: str
     to: str | None = None
+    key: Key | None = None
 
 
 class Finished(NamedTuple):
@@ -265,12 +268,13 @@ class GivenUp(NamedTuple):
 
 
 class TurnedAway(NamedTuple):
-    """An outside message that was refused without a look at it."""
+    """An outside message that was refused without a look at it. ``key`` is as of ``Outside``."""
 
     data: bytes
     request: str
     to: str | None
     code: Code
+    key: Key | None = None
 
 
 class Closing(NamedTuple):

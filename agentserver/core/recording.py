@@ -29,6 +29,7 @@ from agentserver.core.messages import (
     Returned,
     TurnedAway,
 )
+from agentserver.core.receipts import Key
 from agentserver.core.refusals import Refusal
 from agentserver.core.requeue import requeue
 from agentserver.core.snapshot import UnreadableError, encode
@@ -75,9 +76,9 @@ def dump(outcome: Outcome) -> bytes:
     cause = outcome.cause
     match cause:
         case Outside():
-            row = ["receive", _plain(cause.data), cause.request, cause.to]
+            row = ["receive", _plain(cause.data), cause.request, cause.to, *(cause.key or ())]
         case TurnedAway():
-            row = ["turn_away", _plain(cause.data), cause.request, cause.to, cause.code]
+            row = ["turn_away", _plain(cause.data), cause.request, cause.to, cause.code, *(cause.key or ())]
         case Decided():
             row = ["decide", *cause]
         case Closing():
@@ -187,7 +188,7 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
         case Outside():
             return decisions.receive(conversation, cause, rules, moment)
         case TurnedAway():
-            outside = Outside(cause.data, cause.request, cause.to)
+            outside = Outside(cause.data, cause.request, cause.to, cause.key)
             return decisions.turn_away(conversation, outside, cause.code, rules, moment)
         case Decided():
             outcome = approving.decide(conversation, cause, rules, moment)
@@ -214,10 +215,10 @@ class _Loading:
 
     def cause(self, kind: str, fields: list[Any]) -> Cause:  # noqa: PLR0911 - one for each kind
         match kind, fields:
-            case "receive", [data, request, to]:
-                return Outside(_bytes(data), request, to)
-            case "turn_away", [data, request, to, code]:
-                return TurnedAway(_bytes(data), request, to, Code(code))
+            case "receive", [data, request, to, *key]:
+                return Outside(_bytes(data), request, to, _key(key))
+            case "turn_away", [data, request, to, code, *key]:
+                return TurnedAway(_bytes(data), request, to, Code(code), _key(key))
             case "decide", [approval, digest, answer, by]:
                 return Decided(approval, digest, Answer(answer), by)
             case "close", [reason]:
@@ -281,6 +282,10 @@ def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[An
     # Zero stands for the caller, so that no listener's name can be mistaken for it.
     sent = [[0 if d.to is Target.CALLER else d.to, *_place(d.markup, messages)] for d in said.drafts]
     return ["sent", sent, list(said.repairs), said.deprecated, effects]
+
+
+def _key(found: list[str]) -> Key | None:
+    return Key(*found) if found else None
 
 
 def _effects(stored: dict[str, Any], closed: list[str]) -> Effects:

@@ -32,6 +32,7 @@ class Stats(NamedTuple):
         log: of the write-ahead log beside it.
         free: inside the file, left by what was removed; used again before the file grows.
         unread: replies and ends of requests that no gateway has acknowledged.
+        receipts: ids that senders gave their messages.
     """
 
     size: int
@@ -43,6 +44,7 @@ class Stats(NamedTuple):
     queued: int
     dead: int
     unread: int
+    receipts: int
     oldest: float | None
 
 
@@ -58,6 +60,7 @@ def forget(connection: sqlite3.Connection, before: float) -> int:
 
 
 def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
+    receipts = _has(connection, "receipt")
     connection.execute("begin immediate")
     try:
         for number in numbers:
@@ -75,11 +78,18 @@ def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
             )
             connection.execute("delete from step where conversation = ?", (number,))
             connection.execute("delete from value where conversation = ?", (number,))
+            if receipts:
+                connection.execute("delete from receipt where conversation = ?", (number,))
             connection.execute("delete from conversation where number = ?", (number,))
         connection.execute("commit")
     except sqlite3.Error:
         connection.execute("rollback")
         raise
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether there is such a table: a copy may be of an earlier version."""
+    return connection.execute("select 1 from sqlite_master where name = ?", (table,)).fetchone() is not None
 
 
 def vacuum(connection: sqlite3.Connection) -> None:
@@ -107,7 +117,7 @@ def export(source: Path, target: Path, conversations: Collection[str] = ()) -> N
             number for number, key in copy.execute("select number, id from conversation") if key not in known
         ]
         _remove(copy, others)
-        if copy.execute("select 1 from sqlite_master where name = 'answer'").fetchone():
+        if _has(copy, "answer"):
             copy.execute("delete from answer")  # they do not say of which conversation they are
         copy.execute("vacuum")
 
@@ -131,6 +141,7 @@ def stats(path: Path) -> Stats:
             one("select count(*) from delivery where state = ?", Ending.QUEUED),
             one("select count(*) from delivery where state = ?", Ending.DEAD),
             one("select count(*) from event where waiting = 1"),
+            one("select count(*) from receipt") if _has(connection, "receipt") else 0,
             oldest,
         )
 

@@ -124,12 +124,23 @@ MIGRATIONS: Final = (
     ) strict;
     insert into head values (randomblob(16), 0, zeroblob(32));
     """,
+    """
+    create table receipt (
+        conversation integer not null,
+        name text not null,
+        content text not null,
+        request text not null,
+        primary key (conversation, name)
+    ) strict, without rowid;
+    create index event_request on event(request);
+    """,
 )
 """What brings a file from one version to the next. The version of a file is how many of them it has seen.
 
 ``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 ``answer``: see journal_answers.py. ``head``: see journal_head.py.
+``receipt``: the messages that came under an id of their sender's; see core/receipts.py.
 """
 
 READABLE: Final = 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
+from agentserver.core.receipts import Receipt
 from agentserver.core.recording import Beginning
 from agentserver.core.snapshot import Snapshot, restore
 
@@ -205,6 +206,25 @@ class Reader:
             (conversation,),
         )
         return [_event(conversation, columns, again=number <= latest) for number, *columns in rows]
+
+    def receipt(self, conversation: str, name: str) -> Receipt | None:
+        """What was committed in a conversation under a key of this name."""
+        row = self._connection.execute(
+            "select r.request, r.content from receipt r join conversation c on c.number = r.conversation"
+            " where c.id = ? and r.name = ?",
+            (conversation, name),
+        ).fetchone()
+        return None if row is None else Receipt(*row)
+
+    def told(self, conversation: str, request: str, latest: int) -> list[Reply | Done]:
+        """Everything that left for a request; what was acknowledged, and what ``outbox`` would mark, is marked."""
+        rows = self._connection.execute(
+            f"select e.number <= ? or e.waiting = 0, {_EVENT} from event e"  # noqa: S608
+            " join conversation c on c.number = e.conversation"
+            " where e.request = ? and c.id = ? order by e.version, e.position",
+            (latest, request, conversation),
+        )
+        return [_event(conversation, columns, again=bool(again)) for again, *columns in rows]
 
     def last_event(self) -> int:
         """The number of the newest event."""

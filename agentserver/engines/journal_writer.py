@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core import recording, snapshot
 from agentserver.core.audit import Event
 from agentserver.core.messages import Reply, Requeued
+from agentserver.core.receipts import Receipt, given
 from agentserver.engines import journal_head
 from agentserver.engines.journal_file import FATAL, told
 from agentserver.engines.journal_lock import Files
 from agentserver.engines.journal_reader import Ending, row_delivery
-from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ _FULL = 2
 _STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null)"
 _ENDED = "update delivery set state = ?, reason = ?, ended = ? where number = ?"
+_RECEIPT = "insert into receipt values (?, ?, ?, ?)"
 _EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
 _LEFT = (
     "update event set waiting = 0 where waiting = 1 and conversation = (select number from conversation where id = ?1)"
@@ -97,6 +99,7 @@ class _Rows:
     opened: list[tuple[object, ...]] = field(default_factory=list)
     states: dict[int, tuple[object, ...]] = field(default_factory=dict)
     steps: list[tuple[object, ...]] = field(default_factory=list)
+    receipts: list[tuple[object, ...]] = field(default_factory=list)
     deliveries: list[tuple[object, ...]] = field(default_factory=list)
     ended: list[tuple[object, ...]] = field(default_factory=list)
     events: list[tuple[object, ...]] = field(default_factory=list)
@@ -110,6 +113,7 @@ class _Rows:
             (_ENDED, self.ended),
             (_EVENT, self.events),
             (_STEP, self.steps),
+            (_RECEIPT, self.receipts),
             (_NO_VALUE, [key for key, data in self.values.items() if data is None]),
             (_VALUE, [(*key, data) for key, data in self.values.items() if data is not None]),
             (_STATE, list(self.states.values())),
@@ -129,6 +133,8 @@ class Writer:
         connection: to the journal; nobody else writes it.
         path: for messages.
         guards: those whose memories are kept.
+
+    ``owed`` are the events that have left and are not marked so yet: they go with the next commit that succeeds.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path, guards: Sequence[Guard] = ()) -> None:
@@ -137,6 +143,7 @@ class Writer:
         self._guards = tuple(guards)
         self._kept: dict[str, _Kept] = {}
         self._broken: EngineError | None = None
+        self.owed: list[Left] = []
         self._last = {table: self._highest(table) for table in ("conversation", "step", "delivery", "event")}
         head = journal_head.read(connection)
         assert head is not None
@@ -179,7 +186,8 @@ class Writer:
         self._broken = self._broken or self._files.replaced()
         if self._broken is not None:
             return [self._broken] * len(group)
-        found = self._attempt(group, tuple(left))
+        self.owed += left
+        found = self._attempt(group)
         if isinstance(found, list):
             # After the commit, so that what is told to be kept was in the file that stands there.
             self._broken = self._files.replaced()
@@ -192,20 +200,19 @@ class Writer:
         # One of them cannot be written: each for itself, so that the others do not suffer.
         return [self.write([one])[0] for one in group]
 
-    def _attempt(
-        self, group: Sequence[Encoded | EngineError], left: Sequence[Left]
-    ) -> list[EngineError | None] | Exception:
+    def _attempt(self, group: Sequence[Encoded | EngineError]) -> list[EngineError | None] | Exception:
         rows = _Rows()
         try:
             self._connection.execute("begin immediate")
             found = [one if isinstance(one, EngineError) else self._prepare(one, rows) for one in group]
             rows.write(self._connection)
-            if left:
-                self._connection.executemany(_LEFT, left)
+            if self.owed:
+                self._connection.executemany(_LEFT, self.owed)
             head = self._head.after(rows.links()) if rows.steps else self._head
             if rows.steps:
                 journal_head.keep(self._connection, head)
             self._connection.execute("commit")
+            self.owed.clear()
         except (sqlite3.Error, ValueError, LookupError, OverflowError) as error:
             self._undo()
             return error
@@ -239,6 +246,9 @@ class Writer:
         kept = self._kept.get(after.id) or self._find(after.id)
         if (0 if kept is None else kept.version) != outcome.before:
             return ConflictError(after.id)
+        repeated = None if kept is None else self._repeated(kept, outcome, rows)
+        if repeated is not None:
+            return repeated
         if kept is None:
             kept = self._open(after, rows)
         self._add(encoded, kept, rows)
@@ -251,6 +261,17 @@ class Writer:
             del self._kept[after.id]
         return None
 
+    def _repeated(self, kept: _Kept, outcome: Outcome, rows: _Rows) -> RepeatedError | None:
+        """What is there already under the key of an outside message, stored or in the same transaction."""
+        found = given(outcome)
+        if found is None:
+            return None
+        place = (kept.number, found[0])
+        row = self._connection.execute(
+            "select content, request from receipt where conversation = ? and name = ?", place
+        ).fetchone() or next((row[2:] for row in rows.receipts if row[:2] == place), None)
+        return None if row is None else RepeatedError(Receipt(request=row[1], content=row[0]))
+
     def _add(self, encoded: Encoded, kept: _Kept, rows: _Rows) -> None:
         """Add what an outcome makes for ever: the step, its deliveries, what it let go."""
         outcome, moment = encoded.outcome, encoded.moment
@@ -258,6 +279,10 @@ class Writer:
         added = self._add_deliveries(outcome, kept, rows)
         self._end_deliveries(outcome, kept, rows)
         self._add_events(outcome, kept, rows)
+        receipt = given(outcome)
+        if receipt is not None:
+            name, (request, content) = receipt
+            rows.receipts.append((kept.number, name, content, request))
         kept.chain = chained(kept.chain, *moment, encoded.cause, encoded.records, *encoded.gone_out)
         self._last["step"] += 1
         step = (self._last["step"], kept.number, outcome.conversation.version, *moment)

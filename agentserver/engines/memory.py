@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from agentserver.ports import ConflictError
+from agentserver.core.receipts import given
+from agentserver.ports import ConflictError, RepeatedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from agentserver.core.conversation import Conversation
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.outcome import Outcome
+    from agentserver.core.receipts import Receipt
 
 
 class MemoryEngine:
@@ -24,6 +26,8 @@ class MemoryEngine:
     def __init__(self) -> None:
         self._kept: dict[str, Conversation] = {}
         self._outbox: dict[str, dict[EventPlace, Reply | Done]] = {}
+        self._receipts: dict[str, dict[str, Receipt]] = {}
+        self._keyed: dict[tuple[str, str], list[Reply | Done]] = {}
 
     async def __aenter__(self) -> Self:
         """Nothing to open."""
@@ -40,13 +44,30 @@ class MemoryEngine:
         before = self._kept.get(after.id)
         if (0 if before is None else before.version) != outcome.before:
             raise ConflictError(after.id)
+        self._keep_receipt(outcome)
         if after.closed:
             self._kept.pop(after.id, None)
             self._outbox.pop(after.id, None)
+            for receipt in self._receipts.pop(after.id, {}).values():
+                del self._keyed[after.id, receipt.request]
             return
         self._kept[after.id] = after
-        if outcome.replies:
-            self._outbox.setdefault(after.id, {}).update((event.place, event) for event in outcome.replies)
+        for event in outcome.replies:
+            self._outbox.setdefault(after.id, {})[event.place] = event
+            keyed = self._keyed.get((after.id, event.request))
+            if keyed is not None:
+                keyed.append(event)
+
+    def _keep_receipt(self, outcome: Outcome) -> None:
+        found = given(outcome)
+        if found is None:
+            return
+        name, receipt = found
+        kept = self._receipts.setdefault(outcome.conversation.id, {})
+        if name in kept:
+            raise RepeatedError(kept[name])
+        kept[name] = receipt
+        self._keyed[outcome.conversation.id, receipt.request] = []
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed."""
@@ -83,6 +104,16 @@ class MemoryEngine:
         """What was not acknowledged. Nothing of it was passed on by a server that is gone."""
         for event in tuple(self._outbox.get(conversation, {}).values()):
             yield event
+
+    async def receipt(self, conversation: str, name: str) -> Receipt | None:
+        """What was committed under a key, while the conversation is open."""
+        return self._receipts.get(conversation, {}).get(name)
+
+    async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
+        """Everything that left for a request with a key, while the conversation is open."""
+        waiting = self._outbox.get(conversation, {})
+        for event in tuple(self._keyed.get((conversation, request), ())):
+            yield event if event.place in waiting else event._replace(redelivered=True)
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Forget one event."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Guard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.outcome import Outcome
+    from agentserver.core.receipts import Receipt
 
     Waiting = tuple[Encoded, asyncio.Future[None]]
 
@@ -57,6 +58,7 @@ class SqliteEngine:
         self._before = 0
         self._waiting: list[Waiting] = []
         self._left: list[Left] = []
+        self._leaving: list[Left] = []
         self._passing = False
         self._writing = False
         self._quiet = asyncio.Event()
@@ -132,6 +134,7 @@ class SqliteEngine:
             return
         waiting, self._waiting = self._waiting, []
         left, self._left = self._left, []
+        self._leaving = left
         self._writing = True
         self._quiet.clear()
         written = asyncio.get_running_loop().run_in_executor(
@@ -186,8 +189,27 @@ class SqliteEngine:
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """What was not acknowledged; what an earlier server may have passed on is marked."""
+        gone = self._gone(conversation)
         for event in await self._do(lambda: self._reader.outbox(conversation, self._before)):
-            yield event
+            if not gone(event.place):
+                yield event
+
+    async def receipt(self, conversation: str, name: str) -> Receipt | None:
+        """What was committed under a key, also in a conversation that is closed."""
+        return await self._do(lambda: self._reader.receipt(conversation, name))
+
+    async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
+        """Everything that left for a request."""
+        gone = self._gone(conversation)
+        for event in await self._do(lambda: self._reader.told(conversation, request, self._before)):
+            yield event._replace(redelivered=event.redelivered or gone(event.place))
+
+    def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
+        """What was acknowledged, for a look at the outbox that comes before it is written."""
+        found = [one for one in (*self._left, *self._leaving, *self._writer.owed) if one.conversation == conversation]
+        places = {(one.version, one.position) for one in found}
+        everything = any(one.version is None for one in found)
+        return lambda place: everything or place in places
 
     async def expire(self, now: float) -> int:
         """Forget closed conversations whose time is over, some at a time, so that commits can go between."""

@@ -1,0 +1,68 @@
+"""Ids that senders give their messages, so that one that was sent twice counts once.
+
+Owns what of such an id is kept: never itself, only digests, of which nothing can be read. Refuses to know where they are
+kept and what has become of a message.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core.messages import Outside, TurnedAway
+
+if TYPE_CHECKING:
+    from agentserver.core.outcome import Outcome
+
+LONGEST = 512
+"""Characters of a sender's id."""
+
+
+class Key(NamedTuple):
+    """A message under its sender's id.
+
+    Args:
+        name: digest of the id, together with the principal and the conversation that it counts in.
+        content: digest of the bytes and of whom they are for.
+    """
+
+    name: str
+    content: str
+
+
+class Receipt(NamedTuple):
+    """A message under its sender's id that was committed.
+
+    Args:
+        request: the id of the server's own that it was given.
+        content: as of its Key.
+    """
+
+    request: str
+    content: str
+
+
+def key(principal: str, conversation: str, own: str, data: bytes, to: str | None) -> Key:
+    """The key of a message that its sender calls ``own``. Raises ValueError for no id, or one of over 512 characters."""
+    if not 0 < len(own) <= LONGEST:
+        raise ValueError(f"an id of the sender's has 1 to {LONGEST} characters, not {len(own)}")
+    addressed = () if to is None else (_bytes(to),)
+    return Key(_digest(_bytes(principal), _bytes(conversation), _bytes(own)), _digest(data, *addressed))
+
+
+def given(outcome: Outcome) -> tuple[str, Receipt] | None:
+    """The receipt that a step gives, under the name of its key; None when it receives nothing that has a key."""
+    cause = outcome.cause
+    if not isinstance(cause, Outside | TurnedAway) or cause.key is None:
+        return None
+    return cause.key.name, Receipt(cause.request, cause.key.content)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _digest(*parts: bytes) -> str:
+    """A digest of parts that no other parts have, however they are cut."""
+    framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return blake2b(framed, digest_size=20).hexdigest()

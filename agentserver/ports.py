@@ -58,9 +58,10 @@ class Engine(Protocol):
     async def commit(self, outcome: Outcome) -> None:
         """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.
 
-        The key of an outside message is kept with it, and nothing is committed under a key of that name again. Raises
-        RepeatedError when one is there, ConflictError when the stored conversation is not of version ``outcome.before``, UnfitError when this
-        outcome cannot be kept, EngineError when nothing can be kept at present.
+        The key of an outside message is kept with it, and nothing is committed under a key of that name again.
+
+        Raises ConflictError when the stored conversation is not of version ``outcome.before``, RepeatedError when the
+        key is there, UnfitError when this outcome cannot be kept, EngineError when nothing can be kept at present.
         """
         ...
 

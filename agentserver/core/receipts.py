@@ -1,7 +1,7 @@
 """Ids that senders give their messages, so that one that was sent twice counts once.
 
-Owns what of such an id is kept: never itself, only digests, of which nothing can be read. Refuses to know where they are
-kept and what has become of a message.
+Owns what of such an id is kept: digests, of which nothing can be read. Refuses to know where they are kept and what has
+become of a message.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Receipt(NamedTuple):
 
 
 def key(principal: str, conversation: str, own: str, data: bytes, to: str | None) -> Key:
-    """The key of a message that its sender calls ``own``. Raises ValueError for no id, or one of over 512 characters."""
+    """The key of a message that its sender calls ``own``. Raises ValueError unless that has 1 to 512 characters."""
     if not 0 < len(own) <= LONGEST:
         raise ValueError(f"an id of the sender's has 1 to {LONGEST} characters, not {len(own)}")
     addressed = () if to is None else (_bytes(to),)

@@ -12,140 +12,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from annotated_types import MaxLen
-
-from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
-from agentserver.core import approving, decisions
-from agentserver.core.approvals import Answer, Decided
-from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.conversation import Conversation
-from agentserver.core.decisions import Accepted
-from agentserver.core.envelope import Bounds
-from agentserver.core.guard import Asked, Rules
-from agentserver.core.messages import Drafts, Failed, Finished, Moment, Outside, Returned
-from agentserver.core.payload.codec import Codecs
-from agentserver.core.payload.xmlify import xmlify
-from agentserver.core.replies import normalise
+from agentserver.engines.conformance_receipts import RECEIPTS
+from agentserver.engines.conformance_story import AskingGuard, BrokenPromiseError, Story, Subject, hold
 from agentserver.ports import ConflictError
 
 if TYPE_CHECKING:
-    from lxml import etree
-
-    from agentserver.core.approvals import Approval
-    from agentserver.core.guard import Guard, Verdict
     from agentserver.core.messages import Delivery
     from agentserver.core.outcome import Outcome
-    from agentserver.core.routing import Proposal
     from agentserver.ports import Engine
 
 
-class BrokenPromiseError(AssertionError):
-    """An engine does not keep what it promises."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """An engine under test.
-
-    Args:
-        open: gives a new engine on the same storage each time; a memory engine gives an empty one.
-        durable: whether what one instance committed is there for the next.
-    """
-
-    open: Callable[[], Engine]
-    durable: bool
-
-
 Check: TypeAlias = Callable[[Subject], Awaitable[None]]
-
-
-@xmlify
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What the story's messages say."""
-
-    text: Annotated[str, MaxLen(64)]
-
-
-class Story:
-    """A small organism whose conversations give outcomes to commit."""
-
-    def __init__(self, retries: int = 0, guards: tuple[Guard, ...] = ()) -> None:
-        listener = Listener("worker", (Told,), "answers what it is told", retries=retries)
-        codecs = Codecs([Told])
-        name = codecs.of(Told).name
-        services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
-        blueprint = Blueprint(
-            {"worker": listener}, Limits(), {"worker": frozenset([name])}, services, {"worker": ""}
-        )
-        self.rules = Rules(blueprint, codecs, guards, Bounds())
-        self._moments = 0
-
-    def moment(self) -> Moment:
-        """The next of a fixed row of moments."""
-        self._moments += 1
-        return Moment(float(self._moments), self._moments.to_bytes(16, "big"))
-
-    def opened(self) -> Conversation:
-        """A new conversation."""
-        return Conversation.opened("console", self.moment())
-
-    def said(self, conversation: Conversation, request: str) -> Outcome:
-        """The outcome of a message from outside: one more delivery."""
-        data = self.rules.codecs.of(Told).encode(Told(request)).encode()
-        return decisions.receive(conversation, Outside(data, request, "worker"), self.rules, self.moment())
-
-    def answered(self, conversation: Conversation, delivery: Delivery) -> Outcome:
-        """The outcome of an invocation that answers: one delivery less."""
-        accepted = decisions.accept(conversation, delivery, self.rules)
-        _hold(isinstance(accepted, Accepted), "a committed delivery can be accepted")
-        said = normalise(HandlerResponse.respond(Told("done")), self.rules.codecs, self.rules.bounds)
-        assert isinstance(said, Drafts)
-        result = Returned(said)
-        return decisions.conclude(conversation, Finished(delivery, None, result), self.rules, self.moment())
-
-    def failed(self, conversation: Conversation, delivery: Delivery) -> Outcome:
-        """The outcome of an invocation that crashed."""
-        return decisions.conclude(
-            conversation, Finished(delivery, None, Failed(Code.INTERNAL)), self.rules, self.moment()
-        )
-
-    def permitted(self, conversation: Conversation, approval: Approval) -> Outcome:
-        """The outcome of a person's permission: what waited for it is queued."""
-        decided = Decided(approval.id, approval.digest, Answer.ONCE, "somebody")
-        outcome = approving.decide(conversation, decided, self.rules, self.moment())
-        assert outcome is not None
-        return outcome
-
-    def closed(self, conversation: Conversation) -> Outcome:
-        """The outcome of closing."""
-        return decisions.close(conversation, self.rules, self.moment(), "over")
-
-
-class AskingGuard:
-    """Wants a person to permit every message."""
-
-    name = "asking"
-
-    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:  # noqa: ARG002 - a guard's signature
-        """Nothing to remember."""
-        return memory
-
-    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
-        """Ask, in two lines."""
-        return Asked("may it\nbe sent?")
-
-    def permit(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
-        """Nothing to remember."""
-        return memory
-
-
-def _hold(promise: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
-    if not promise:
-        raise BrokenPromiseError(what)
 
 
 async def _open(engine: Engine) -> list[tuple[str, str]]:
@@ -167,13 +46,13 @@ async def a_committed_conversation_is_there(subject: Subject) -> None:
     """What was committed last is what is loaded; what never was is None."""
     story = Story()
     async with subject.open() as engine:
-        _hold(await engine.load("nobody") is None, "an unknown conversation is None")
+        hold(await engine.load("nobody") is None, "an unknown conversation is None")
         first = story.said(story.opened(), "1")
         await engine.commit(first)
-        _hold(await engine.load(first.conversation.id) == first.conversation, "a commit can be loaded")
+        hold(await engine.load(first.conversation.id) == first.conversation, "a commit can be loaded")
         second = story.said(first.conversation, "2")
         await engine.commit(second)
-        _hold(await engine.load(first.conversation.id) == second.conversation, "the last commit counts")
+        hold(await engine.load(first.conversation.id) == second.conversation, "the last commit counts")
 
 
 async def a_stale_decision_changes_nothing(subject: Subject) -> None:
@@ -190,8 +69,8 @@ async def a_stale_decision_changes_nothing(subject: Subject) -> None:
                 pass
             else:
                 raise BrokenPromiseError("a stale commit raises ConflictError")
-        _hold(await engine.load(opened.id) == theirs.conversation, "a stale commit leaves the conversation")
-        _hold(await _runnable(engine) == [theirs.ready[0].id], "a stale commit leaves the deliveries")
+        hold(await engine.load(opened.id) == theirs.conversation, "a stale commit leaves the conversation")
+        hold(await _runnable(engine) == [theirs.ready[0].id], "a stale commit leaves the deliveries")
 
 
 async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
@@ -200,10 +79,10 @@ async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
     async with subject.open() as engine:
         said = story.said(story.opened(), "1")
         await engine.commit(said)
-        _hold(await _runnable(engine) == [said.ready[0].id], "a committed delivery is runnable")
+        hold(await _runnable(engine) == [said.ready[0].id], "a committed delivery is runnable")
         answered = story.answered(said.conversation, said.ready[0])
         await engine.commit(answered)
-        _hold(await _runnable(engine) == [], "a consumed delivery is not")
+        hold(await _runnable(engine) == [], "a consumed delivery is not")
 
 
 async def a_closed_conversation_is_gone(subject: Subject) -> None:
@@ -213,8 +92,8 @@ async def a_closed_conversation_is_gone(subject: Subject) -> None:
         said = story.said(story.opened(), "1")
         await engine.commit(said)
         await engine.commit(story.closed(said.conversation))
-        _hold(await engine.load(said.conversation.id) is None, "a closed conversation is None")
-        _hold(await _runnable(engine) == [], "its deliveries are not runnable")
+        hold(await engine.load(said.conversation.id) is None, "a closed conversation is None")
+        hold(await _runnable(engine) == [], "its deliveries are not runnable")
 
 
 async def conversations_do_not_touch_each_other(subject: Subject) -> None:
@@ -226,9 +105,9 @@ async def conversations_do_not_touch_each_other(subject: Subject) -> None:
             await engine.commit(one)
         await engine.commit(story.said(ones[1].conversation, "2"))
         await engine.commit(story.closed(ones[2].conversation))
-        _hold(await engine.load(ones[0].conversation.id) == ones[0].conversation, "others stay as they were")
+        hold(await engine.load(ones[0].conversation.id) == ones[0].conversation, "others stay as they were")
         left = [ones[0].ready[0].id, ones[1].ready[0].id]
-        _hold(set(left) <= set(await _runnable(engine)), "others' deliveries stay runnable")
+        hold(set(left) <= set(await _runnable(engine)), "others' deliveries stay runnable")
 
 
 async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
@@ -240,11 +119,11 @@ async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
         said = story.said(story.opened(), "1")
         await engine.commit(said)
     async with subject.open() as engine:
-        _hold(await engine.load(said.conversation.id) == said.conversation, "a restart keeps conversations")
-        _hold(await _runnable(engine) == [said.ready[0].id], "a restart keeps deliveries")
+        hold(await engine.load(said.conversation.id) == said.conversation, "a restart keeps conversations")
+        hold(await _runnable(engine) == [said.ready[0].id], "a restart keeps deliveries")
         await engine.commit(story.answered(said.conversation, said.ready[0]))
     async with subject.open() as engine:
-        _hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
+        hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
 
 
 async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject) -> None:
@@ -254,17 +133,17 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
         said = story.said(story.opened(), "1")
         await engine.commit(said)
         key, touched = said.conversation.id, said.conversation.touched
-        _hold(
+        hold(
             key in [one async for one in engine.belongings("console")],
             "an open conversation is its principal's",
         )
-        _hold(key not in [one async for one in engine.belongings("other")], "and nobody else's")
-        _hold((key, "console") in await _open(engine), "it is listed with its principal")
-        _hold(key in [one async for one in engine.idle(touched + 1)], "an untouched conversation is idle")
-        _hold(key not in [one async for one in engine.idle(touched)], "one that was touched since is not")
+        hold(key not in [one async for one in engine.belongings("other")], "and nobody else's")
+        hold((key, "console") in await _open(engine), "it is listed with its principal")
+        hold(key in [one async for one in engine.idle(touched + 1)], "an untouched conversation is idle")
+        hold(key not in [one async for one in engine.idle(touched)], "one that was touched since is not")
         await engine.commit(story.closed(said.conversation))
-        _hold(key not in [one async for one in engine.idle(touched + 9)], "a closed conversation is not idle")
-        _hold((key, "console") not in await _open(engine), "a closed conversation is not listed as open")
+        hold(key not in [one async for one in engine.idle(touched + 9)], "a closed conversation is not idle")
+        hold((key, "console") not in await _open(engine), "a closed conversation is not listed as open")
 
 
 async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
@@ -277,10 +156,10 @@ async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
         found = await asyncio.gather(
             *(engine.commit(outcome) for outcome in (*outcomes, stale)), return_exceptions=True
         )
-        _hold([bool(one) for one in found] == [False] * 20 + [True], "only the stale one is refused")
-        _hold(isinstance(found[-1], ConflictError), "a stale commit raises ConflictError")
+        hold([bool(one) for one in found] == [False] * 20 + [True], "only the stale one is refused")
+        hold(isinstance(found[-1], ConflictError), "a stale commit raises ConflictError")
         for outcome in outcomes:
-            _hold(await engine.load(outcome.conversation.id) == outcome.conversation, "the others are there")
+            hold(await engine.load(outcome.conversation.id) == outcome.conversation, "the others are there")
 
 
 async def a_repetition_outlives_a_restart(subject: Subject) -> None:
@@ -294,8 +173,8 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
         await engine.commit(story.failed(said.conversation, said.ready[0]))
     async with subject.open() as engine:
         found = await _heads(engine)
-        _hold([one.id for one in found] == [said.ready[0].id], "a repetition is runnable under the same id")
-        _hold(found[0].attempt == 1, "its attempts are counted")
+        hold([one.id for one in found] == [said.ready[0].id], "a repetition is runnable under the same id")
+        hold(found[0].attempt == 1, "its attempts are counted")
 
 
 async def a_question_waits_for_its_answer(subject: Subject) -> None:
@@ -308,24 +187,22 @@ async def a_question_waits_for_its_answer(subject: Subject) -> None:
         await _still_asked(engine, asked)
         if not subject.durable:
             await engine.commit(story.permitted(asked.conversation, approval))
-            _hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
+            hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
             return
     async with subject.open() as engine:
         await _still_asked(engine, asked)
         await engine.commit(story.permitted(asked.conversation, approval))
     async with subject.open() as engine:
-        _hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
+        hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
         found = await engine.load(key)
-        _hold(found is not None and not found.approvals(), "a question that was answered is none any more")
+        hold(found is not None and not found.approvals(), "a question that was answered is none any more")
 
 
 async def _still_asked(engine: Engine, asked: Outcome) -> None:
     key = asked.conversation.id
-    _hold(await _runnable(engine) == [], "what waits for a person is not runnable")
-    _hold(
-        key in [one async for one in engine.at_work()], "a conversation in which something waits is at work"
-    )
-    _hold(await engine.load(key) == asked.conversation, "a question is kept as it was asked")
+    hold(await _runnable(engine) == [], "what waits for a person is not runnable")
+    hold(key in [one async for one in engine.at_work()], "a conversation in which something waits is at work")
+    hold(await engine.load(key) == asked.conversation, "a question is kept as it was asked")
 
 
 async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
@@ -342,21 +219,21 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
     async with subject.open() as engine:
         left = [event async for event in engine.outbox(key)]
         marked = [event._replace(redelivered=True) for event in answered.replies]
-        _hold(
+        hold(
             left == marked,
             "what was not acknowledged is there, in order, at its place, marked as told before",
         )
         engine.acknowledge(key, left[0].place)
     async with subject.open() as engine:
-        _hold([event async for event in engine.outbox(key)] == left[1:], "what was acknowledged is gone")
+        hold([event async for event in engine.outbox(key)] == left[1:], "what was acknowledged is gone")
         await engine.commit(story.closed(answered.conversation))
-        _hold(
+        hold(
             key in [one async for one in engine.belongings("console")],
             "a closed one belongs until it is fetched",
         )
         engine.abandon(key)
     async with subject.open() as engine:
-        _hold(key not in [one async for one in engine.belongings("console")], "and not any longer")
+        hold(key not in [one async for one in engine.belongings("console")], "and not any longer")
 
 
 async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
@@ -370,7 +247,7 @@ async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
             outcome = story.said(conversation, str(number))
             await engine.commit(outcome)
             conversation = outcome.conversation
-            _hold(await engine.load(conversation.id) == conversation, "a commit is there when it is told")
+            hold(await engine.load(conversation.id) == conversation, "a commit is there when it is told")
 
 
 CHECKS: tuple[Check, ...] = (
@@ -386,5 +263,6 @@ CHECKS: tuple[Check, ...] = (
     a_question_waits_for_its_answer,
     what_left_is_there_until_it_is_acknowledged,
     a_commit_is_there_when_it_is_told,
+    *RECEIPTS,
 )
 """Every check. Each opens its own engine and raises BrokenPromiseError."""

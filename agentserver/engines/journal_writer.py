@@ -8,7 +8,7 @@ event loops and who waits for a commit.
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from agentserver.engines import journal_head
 from agentserver.engines.journal_file import FATAL, told
 from agentserver.engines.journal_lock import Files
 from agentserver.engines.journal_reader import Ending, row_delivery
+from agentserver.engines.journal_rows import LEFT, Left, Rows
 from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
 
 if TYPE_CHECKING:
@@ -38,28 +39,6 @@ GENESIS = bytes(32)
 
 _FULL = 2
 """What SQLite calls a commit that waits for the disk."""
-
-_STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null)"
-_ENDED = "update delivery set state = ?, reason = ?, ended = ? where number = ?"
-_RECEIPT = "insert into receipt values (?, ?, ?, ?)"
-_EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
-_LEFT = (
-    "update event set waiting = 0 where waiting = 1 and conversation = (select number from conversation where id = ?1)"
-    " and (?2 is null or (version = ?2 and position = ?3))"
-)
-_OPENED = "insert into conversation values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_STATE = "update conversation set touched = ?, version = ?, closed = ?, chain = ?, state = ? where number = ?"
-_VALUE = "insert or replace into value values (?, ?, ?, ?)"
-_NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
-
-
-class Left(NamedTuple):
-    """An event that has left; all of its conversation without a version."""
-
-    conversation: str
-    version: int | None = None
-    position: int | None = None
 
 
 class Encoded(NamedTuple):
@@ -90,40 +69,6 @@ class _Kept:
     chain: bytes
     values: Mapping[tuple[str, str], bytes]
     queued: dict[str, int]
-
-
-@dataclass(slots=True)
-class _Rows:
-    """The rows of one transaction."""
-
-    opened: list[tuple[object, ...]] = field(default_factory=list)
-    states: dict[int, tuple[object, ...]] = field(default_factory=dict)
-    steps: list[tuple[object, ...]] = field(default_factory=list)
-    receipts: list[tuple[object, ...]] = field(default_factory=list)
-    deliveries: list[tuple[object, ...]] = field(default_factory=list)
-    ended: list[tuple[object, ...]] = field(default_factory=list)
-    events: list[tuple[object, ...]] = field(default_factory=list)
-    values: dict[tuple[int, str, str], bytes | None] = field(default_factory=dict)
-
-    def write(self, connection: sqlite3.Connection) -> None:
-        """Write them, each table once."""
-        for statement, rows in (
-            (_OPENED, self.opened),
-            (_DELIVERY, self.deliveries),
-            (_ENDED, self.ended),
-            (_EVENT, self.events),
-            (_STEP, self.steps),
-            (_RECEIPT, self.receipts),
-            (_NO_VALUE, [key for key, data in self.values.items() if data is None]),
-            (_VALUE, [(*key, data) for key, data in self.values.items() if data is not None]),
-            (_STATE, list(self.states.values())),
-        ):
-            if rows:
-                connection.executemany(statement, rows)
-
-    def links(self) -> list[bytes]:
-        """The links that the steps add to their chains, in order."""
-        return [step[-1] for step in self.steps]  # type: ignore[misc]
 
 
 class Writer:
@@ -201,13 +146,13 @@ class Writer:
         return [self.write([one])[0] for one in group]
 
     def _attempt(self, group: Sequence[Encoded | EngineError]) -> list[EngineError | None] | Exception:
-        rows = _Rows()
+        rows = Rows()
         try:
             self._connection.execute("begin immediate")
             found = [one if isinstance(one, EngineError) else self._prepare(one, rows) for one in group]
             rows.write(self._connection)
             if self.owed:
-                self._connection.executemany(_LEFT, self.owed)
+                self._connection.executemany(LEFT, self.owed)
             head = self._head.after(rows.links()) if rows.steps else self._head
             if rows.steps:
                 journal_head.keep(self._connection, head)
@@ -240,7 +185,7 @@ class Writer:
             self._broken = refusal
         return refusal
 
-    def _prepare(self, encoded: Encoded, rows: _Rows) -> EngineError | None:
+    def _prepare(self, encoded: Encoded, rows: Rows) -> EngineError | None:
         """Add an outcome's rows, or say why it cannot be kept. Nothing of it is added then."""
         outcome, after = encoded.outcome, encoded.outcome.conversation
         kept = self._kept.get(after.id) or self._find(after.id)
@@ -261,7 +206,7 @@ class Writer:
             del self._kept[after.id]
         return None
 
-    def _repeated(self, kept: _Kept, outcome: Outcome, rows: _Rows) -> RepeatedError | None:
+    def _repeated(self, kept: _Kept, outcome: Outcome, rows: Rows) -> RepeatedError | None:
         """What is there already under the key of an outside message, stored or in the same transaction."""
         found = given(outcome)
         if found is None:
@@ -270,9 +215,9 @@ class Writer:
         row = self._connection.execute(
             "select content, request from receipt where conversation = ? and name = ?", place
         ).fetchone() or next((row[2:] for row in rows.receipts if row[:2] == place), None)
-        return None if row is None else RepeatedError(Receipt(request=row[1], content=row[0]))
+        return None if row is None else RepeatedError(Receipt(str(row[1]), str(row[0])))
 
-    def _add(self, encoded: Encoded, kept: _Kept, rows: _Rows) -> None:
+    def _add(self, encoded: Encoded, kept: _Kept, rows: Rows) -> None:
         """Add what an outcome makes for ever: the step, its deliveries, what it let go."""
         outcome, moment = encoded.outcome, encoded.moment
         delivery, event = self._last["delivery"] + 1, self._last["event"] + 1
@@ -309,7 +254,7 @@ class Writer:
         kept = self._kept[conversation] = _Kept(number, version, chain, stored, dict(queued.fetchall()))
         return kept
 
-    def _open(self, after: Conversation, rows: _Rows) -> _Kept:
+    def _open(self, after: Conversation, rows: Rows) -> _Kept:
         self._last["conversation"] += 1
         kept = self._kept[after.id] = _Kept(self._last["conversation"], 0, GENESIS, {}, {})
         rows.opened.append(
@@ -328,7 +273,7 @@ class Writer:
         )
         return kept
 
-    def _add_deliveries(self, outcome: Outcome, kept: _Kept, rows: _Rows) -> int:
+    def _add_deliveries(self, outcome: Outcome, kept: _Kept, rows: Rows) -> int:
         if isinstance(outcome.cause, Requeued):
             return self._revive(outcome.cause.delivery, kept, rows)
         for delivery in outcome.added:
@@ -337,7 +282,7 @@ class Writer:
             rows.deliveries.append((self._last["delivery"], kept.number, *row_delivery(delivery)))
         return len(outcome.added)
 
-    def _revive(self, delivery: Delivery, kept: _Kept, rows: _Rows) -> int:
+    def _revive(self, delivery: Delivery, kept: _Kept, rows: Rows) -> int:
         row = self._connection.execute(
             "select number from delivery where conversation = ? and id = ? and state = ?",
             (kept.number, delivery.id, Ending.DEAD),
@@ -348,7 +293,7 @@ class Writer:
         rows.ended.append((Ending.QUEUED, "", None, row[0]))
         return 0
 
-    def _end_deliveries(self, outcome: Outcome, kept: _Kept, rows: _Rows) -> None:
+    def _end_deliveries(self, outcome: Outcome, kept: _Kept, rows: Rows) -> None:
         if outcome.done is not None:
             ending, reason = _ending(outcome)
             rows.ended.append((ending, reason, outcome.conversation.touched, kept.queued.pop(outcome.done)))
@@ -357,7 +302,7 @@ class Writer:
                 (Ending.DROPPED, "", outcome.conversation.touched, kept.queued.pop(delivery.id))
             )
 
-    def _add_events(self, outcome: Outcome, kept: _Kept, rows: _Rows) -> None:
+    def _add_events(self, outcome: Outcome, kept: _Kept, rows: Rows) -> None:
         for position, event in enumerate(outcome.replies):
             self._last["event"] += 1
             place = (self._last["event"], kept.number, outcome.conversation.version, position, event.request)
@@ -366,7 +311,7 @@ class Writer:
             else:
                 rows.events.append((*place, None, None, None, event.answered))
 
-    def _keep_values(self, kept: _Kept, values: Mapping[tuple[str, str], bytes], rows: _Rows) -> None:
+    def _keep_values(self, kept: _Kept, values: Mapping[tuple[str, str], bytes], rows: Rows) -> None:
         if not values and not kept.values:
             return
         for key in kept.values:

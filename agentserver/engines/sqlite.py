@@ -18,7 +18,8 @@ from agentserver.engines import journal_answers, journal_care
 from agentserver.engines.journal_file import Place, open_writing, told
 from agentserver.engines.journal_lock import Lock
 from agentserver.engines.journal_reader import Reader
-from agentserver.engines.journal_writer import Encoded, Left, Writer
+from agentserver.engines.journal_rows import Left
+from agentserver.engines.journal_writer import Encoded, Writer
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -206,7 +207,11 @@ class SqliteEngine:
 
     def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
         """What was acknowledged, for a look at the outbox that comes before it is written."""
-        found = [one for one in (*self._left, *self._leaving, *self._writer.owed) if one.conversation == conversation]
+        found = [
+            one
+            for one in (*self._left, *self._leaving, *self._writer.owed)
+            if one.conversation == conversation
+        ]
         places = {(one.version, one.position) for one in found}
         everything = any(one.version is None for one in found)
         return lambda place: everything or place in places

@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
+from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, Outside, Reply
+from agentserver.pump.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from agentserver.core.messages import EventPlace
-
-    Event: TypeAlias = Reply | Done
+    from agentserver.pump.stream import Event
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -89,63 +90,36 @@ class Hands:
             logger.error("a gateway failed with something in hand; it is told again", exc_info=error)
 
 
-class Stream:
-    """Events on their way to whoever takes them, each once and in order."""
+class Host(Protocol):
+    """What an exchange needs of its server."""
 
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._since = UNDECIDED
-        self._ended = False
+    def new_id(self) -> str:
+        """An id for a request."""
+        ...
 
-    def put(self, event: Event) -> None:
-        """Add an event, unless it was found in the outbox already: it was being committed meanwhile."""
-        if event.place > self._since:
-            self._queue.put_nowait(event)
+    async def submit(self, principal: str, conversation: str, outside: Outside) -> str:
+        """Commit an outside message; gives its request, which is an earlier one when the message was sent before."""
+        ...
 
-    def put_back(self, events: Iterable[Event]) -> None:
-        """Add what another stream was not asked for any more."""
-        for event in events:
-            if not self._ended:
-                self._queue.put_nowait(event)
+    async def told(self, conversation: str, request: str) -> list[Event]:
+        """Everything that left for a request with a key, acknowledged or not."""
+        ...
 
-    def catch_up(self, before: Iterable[Event]) -> None:
-        """Put what left before in front of what has come since."""
-        known = {event.place: event for event in (*self.rest(), *before)}
-        for place in sorted(known):
-            self._queue.put_nowait(known[place])
-        self._since = max(known, default=UNDECIDED)
-        if self._ended:
-            self._queue.put_nowait(None)
+    async def outbox(self, conversation: str) -> list[Event]:
+        """What left the conversation and was not acknowledged."""
+        ...
 
-    def end(self) -> None:
-        """Nothing more comes."""
-        self._ended = True
-        self._queue.put_nowait(None)
+    def acknowledge(self, conversation: str, place: EventPlace) -> None:
+        """An event was taken."""
+        ...
 
-    async def get(self) -> Event | None:
-        """The next event; None when nothing more comes."""
-        event = await self._queue.get()
-        if event is None:
-            self._queue.put_nowait(None)  # others may be waiting on the same stream
-        return event
+    def leave(self, conversation: str) -> None:
+        """The gateway has the conversation no longer."""
+        ...
 
-    def rest(self) -> Iterator[Event]:
-        """What is there already, taken out."""
-        while (event := self.next_there()) is not None:
-            yield event
-
-    def next_there(self) -> Event | None:
-        """The next event if it is there already."""
-        if self._queue.empty():
-            return None
-        event = self._queue.get_nowait()
-        if event is None:
-            self._queue.put_nowait(None)
-        return event
-
-    def drained(self) -> bool:
-        """Whether nothing is there."""
-        return self._queue.qsize() <= self._ended
+    async def close(self, conversation: str) -> None:
+        """End the conversation."""
+        ...
 
 
 class ServerExchange:
@@ -155,33 +129,20 @@ class ServerExchange:
     for anything, or leaves. One that was not acknowledged is told again, to whoever resumes the conversation.
 
     Args:
+        host: the server.
+        principal: whose it is.
         conversation: its id.
-        submit: commits an outside message.
-        close: ends the conversation.
-        new_id: makes the ids of requests.
-        acknowledge: told of the place of each event that was taken.
-        leave: forgets the exchange.
         told: the places of what was given to an earlier exchange and not acknowledged.
     """
 
-    def __init__(
-        self,
-        conversation: str,
-        submit: Callable[[str, Outside], Awaitable[None]],
-        close: Callable[[str], Awaitable[None]],
-        new_id: Callable[[], str],
-        acknowledge: Callable[[str, EventPlace], None],
-        leave: Callable[[str], None],
-        told: set[EventPlace],
-    ) -> None:
+    def __init__(self, host: Host, principal: str, conversation: str, told: set[EventPlace]) -> None:
+        self._host = host
+        self._principal = principal
         self._conversation = conversation
-        self._submit = submit
-        self._close = close
-        self._new_id = new_id
-        self._leave = leave
-        self._hands = Hands(lambda place: acknowledge(conversation, place), told)
+        self._hands = Hands(lambda place: host.acknowledge(conversation, place), told)
         self._all: Stream | None = None
-        self._asked: dict[str, Stream] = {}
+        self._asked: dict[str, list[Stream]] = {}
+        self._latest = UNDECIDED
         self._over = False
         self._left = False
 
@@ -190,30 +151,47 @@ class ServerExchange:
         """The conversation's id."""
         return self._conversation
 
-    async def send(self, data: bytes, to: str | None = None) -> str:
+    async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> str:
         """Hand in an envelope or a bare payload; gives its request's id once it is committed or refused.
 
-        Raises RuntimeError when the conversation is over, this exchange was left, or the server stops.
-        """
-        request = self._new_id()
-        await self._hand_in(Outside(data, request, to))
-        return request
+        Args:
+            data: the envelope or the payload.
+            to: the listener it is for; None leaves it to the envelope or to the payload's root.
+            request: an id of the sender's own, which counts in this conversation alone. The same message under the same
+                id is the same request, however often it is sent.
 
-    async def replies(self, data: bytes, to: str | None = None) -> AsyncIterator[Reply]:
-        """Hand in a message and give its replies as they come, until nothing more can. Raises as ``send`` does."""
-        async with self._answers(data, to) as answers:
+        What left for a request that was sent before, and was not acknowledged, comes again in ``events``.
+
+        Raises RuntimeError when the conversation is over, this exchange was left, or the server stops,
+        OtherMessageError when another message was sent under ``request``, ValueError when it is no id.
+        """
+        outside = self._outside(data, to, request)
+        kept = await self._hand_in(outside)
+        if kept != outside.request:
+            await self._tell_again(kept)
+        return kept
+
+    async def replies(
+        self, data: bytes, to: str | None = None, *, request: str | None = None
+    ) -> AsyncIterator[Reply]:
+        """Hand in a message and give its replies as they come, until nothing more can.
+
+        Of a request that was sent before everything comes again, also what was acknowledged. Takes and raises what
+        ``send`` does.
+        """
+        async with self._answers(self._outside(data, to, request)) as answers:
             while (event := await self._next(answers)) is not None:
                 if isinstance(event, Done):
                     return
                 yield event
                 self._hands.back()
 
-    async def ask(self, data: bytes, to: str | None = None) -> Reply | None:
-        """Hand in a message and give its first reply; None when it came to rest without one. Raises as ``send`` does.
+    async def ask(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Reply | None:
+        """Hand in a message and give its first reply; None when it came to rest without one. As ``replies`` otherwise.
 
         What comes of it later is for ``events``, or for whoever resumes the conversation.
         """
-        async with self._answers(data, to) as answers:
+        async with self._answers(self._outside(data, to, request)) as answers:
             event = await self._next(answers)
             if not isinstance(event, Reply):
                 return None
@@ -221,30 +199,57 @@ class ServerExchange:
             if isinstance(end, Done):
                 self._hands.give(end)
             elif end is not None:
-                self._put_back([end])
+                answers.put_back([end, *answers.rest()])
             return event
 
-    async def _hand_in(self, outside: Outside) -> None:
+    def _outside(self, data: bytes, to: str | None, own: str | None) -> Outside:
+        key = None if own is None else receipts.key(self._principal, self._conversation, own, data, to)
+        return Outside(data, self._host.new_id(), to, key)
+
+    async def _hand_in(self, outside: Outside) -> str:
         if self._left:
             raise RuntimeError("the exchange was left: resume the conversation")
         self._hands.back()
-        await self._submit(self._conversation, outside)
+        return await self._host.submit(self._principal, self._conversation, outside)
 
     @asynccontextmanager
-    async def _answers(self, data: bytes, to: str | None) -> AsyncIterator[Stream]:
-        """What a message leads to. What is not taken of it goes to ``events``."""
-        request = self._new_id()
-        stream = self._asked[request] = Stream()
+    async def _answers(self, outside: Outside) -> AsyncIterator[Stream]:
+        """What a message leads to. What is not taken of it goes to ``events``, unless it was acknowledged before."""
+        stream, request = Stream(), outside.request
+        settled: set[EventPlace] = set()
+        self._asked[request] = [stream]  # before it is committed, or what it leads to could be missed
         try:
-            await self._hand_in(Outside(data, request, to))
+            kept = await self._hand_in(outside)
+            if kept != request:
+                del self._asked[request]
+                request = kept
+                self._asked.setdefault(request, []).append(stream)
+                settled = await self._repeat(request, stream)
             yield stream
         finally:
-            del self._asked[request]
-            self._put_back(stream.rest())
+            self._asked[request].remove(stream)
+            if not self._asked[request]:
+                del self._asked[request]
+            if self._all is not None and not self._over:
+                self._all.put_back(event for event in stream.rest() if event.place not in settled)
 
-    def _put_back(self, events: Iterable[Event]) -> None:
-        if self._all is not None:
-            self._all.put_back(events)
+    async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
+        """Begin a stream with all that left for a request before; gives the places that nobody else is to be given."""
+        told = await self._host.told(self._conversation, request)
+        mine = [] if self._all is None else self._all.take(request)
+        stream.catch_up((*mine, *told))
+        if self._over:
+            stream.end()
+        return {event.place for event in told} - {event.place for event in mine}
+
+    async def _tell_again(self, request: str) -> None:
+        """Let ``events`` give again what left for a request, passed this exchange, and was not acknowledged."""
+        if self._all is None:
+            return
+        left = [event for event in await self._host.outbox(self._conversation) if event.request == request]
+        known = {event.place: event for event in self._all.take(request)}
+        known = {event.place: event for event in left if event.place <= self._latest} | known
+        self._all.put_back(known[place] for place in sorted(known))
 
     async def _next(self, stream: Stream) -> Event | None:
         event = await stream.get()
@@ -276,13 +281,13 @@ class ServerExchange:
         """Go without ending the conversation: what still comes is kept until somebody resumes it."""
         self._left = True
         self._hands.clean()
-        self._leave(self._conversation)
+        self._host.leave(self._conversation)
 
     async def close(self) -> None:
         """End the conversation, cancelling whatever runs in it."""
-        await self._close(self._conversation)
+        await self._host.close(self._conversation)
         self._hands.drop()
-        self._leave(self._conversation)
+        self._host.leave(self._conversation)
 
     # For the pump
 
@@ -293,9 +298,12 @@ class ServerExchange:
 
     def deliver(self, event: Event) -> None:
         """Pass a committed event to whoever waits for it."""
-        stream = self._asked.get(event.request, self._all)
-        if stream is not None:
+        self._latest = event.place
+        asked = self._asked.get(event.request, () if self._all is None else (self._all,))
+        for stream in asked[:1]:
             stream.put(event)
+        for stream in asked[1:]:  # of whoever sent the message again meanwhile
+            stream.put(event._replace(redelivered=True))
 
     def listen(self) -> Stream:
         """Keep events from now on, before anybody asks for them."""
@@ -307,6 +315,8 @@ class ServerExchange:
 
     def catch_up(self, before: Iterable[Event]) -> None:
         """Give what left before in front of what has come since."""
+        before = tuple(before)
+        self._latest = max((event.place for event in before), default=self._latest)
         self.listen().catch_up(before)
 
     def settle(self) -> None:
@@ -324,7 +334,8 @@ class ServerExchange:
     def _let_go(self) -> None:
         """Once it is over and all was given, others may resume the conversation."""
         if self._over and all(stream.drained() for stream in self._streams()):
-            self._leave(self._conversation)
+            self._host.leave(self._conversation)
 
     def _streams(self) -> Iterator[Stream]:
-        return (stream for stream in (*self._asked.values(), self._all) if stream is not None)
+        asked = (stream for streams in self._asked.values() for stream in streams)
+        return (stream for stream in (*asked, self._all) if stream is not None)

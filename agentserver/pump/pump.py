@@ -19,10 +19,10 @@ from agentserver.contract import Code
 from agentserver.core import envelope
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import SYSTEM, Failed, Finished
-from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.boundary import Boundary, UndecidedError
-from agentserver.pump.exchange import ServerExchange
+from agentserver.pump.exchanges import Exchanges, OverError
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
 from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, EventPlace, Outside
+    from agentserver.core.messages import Delivery, Outside
     from agentserver.core.outcome import Outcome
     from agentserver.ports import Clock, Engine
+    from agentserver.pump.exchange import ServerExchange
     from agentserver.pump.invoke import Bound
 
 logger = logging.getLogger("agentserver.pump")
@@ -86,8 +87,7 @@ class Pump:
         self._parsed: dict[str, etree._Element] = {}
         self._live: dict[str, Conversation] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._exchanges: dict[str, ServerExchange] = {}
-        self._told: dict[str, set[EventPlace]] = {}
+        self._exchanges = Exchanges(engine, self)
         self._accounts = Accounts(rules.blueprint.limits)
         self._stopping = False
         self._halted = False
@@ -122,12 +122,10 @@ class Pump:
                 self._stopping = True
                 with anyio.move_on_after(self._limits.drain):
                     await self._accounts.rest.wait()
-                for exchange in self._exchanges.values():
-                    exchange.settle()
+                self._exchanges.settle()
             finally:
                 self._stopping = self._halted = True
-                for exchange in tuple(self._exchanges.values()):
-                    exchange.finish()
+                self._exchanges.stop()
                 self._tasks.cancel_scope.cancel()
 
     async def _take_up(self) -> None:
@@ -160,49 +158,26 @@ class Pump:
         await self._door.enter(principal, conversation.id)
         self._accounts.begin(conversation.id, principal)
         self._live[conversation.id] = conversation
-        return self._exchange(conversation.id, principal)
+        return self._exchanges.open(principal, conversation.id)
 
     async def belongings(self, principal: str) -> tuple[str, ...]:
         """The principal's conversations that no gateway has and that can be resumed, oldest first."""
-        return tuple([key async for key in self._engine.belongings(principal) if key not in self._exchanges])
+        return await self._exchanges.belongings(principal)
 
     async def resume(self, principal: str, conversation: str) -> ServerExchange:
         """Come back to a conversation: what left it and nobody took comes first in its events.
 
         Raises LookupError when the principal has no such conversation to resume.
         """
-        found = await self.belongings(principal)
-        taken = conversation in self._exchanges  # another gateway may have been quicker meanwhile
-        if taken or conversation not in found:
-            raise LookupError("no such conversation")
-        exchange = self._exchange(conversation, principal)
-        exchange.listen()
-        exchange.catch_up([event async for event in self._engine.outbox(conversation)])
+        exchange = await self._exchanges.resume(principal, conversation)
         if await self._find(conversation) is None:
             self._forget(conversation)
         return exchange
 
-    def _exchange(self, conversation: str, principal: str) -> ServerExchange:
-        told = self._told.pop(conversation, set())
-        submit = partial(self._submit, principal)
-        exchange = ServerExchange(
-            conversation, submit, self._close, self._new_id, self._acknowledge, self._leave, told
-        )
-        self._exchanges[conversation] = exchange
-        return exchange
+    # For exchanges
 
-    def _acknowledge(self, conversation: str, place: EventPlace) -> None:
-        if not self._halted:
-            self._engine.acknowledge(conversation, place)
-
-    def _leave(self, conversation: str) -> None:
-        exchange = self._exchanges.pop(conversation, None)
-        if exchange is not None:
-            exchange.finish()
-            if exchange.told:
-                self._told[conversation] = exchange.told
-
-    async def _submit(self, principal: str, conversation: str, outside: Outside) -> None:
+    async def receive(self, principal: str, conversation: str, outside: Outside) -> None:
+        """Commit an outside message. Raises RepeatedError, OverError, or RuntimeError when none can be kept."""
         await self._door.enter(principal, conversation)
         if self._stopping:
             raise RuntimeError("the server is stopping")
@@ -210,18 +185,19 @@ class Pump:
         try:
             with self._accounts.arriving(principal, len(outside.data)):
                 accepted = await self._boundary.receive(conversation, outside, Code.BUSY if busy else None)
+        except RepeatedError:
+            raise
         except (EngineError, UndecidedError) as error:
             raise RuntimeError("the server cannot keep messages at present") from error
         if not accepted:
-            raise RuntimeError("the conversation is over")
+            raise OverError("the conversation is over")
 
-    async def _close(self, conversation: str) -> None:
-        """End a conversation for its gateway, which wants nothing more of it."""
+    async def close(self, conversation: str) -> None:
+        """End a conversation for its gateway."""
         await self._boundary.close(conversation, "closed by its gateway")
-        self._engine.abandon(conversation)
-        self._told.pop(conversation, None)
 
-    def _new_id(self) -> str:
+    def new_id(self) -> str:
+        """An id for a request."""
         return next(self._clock.moment().ids())
 
     def conversation(self, conversation: str) -> Conversation | None:
@@ -340,10 +316,7 @@ class Pump:
             self._dispatch(Ticket(outcome.conversation.principal, delivery))
         if outcome.retry is not None:
             self._tasks.start_soon(self._retry, Ticket(outcome.conversation.principal, outcome.retry))
-        exchange = self._exchanges.get(outcome.conversation.id)
-        if exchange is not None:
-            for event in outcome.replies:
-                exchange.deliver(event)
+        self._exchanges.release(outcome)
         if outcome.conversation.closed:
             self._forget(outcome.conversation.id)
         self._reporter.report(outcome)
@@ -352,9 +325,7 @@ class Pump:
         self._live.pop(conversation, None)
         self._locks.pop(conversation, None)
         self._accounts.close(conversation)
-        exchange = self._exchanges.get(conversation)
-        if exchange is not None:
-            exchange.finish()
+        self._exchanges.over(conversation)
 
     async def _retry(self, ticket: Ticket) -> None:
         await anyio.sleep(backoff(ticket.delivery.attempt))

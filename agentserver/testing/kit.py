@@ -104,15 +104,17 @@ class Testbed:
     timeout: float = TIMEOUT
     person: Person = field(default_factory=lambda: Person(Answer.DENY))
     _sent: set[str] = field(default_factory=set)
+    _ended: set[str] = field(default_factory=set)
     _arrived: list[Reply] = field(default_factory=list)
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def ask(self, payload: Any, to: str | None = None) -> Any:
+    async def ask(self, payload: Any, to: str | None = None, *, request: str | None = None) -> Any:
         """Send a payload and give its first answer.
 
         Args:
             payload: an ``@xmlify`` value, or bytes that hold a payload element or an envelope.
             to: the listener; None leaves it to the payload's root.
+            request: the sender's own id of the message, under which it counts once.
 
         Returns:
             The decoded answer, a SystemError among them, or None when the message came to rest without one.
@@ -121,28 +123,30 @@ class Testbed:
             Refused: in strict mode, for a SystemError and for silence.
             TimeoutError: with the trace so far.
         """
-        reply = await self._within(self.exchange.ask(self._encoded(payload), to), _name(payload))
+        reply = await self._within(
+            self.exchange.ask(self._encoded(payload), to, request=request), _name(payload)
+        )
         return self._judged(payload, None if reply is None else self._decoded(reply))
 
-    async def replies(self, payload: Any, to: str | None = None) -> list[Any]:
-        """Send a payload and give every answer, once nothing more can come. Raises as ``ask`` does."""
-        found = await self._within(self._all(self._encoded(payload), to), _name(payload))
+    async def replies(self, payload: Any, to: str | None = None, *, request: str | None = None) -> list[Any]:
+        """Send a payload and give every answer, once nothing more can come. Takes and raises what ``ask`` does."""
+        found = await self._within(self._all(self._encoded(payload), to, request), _name(payload))
         for each in found or [None]:
             self._judged(payload, each)
         return found
 
-    async def send(self, payload: Any, to: str | None = None) -> str:
+    async def send(self, payload: Any, to: str | None = None, *, request: str | None = None) -> str:
         """Send a payload without waiting; gives the id of its request. ``rest`` collects the answers."""
         self._settled.clear()
-        request = await self.exchange.send(self._encoded(payload), to)
-        self._sent.add(request)
-        return request
+        kept = await self.exchange.send(self._encoded(payload), to, request=request)
+        self._sent.add(kept)
+        return kept
 
     async def rest(self) -> list[Any]:
         """Wait until everything that was sent has come to rest; gives the answers since the last time, in order."""
         await self._within(self._quiet(), "what was sent")
         arrived, self._arrived = self._arrived, []
-        return [self._decoded(reply) for reply in arrived]
+        return [self._decoded(reply) for reply in arrived if reply.request in self._sent]
 
     @property
     def asked(self) -> Sequence[Asked]:
@@ -185,14 +189,15 @@ class Testbed:
             if isinstance(event, Reply):
                 self._arrived.append(event)
             else:
-                self._sent.discard(event.request)
+                self._ended.add(event.request)
                 self._settled.set()
 
-    async def _all(self, data: bytes, to: str | None) -> list[Any]:
-        return [self._decoded(reply) async for reply in self.exchange.replies(data, to)]
+    async def _all(self, data: bytes, to: str | None, request: str | None) -> list[Any]:
+        replies = self.exchange.replies(data, to, request=request)
+        return [self._decoded(reply) async for reply in replies]
 
     async def _quiet(self) -> None:
-        while self._sent:
+        while not self._sent <= self._ended:
             await self._settled.wait()
             self._settled.clear()
 

@@ -19,6 +19,7 @@ from agentserver.engines.conformance import CHECKS, BrokenPromiseError, Story, S
 from agentserver.engines.journal_file import APPLICATION, Place, open_reading, open_writing
 from agentserver.engines.journal_lock import Lock
 from agentserver.engines.journal_reader import Ending, Reader
+from agentserver.engines.journal_rows import Left
 from agentserver.engines.journal_writer import Writer
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.ports import ConflictError, EngineError, UnfitError
@@ -331,6 +332,28 @@ async def test_replies_of_this_run_are_not_marked_and_those_of_the_last_one_are(
         ]
         assert [key async for key in engine.belongings("console")] == [one.conversation.id]
         assert [key async for key in engine.belongings("somebody")] == []
+
+
+def test_an_acknowledgement_that_shares_a_commit_with_what_cannot_be_kept_is_written_all_the_same(tmp_path):
+    story = Story()
+    one = story.said(story.opened(), "1")
+    answered = story.answered(one.conversation, one.ready[0])
+    with closing(open_writing(Place(tmp_path / "j"))) as connection:
+        writer, reader = Writer(connection, tmp_path / "j"), Reader(connection)
+        assert writer.commit([one, answered]) == [None, None]
+        key = one.conversation.id
+        bad = decisions.receive(
+            story.opened(), Outside(one.cause.data, "\ud800", "worker"), story.rules, story.moment()
+        )
+        fine, refused = writer.commit(
+            [story.said(story.opened(), "2"), bad], [Left(key, *answered.replies[0].place)]
+        )
+        assert (fine, type(refused)) == (None, UnfitError)
+        assert reader.outbox(key, 0) == list(answered.replies[1:])
+        assert [type(error) for error in writer.commit([bad], [Left(key)])] == [UnfitError]
+        assert len(reader.outbox(key, 0)) == 1, "nothing could be committed"
+        assert writer.commit([story.said(story.opened(), "3")]) == [None]
+        assert reader.outbox(key, 0) == []
 
 
 def failed(story, conversation, delivery):

@@ -138,5 +138,5 @@ async def test_only_one_of_two_gateways_comes_back_to_a_conversation():
             tasks.start_soon(resume)
             tasks.start_soon(resume)
         assert (len(back), len(refused)) == (1, 1)
-        assert d.pump._exchanges == {exchange.id: back[0]}
+        assert d.pump._exchanges.known == {exchange.id: back[0]}
         assert await d.ask(Ask("2"), exchange=back[0]) == Answer("re: 2")

@@ -189,7 +189,7 @@ async def test_what_a_cancelled_task_had_in_hand_is_told_again_and_marked(tmp_pa
         assert reply == seen[0]._replace(redelivered=True)
         assert not done.redelivered, "nobody had it"
         again.leave()
-        assert d.pump._told == {}
+        assert d.pump._exchanges._told == {}
 
 
 async def test_what_a_failed_task_had_in_hand_is_told_again(tmp_path, caplog):
@@ -246,7 +246,7 @@ async def test_a_finished_conversation_that_was_not_fetched_can_be_resumed_again
         first.leave()
         second = await d.pump.resume("console", exchange.id)
         assert [type(event) async for event in second.events()] == [Reply, Done]
-        assert d.pump._exchanges == {}
+        assert d.pump._exchanges.known == {}
 
 
 async def test_an_exchange_that_was_left_takes_nothing_more():
@@ -264,5 +264,5 @@ async def test_closing_keeps_no_account_of_what_was_told():
         exchange = await d.open()
         await ask(d, exchange)
         await exchange.close()
-        assert (d.pump._told, d.pump._exchanges) == ({}, {})
+        assert (d.pump._exchanges._told, d.pump._exchanges.known) == ({}, {})
         assert exchange.told == set()

@@ -105,6 +105,23 @@ async def test_what_is_sent_is_collected_when_it_rests():
         assert await o.rest() == []
 
 
+async def test_a_message_under_an_id_counts_once():
+    async with organism(DESK) as o:
+        first = await o.send(Ask("x"), to="library", request="mine")
+        assert await o.rest() == [Told("all about x")]
+        assert await o.send(Ask("x"), to="library", request="mine") == first
+        assert await o.rest() == []
+        assert await o.ask(Ask("x"), to="library", request="mine") == Told("all about x")
+        assert await o.replies(Ask("x"), to="library", request="mine") == [Told("all about x")]
+
+
+async def test_what_ask_did_not_take_is_no_answer_to_what_was_sent():
+    async with organism(DESK) as o:
+        assert await o.ask(Ask("x"), to="many") == Told("one")
+        await o.send(Ask("y"), to="library")
+        assert await o.rest() == [Told("all about y")]
+
+
 async def test_a_late_answer_fails_with_the_trace():
     async with organism(DESK, timeout=0.05) as o:
         with pytest.raises(TimeoutError, match=r"(?s)Ask: not at rest within 0.05 s\n.*test -> slow  Ask"):

@@ -1,0 +1,68 @@
+"""The rows of one transaction, and the statements that write them.
+
+Owns the columns. Refuses to know what a row means and when a transaction begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null)"
+_ENDED = "update delivery set state = ?, reason = ?, ended = ? where number = ?"
+_RECEIPT = "insert into receipt values (?, ?, ?, ?)"
+_EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
+LEFT = (
+    "update event set waiting = 0 where waiting = 1 and conversation = (select number from conversation where id = ?1)"
+    " and (?2 is null or (version = ?2 and position = ?3))"
+)
+_OPENED = "insert into conversation values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_STATE = "update conversation set touched = ?, version = ?, closed = ?, chain = ?, state = ? where number = ?"
+_VALUE = "insert or replace into value values (?, ?, ?, ?)"
+_NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
+
+
+class Left(NamedTuple):
+    """An event that has left; all of its conversation without a version."""
+
+    conversation: str
+    version: int | None = None
+    position: int | None = None
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of one transaction."""
+
+    opened: list[tuple[object, ...]] = field(default_factory=list)
+    states: dict[int, tuple[object, ...]] = field(default_factory=dict)
+    steps: list[tuple[object, ...]] = field(default_factory=list)
+    receipts: list[tuple[object, ...]] = field(default_factory=list)
+    deliveries: list[tuple[object, ...]] = field(default_factory=list)
+    ended: list[tuple[object, ...]] = field(default_factory=list)
+    events: list[tuple[object, ...]] = field(default_factory=list)
+    values: dict[tuple[int, str, str], bytes | None] = field(default_factory=dict)
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write them, each table once."""
+        for statement, rows in (
+            (_OPENED, self.opened),
+            (_DELIVERY, self.deliveries),
+            (_ENDED, self.ended),
+            (_EVENT, self.events),
+            (_STEP, self.steps),
+            (_RECEIPT, self.receipts),
+            (_NO_VALUE, [key for key, data in self.values.items() if data is None]),
+            (_VALUE, [(*key, data) for key, data in self.values.items() if data is not None]),
+            (_STATE, list(self.states.values())),
+        ):
+            if rows:
+                connection.executemany(statement, rows)
+
+    def links(self) -> list[bytes]:
+        """The links that the steps add to their chains, in order."""
+        return [step[-1] for step in self.steps]  # type: ignore[misc]

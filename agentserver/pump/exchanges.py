@@ -1,0 +1,157 @@
+"""The conversations that gateways have, one gateway each.
+
+Owns who has which, what was told and not acknowledged, and what becomes of a message that was sent before. Refuses to
+decide anything about messages: ``Receiver`` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from agentserver.ports import OtherMessageError, RepeatedError
+from agentserver.pump.exchange import ServerExchange
+
+if TYPE_CHECKING:
+    from agentserver.core.messages import Done, EventPlace, Outside, Reply
+    from agentserver.core.outcome import Outcome
+    from agentserver.core.receipts import Receipt
+    from agentserver.ports import Engine
+
+
+class OverError(RuntimeError):
+    """The conversation is closed, so that it takes no message."""
+
+
+class Receiver(Protocol):
+    """What lets messages into the server."""
+
+    def new_id(self) -> str:
+        """An id for a request."""
+        ...
+
+    async def receive(self, principal: str, conversation: str, outside: Outside) -> None:
+        """Commit an outside message. Raises RepeatedError, OverError, or RuntimeError when none can be kept."""
+        ...
+
+    async def close(self, conversation: str) -> None:
+        """End a conversation."""
+        ...
+
+
+class Exchanges:
+    """Every exchange that a gateway has.
+
+    Args:
+        engine: where conversations are kept.
+        receiver: lets messages in.
+    """
+
+    def __init__(self, engine: Engine, receiver: Receiver) -> None:
+        self._engine = engine
+        self._receiver = receiver
+        self._told: dict[str, set[EventPlace]] = {}
+        self._stopped = False
+        self.known: dict[str, ServerExchange] = {}
+
+    def open(self, principal: str, conversation: str) -> ServerExchange:
+        """An exchange for a conversation that no gateway has."""
+        told = self._told.pop(conversation, set())
+        exchange = self.known[conversation] = ServerExchange(self, principal, conversation, told)
+        return exchange
+
+    async def belongings(self, principal: str) -> tuple[str, ...]:
+        """The principal's conversations that no gateway has and that can be resumed, oldest first."""
+        return tuple([key async for key in self._engine.belongings(principal) if key not in self.known])
+
+    async def resume(self, principal: str, conversation: str) -> ServerExchange:
+        """An exchange with what left before. Raises LookupError when the principal has none such to resume."""
+        found = await self.belongings(principal)
+        taken = conversation in self.known  # another gateway may have been quicker meanwhile
+        if taken or conversation not in found:
+            raise LookupError("no such conversation")
+        exchange = self.open(principal, conversation)
+        exchange.listen()
+        exchange.catch_up(await self.outbox(conversation))
+        return exchange
+
+    def release(self, outcome: Outcome) -> None:
+        """Pass on what a committed step let go."""
+        exchange = self.known.get(outcome.conversation.id)
+        if exchange is not None:
+            for event in outcome.replies:
+                exchange.deliver(event)
+
+    def over(self, conversation: str) -> None:
+        """A conversation is closed: its gateway has it until it has taken what is left."""
+        exchange = self.known.get(conversation)
+        if exchange is not None:
+            exchange.finish()
+
+    def settle(self) -> None:
+        """The server stops in good order, and every gateway with it."""
+        for exchange in tuple(self.known.values()):
+            exchange.settle()
+
+    def stop(self) -> None:
+        """Let everybody go who waits. What is taken from now on is told again."""
+        self._stopped = True
+        for exchange in tuple(self.known.values()):
+            exchange.finish()
+
+    # For exchanges
+
+    def new_id(self) -> str:
+        """An id for a request."""
+        return self._receiver.new_id()
+
+    async def submit(self, principal: str, conversation: str, outside: Outside) -> str:
+        """Commit an outside message; gives its request, which is an earlier one when the message was sent before.
+
+        Raises RuntimeError when it cannot be kept, OtherMessageError when its key is another message's.
+        """
+        try:
+            await self._receiver.receive(principal, conversation, outside)
+        except RepeatedError as repeated:
+            return _same(repeated.receipt, outside)
+        except OverError:
+            receipt = None
+            if outside.key is not None:
+                receipt = await self._engine.receipt(conversation, outside.key.name)
+            if receipt is None:
+                raise
+            return _same(receipt, outside)
+        return outside.request
+
+    async def told(self, conversation: str, request: str) -> list[Reply | Done]:
+        """Everything that left for a request with a key."""
+        return [event async for event in self._engine.told(conversation, request)]
+
+    async def outbox(self, conversation: str) -> list[Reply | Done]:
+        """What left the conversation and was not acknowledged."""
+        return [event async for event in self._engine.outbox(conversation)]
+
+    def acknowledge(self, conversation: str, place: EventPlace) -> None:
+        """An event was taken."""
+        if not self._stopped:
+            self._engine.acknowledge(conversation, place)
+
+    def leave(self, conversation: str) -> None:
+        """A gateway has the conversation no longer."""
+        exchange = self.known.pop(conversation, None)
+        if exchange is not None:
+            exchange.finish()
+            if exchange.told:
+                self._told[conversation] = exchange.told
+
+    async def close(self, conversation: str) -> None:
+        """End a conversation for its gateway, which wants nothing more of it."""
+        await self._receiver.close(conversation)
+        self._engine.abandon(conversation)
+        self._told.pop(conversation, None)
+
+
+def _same(receipt: Receipt, outside: Outside) -> str:
+    """The request of a message that was sent before. Raises OtherMessageError when that was another message."""
+    if outside.key is None or receipt.content != outside.key.content:
+        raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
+    return receipt.request

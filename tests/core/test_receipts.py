@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.contract import Code
+from agentserver.core import decisions, recording
+from agentserver.core.messages import Outside
+from agentserver.core.receipts import Receipt, key
+from agentserver.core.receipts import given as receipt_of
+from tests.core.paper import Answer, Ask, Paper, listener, rules
+
+texts = st.text(min_size=1, max_size=20)
+arguments = st.tuples(texts, texts, texts, st.binary(max_size=20), st.none() | st.text(max_size=5))
+
+
+@given(arguments, arguments)
+def test_a_key_is_the_same_for_the_same_message_and_for_no_other(one, other):
+    first, second = key(*one), key(*other)
+    assert (first.name == second.name) == (one[:3] == other[:3])
+    assert (first.content == second.content) == (one[3:] == other[3:])
+    assert first == key(*one)
+
+
+@pytest.mark.parametrize("own", ["", "x" * 513])
+def test_no_id_and_a_long_one_are_refused(own):
+    with pytest.raises(ValueError, match="1 to 512 characters"):
+        key("console", "c", own, b"", None)
+
+
+def test_nothing_of_an_id_can_be_read_in_what_is_recorded():
+    shop = rules(listener("a"))
+    paper = Paper(shop, {})
+    data = shop.codecs.of(Ask).encode(Ask("hi")).encode()
+    found = key("console", paper.conversation.id, "card 4711 0815", data, "a")
+    outcome = decisions.receive(paper.conversation, Outside(data, "r", "a", found), shop, paper.moment())
+    written = recording.dump(outcome) + recording.dump_records(outcome)
+    assert b"4711" not in written
+    assert receipt_of(outcome) == (found.name, Receipt("r", found.content))
+
+
+@pytest.mark.parametrize("own", [None, "mine"])
+def test_a_key_is_recorded_and_read_and_decides_nothing(own):
+    shop = rules(listener("a"), payloads=(Answer,))
+    paper = Paper(shop, {})
+    data = shop.codecs.of(Ask).encode(Ask("hi")).encode()
+    found = None if own is None else key("console", paper.conversation.id, own, data, "a")
+    outside = Outside(data, "r", "a", found)
+    moment = paper.moment()
+    for outcome in (
+        decisions.receive(paper.conversation, outside, shop, moment),
+        decisions.turn_away(paper.conversation, outside, Code.BUSY, shop, moment),
+    ):
+        cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), shop)
+        assert cause == outcome.cause
+        again = recording.decide(paper.conversation, cause, shop, moment)
+        assert again._replace(parsed={}) == outcome._replace(parsed={})
+    without = decisions.receive(paper.conversation, outside._replace(key=None), shop, moment)
+    assert without._replace(cause=None, parsed={}) == decisions.receive(
+        paper.conversation, outside, shop, moment
+    )._replace(cause=None, parsed={})
+    assert (receipt_of(outcome) is None) == (own is None)

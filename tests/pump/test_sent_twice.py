@@ -1,0 +1,216 @@
+"""A message under its sender's own id counts once, whatever was lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.contract import SystemError as Refused
+from agentserver.core.messages import Done, Reply
+from agentserver.engines.memory import MemoryEngine
+from agentserver.ports import OtherMessageError
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import desk, until
+from tests.pump.test_places import killed, left, places, shop
+
+pytestmark = pytest.mark.anyio
+respond = HandlerResponse.respond
+
+
+class Counting:
+    """A handler that counts its calls."""
+
+    def __init__(self, *answers):
+        self.calls, self.answers = 0, answers or ("done",)
+
+    async def __call__(self, payload, metadata):
+        self.calls += 1
+        return [respond(Answer(text)) for text in self.answers]
+
+
+async def stuck(payload, metadata):
+    await anyio.sleep_forever()
+
+
+def sent(d, exchange, way, text="hi", request="mine", to="a"):
+    return getattr(exchange, way)(d.markup(Ask(text)), to, request=request)
+
+
+async def all_replies(d, exchange, **named):
+    return [each async for each in sent(d, exchange, "replies", **named)]
+
+
+async def test_the_same_message_under_the_same_id_is_the_same_request(tmp_path):
+    work = Counting()
+    async with shop(tmp_path / "j", (listener("a"), work)) as d:
+        exchange = await d.open()
+        first = await sent(d, exchange, "send")
+        assert await sent(d, exchange, "send") == first
+        await until(lambda: d.pump._accounts.pending == 0)
+        assert await sent(d, exchange, "send") == first
+        assert await sent(d, exchange, "send", request="another") != first
+        await until(lambda: d.pump._accounts.pending == 0)
+    assert work.calls == 2
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+@pytest.mark.parametrize("engine", ["journal", "memory"])
+async def test_what_it_was_answered_comes_again_and_is_marked(tmp_path, engine, acknowledged):
+    work = Counting("1", "2")
+    memory = desk((listener("a"), work), engine=MemoryEngine())
+    async with memory if engine == "memory" else shop(tmp_path / "j", (listener("a"), work)) as d:
+        exchange = await d.open()
+        first = await all_replies(d, exchange)
+        if acknowledged:
+            await sent(d, exchange, "send", request="another")
+            await until(lambda: d.pump._accounts.pending == 0)
+        again = await all_replies(d, exchange)
+        assert again == [reply._replace(redelivered=True) for reply in first]
+        assert await sent(d, exchange, "ask") == again[0]
+    assert work.calls == 1 + acknowledged
+
+
+async def test_other_words_or_another_target_under_the_same_id_are_refused(tmp_path):
+    work = Counting()
+    async with shop(tmp_path / "j", (listener("a"), work), (listener("b"), work)) as d:
+        exchange = await d.open()
+        first = await sent(d, exchange, "ask")
+        before = d.pump.conversation(exchange.id)
+        for changed in ({"text": "ho"}, {"to": "b"}, {"to": None}):
+            for way in ("send", "ask"):
+                with pytest.raises(OtherMessageError):
+                    await sent(d, exchange, way, **changed)
+            with pytest.raises(OtherMessageError):
+                await all_replies(d, exchange, **changed)
+        assert d.pump.conversation(exchange.id) == before
+        assert exchange._asked == {}
+        assert await sent(d, exchange, "ask") == first._replace(redelivered=True)
+    assert work.calls == 1
+
+
+async def test_an_id_counts_in_its_conversation_alone(tmp_path):
+    work = Counting()
+    async with shop(tmp_path / "j", (listener("a"), work)) as d:
+        one, two, other = await d.open(), await d.open(), await d.pump.open("other")
+        requests = [await sent(d, exchange, "send") for exchange in (one, two, other)]
+        assert len(set(requests)) == 3
+        await until(lambda: d.pump._accounts.pending == 0)
+    assert work.calls == 3
+
+
+async def test_a_sender_that_never_heard_that_its_message_was_taken_sends_it_again(tmp_path):
+    async with killed(tmp_path / "j", (listener("a", deadline=99), stuck)) as d:
+        exchange = await d.open()
+        await sent(d, exchange, "send")  # what it gives is lost with the process
+    work = Counting()
+    async with shop(tmp_path / "j", (listener("a"), work)) as d:
+        again = await d.pump.resume("console", exchange.id)
+        reply = await sent(d, again, "ask")
+        assert d.decode(reply) == Answer("done")
+        assert not reply.redelivered, "nobody had it before"
+        assert list(again.waiting()) == []
+        assert await left(d, exchange.id) == []
+    assert work.calls == 1
+
+
+async def test_an_answer_that_was_lost_with_its_sender_comes_again(tmp_path):
+    async with killed(tmp_path / "j", (listener("a"), Counting())) as d:
+        exchange = await d.open()
+        first = await sent(d, exchange, "ask")
+    work = Counting()
+    async with shop(tmp_path / "j", (listener("a"), work)) as d:
+        again = await d.pump.resume("console", exchange.id)
+        assert await all_replies(d, again) == [first._replace(redelivered=True)]
+        assert list(again.waiting()) == [], "it was in the outbox, and comes once"
+        again.leave()
+        assert await left(d, exchange.id) == []
+    assert work.calls == 0
+
+
+async def test_it_is_known_though_the_conversation_is_closed(tmp_path):
+    async with killed(tmp_path / "j", (listener("a"), Counting())) as d:
+        exchange = await d.open()
+        first = await sent(d, exchange, "ask")
+        await d.pump._boundary.close(exchange.id, "over")
+    async with shop(tmp_path / "j", (listener("a"), Counting())) as d:
+        again = await d.pump.resume("console", exchange.id)
+        assert await sent(d, again, "send") == first.request
+        assert await sent(d, again, "ask") == first._replace(redelivered=True)
+        with pytest.raises(OtherMessageError):
+            await sent(d, again, "ask", text="ho")
+        with pytest.raises(RuntimeError, match="over"):
+            await sent(d, again, "ask", request="another")
+
+
+@pytest.mark.parametrize("engine", ["journal", "memory"])
+async def test_two_that_race_are_one(tmp_path, engine):
+    work = Counting("1", "2")
+    memory = desk((listener("a"), work), engine=MemoryEngine())
+    async with memory if engine == "memory" else shop(tmp_path / "j", (listener("a"), work)) as d:
+        exchange = await d.open()
+        found = await asyncio.gather(*(all_replies(d, exchange) for _ in range(5)))
+        assert len({tuple(places(replies)) for replies in found}) == 1
+        assert sorted(replies[0].redelivered for replies in found) == [False, True, True, True, True]
+        assert exchange._asked == {}
+    assert work.calls == 1
+
+
+@pytest.mark.parametrize("why", ["validation", "busy"])
+async def test_a_refusal_stays_the_same(tmp_path, why):
+    work = Counting()
+    limits = {"queue": 0} if why == "busy" else {}
+    data = b"<what>" if why == "validation" else None
+    async with desk((listener("a"), work), engine=MemoryEngine(), **limits) as d:
+        exchange = await d.open()
+        data = data or d.markup(Ask("hi"))
+        first = await exchange.ask(data, "a", request="mine")
+        assert isinstance(d.decode(first), Refused)
+        again = await exchange.ask(data, "a", request="mine")
+        assert again == first._replace(redelivered=True)
+    assert work.calls == 0
+
+
+async def test_what_nobody_took_comes_again_to_whoever_watches(tmp_path):
+    async with shop(tmp_path / "j", (listener("a"), Counting())) as d:
+        exchange = await d.open()
+        seen = []
+
+        async def gateway():
+            async for event in exchange.events():
+                seen.append(event)
+                await anyio.sleep_forever()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(gateway)
+            await asyncio.sleep(0)
+            await sent(d, exchange, "send")
+            await until(lambda: seen)
+            tasks.cancel_scope.cancel()
+        await sent(d, exchange, "send")
+        await sent(d, exchange, "send")
+        events = exchange.events()
+        found = [await anext(events), await anext(events)]
+        assert [type(event) for event in found] == [Reply, Done]
+        assert [event.redelivered for event in found] == [True, False]
+        assert list(exchange.waiting()) == []
+
+
+async def test_a_message_that_is_at_work_is_waited_for(tmp_path):
+    go = asyncio.Event()
+
+    async def waits(payload, metadata):
+        await go.wait()
+        return respond(Answer("done"))
+
+    async with shop(tmp_path / "j", (listener("a"), waits)) as d:
+        exchange = await d.open()
+        with anyio.move_on_after(0.02):
+            await sent(d, exchange, "ask")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(all_replies, d, exchange)
+            await asyncio.sleep(0)
+            go.set()
+        assert [d.decode(reply) for reply in await all_replies(d, exchange)] == [Answer("done")]

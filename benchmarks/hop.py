@@ -111,7 +111,9 @@ async def pump(handlers: dict[str, Any], payload: Any, talk: Callable[[Any, byte
     listeners = [Listener(name, (type(payload),), "x", peers=frozenset(handlers)) for name in handlers]
     place = Place(HERE, 1)
     configured = [Configured(one, handlers[one.name], None, False, None, place) for one in listeners]
-    limits = Limits(hops=1 << 40, messages=1 << 40)
+    limits = Limits(
+        hops=1 << 40, messages=1 << 40, conversation_messages=1 << 40, principal_conversations=1 << 40
+    )
     organism = Organism("bench", HERE, tuple(configured), limits, None, Secrets(), ())
     codecs = Codecs([type(payload)])
     rules = Rules(blueprint(organism, codecs), codecs, guards(organism, codecs), Bounds())

@@ -25,6 +25,7 @@ from lxml import etree
 from agentserver import HandlerResponse, xmlify
 from agentserver.core import decisions
 from agentserver.core.blueprint import Blueprint, Limits, Listener
+from agentserver.core.budget import Room
 from agentserver.core.conversation import Conversation
 from agentserver.core.decisions import Accepted
 from agentserver.core.envelope import Bounds
@@ -111,7 +112,9 @@ def step(policy: Policy, ledger: Ledger, body: str) -> tuple[float, float]:
     (delivery,) = outcome.ready
     conversation = outcome.conversation._replace(memory={"lineage": Memory(ledger)})
     accepted = decisions.accept(conversation, delivery, guarded)
-    said = normalise(HandlerResponse(Letter("bob@corp.com", body), "send_email"), codecs, Bounds())
+    said = normalise(
+        HandlerResponse(Letter("bob@corp.com", body), "send_email"), codecs, Bounds(), Room(1, 1 << 20)
+    )
     if not isinstance(accepted, Accepted) or isinstance(said, Failed):
         raise TypeError("the message is valid")
     finished = Finished(delivery, accepted.element, Returned(said))

@@ -197,9 +197,10 @@ def _show_asked(records: Sequence[Record]) -> None:
 
 def _print(server: Server, reply: Reply, output: Output) -> bool:
     """Print one answer. A SystemError goes to standard error; gives whether it is one."""
+    from agentserver.contract import Code
     from agentserver.contract import SystemError as Refused
     from agentserver.core.messages import SYSTEM
-    from agentserver.gateways.console_view import decoded, field_lines
+    from agentserver.gateways.console_view import SPENT, decoded, field_lines
     from agentserver.gateways.plain_values import jsonable
     from agentserver.gateways.terminal import paint, visible_lines, wants_colour
 
@@ -208,6 +209,8 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
         passed_on = "" if reply.sender == SYSTEM else f"{reply.sender}: "
         for line in visible_lines(f"{passed_on}{value.code}: {value.message}"):
             click.echo(line, err=True)
+        if value.code is Code.BUDGET:
+            click.echo(SPENT, err=True)
         return True
     if output is Output.JSON and value is not None:
         click.echo(json.dumps(jsonable(value)))

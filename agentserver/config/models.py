@@ -178,7 +178,16 @@ class LimitsEntry(Strict):
         description="Messages in one causal chain since the message from outside.",
     )
     messages: int = Field(
-        default=_LIMITS.messages, ge=1, le=1_000_000, description="Messages in one conversation."
+        default=_LIMITS.messages,
+        ge=1,
+        le=1_000_000,
+        description="Messages that one message from outside may lead to, its replies included.",
+    )
+    conversation_messages: int = Field(
+        default=_LIMITS.conversation_messages,
+        ge=1,
+        le=1_000_000_000,
+        description="Messages in one conversation, however long it lives.",
     )
     refusals: int = Field(
         default=_LIMITS.refusals,

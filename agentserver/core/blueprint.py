@@ -53,7 +53,8 @@ class Limits:
         principal_conversations: conversations that one principal may have open.
         principal_bytes: bytes of messages that one principal may have accepted and not yet handled.
         hops: messages in one causal chain since the message from outside.
-        messages: messages in one conversation.
+        messages: messages of one request, its replies included.
+        conversation_messages: messages in one conversation.
         refusals: consecutive refused attempts of one thread before retrying is forbidden.
         storage: bytes of encoded values that one thread may keep.
         payload: bytes of one message.
@@ -70,6 +71,7 @@ class Limits:
     principal_bytes: int = 1 << 26
     hops: int = 256
     messages: int = 2000
+    conversation_messages: int = 1_000_000
     refusals: int = 3
     storage: int = 65536
     payload: int = 1 << 20

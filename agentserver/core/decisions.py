@@ -22,6 +22,7 @@ from agentserver.core import intake
 from agentserver.core.admission import Judged, judge, unheard
 from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
+from agentserver.core.budget import Room, room
 from agentserver.core.envelope import canonical
 from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
 from agentserver.core.minutes import local
@@ -54,6 +55,7 @@ class Accepted(NamedTuple):
         metadata: what the handler is told.
         storage: the thread's stored values, encoded.
         todos: the thread's todos.
+        room: what the result may hold.
     """
 
     delivery: Delivery
@@ -62,6 +64,7 @@ class Accepted(NamedTuple):
     metadata: HandlerMetadata
     storage: Mapping[str, bytes]
     todos: tuple[Watcher, ...]
+    room: Room
 
 
 def receive(conversation: Conversation, outside: Outside, rules: Rules, moment: Moment) -> Outcome:
@@ -140,7 +143,8 @@ def accept(
         usage,
         nudge(todos),
     )
-    return Accepted(delivery, codec, element, metadata, thread.storage, todos)
+    spare = room(rules.blueprint.limits, conversation, delivery.request)
+    return Accepted(delivery, codec, element, metadata, thread.storage, todos, spare)
 
 
 def conclude(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
@@ -166,6 +170,10 @@ def conclude(conversation: Conversation, finished: Finished, rules: Rules, momen
     step.minutes.record(Event.HANDLED, delivery)
     step.todos = step.todos.notice(delivery)
     _observe(step, finished)
+    over = _over(step, delivery, result.said)
+    if over:
+        step.exhaust(delivery.request, over)
+        return step.finish()
     _apply(step, delivery.thread, result.effects)
     judged = _judged(step, finished, result.said)
     _remark(step, judged, delivery.thread, delivery.to)
@@ -188,6 +196,16 @@ def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment:
     else:
         _observe(step, given_up)
     return _give_up(step, delivery, Failed(Code.INTERNAL, given_up.detail))
+
+
+def _over(step: Step, delivery: Delivery, said: Drafts | Refusal) -> str:
+    """In what respect a result is more than its request has left; empty when it is not."""
+    if isinstance(said, Refusal):
+        return said.detail if said.code is Code.BUDGET else ""
+    most = max(
+        1, step.left(delivery.request)
+    )  # others of the request may have spent something since it was read
+    return f"a result of {len(said.drafts)} messages where {most} are left" if len(said.drafts) > most else ""
 
 
 def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Judged:

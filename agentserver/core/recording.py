@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code, Target
@@ -280,7 +281,12 @@ def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[An
         told = [said.code, said.detail[:DETAIL], said.to, list(said.corrections), effects]
         return ["refused", *told, said.root, said.said]
     # Zero stands for the caller, so that no listener's name can be mistaken for it.
-    sent = [[0 if d.to is Target.CALLER else d.to, *_place(d.markup, messages)] for d in said.drafts]
+    sent: list[list[Any]] = []
+    at = 0
+    for draft in said.drafts:
+        place = _place(draft.markup, messages, at)
+        at = place[0] + 1 if len(place) > 1 else at
+        sent.append([0 if draft.to is Target.CALLER else draft.to, *place])
     return ["sent", sent, list(said.repairs), said.deprecated, effects]
 
 
@@ -292,11 +298,15 @@ def _effects(stored: dict[str, Any], closed: list[str]) -> Effects:
     return Effects({name: None if v is None else _bytes(v) for name, v in stored.items()}, tuple(closed))
 
 
-def _place(markup: str, messages: Sequence[bytes]) -> list[Any]:
-    """Where the markup stands in what went out, or the markup itself."""
+def _place(markup: str, messages: Sequence[bytes], at: int) -> list[Any]:
+    """Where the markup stands in what went out, or the markup itself.
+
+    What is said goes out in the order in which it is said: the search begins with message number ``at``, the one after
+    the last that was found, so that a long result is not held against all of its messages each time.
+    """
     data = markup.encode()
-    for number, message in enumerate(messages):
-        start = message.rfind(data)
+    for number in chain(range(at, len(messages)), range(min(at, len(messages)))):
+        start = messages[number].rfind(data)
         if start >= 0:
             return [number, start, start + len(data)]
     return [markup]

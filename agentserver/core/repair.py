@@ -61,6 +61,7 @@ class Reason(StrEnum):
     )
     CUT = "the text ends within a value"
     INVALID = "the text is not well-formed XML and no repair makes it valid"
+    MANY = "the text holds more payloads than there is room for"
     WORK = "the text has too many faults to be repaired: write well-formed XML"
 
 
@@ -102,14 +103,16 @@ class Unreadable:
         return self.reason is Reason.UNKNOWN_ROOT
 
 
-def read(data: bytes, known: Iterable[Known], bounds: Bounds) -> Reading | Unreadable:
+def read(data: bytes, known: Iterable[Known], bounds: Bounds, most: int) -> Reading | Unreadable:
     """The payload elements that `data` consists of, repaired where only one valid reading exists.
 
-    Several payloads may follow one another with white space between them. Looks at no more than LIMIT bytes,
+    At most `most` payloads may follow one another with white space between them. Looks at no more than LIMIT bytes,
     CANDIDATES readings and the work that the search allows itself.
     """
     reader = _Reader({codec.name: codec for codec in known}, bounds)
     elements = reader.strictly(data, _BLANK)
+    if elements and len(elements) > most:
+        return Unreadable(Reason.MANY)
     if elements and all(element.tag in reader.codecs for element in elements):
         return Reading(_markup(elements))
     if len(data) > LIMIT:
@@ -118,7 +121,8 @@ def read(data: bytes, known: Iterable[Known], bounds: Bounds) -> Reading | Unrea
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return Unreadable(Reason.ENCODING)
-    return reader.repaired(text.replace("\r\n", "\n").replace("\r", "\n"))
+    answer = reader.repaired(text.replace("\r\n", "\n").replace("\r", "\n"))
+    return Unreadable(Reason.MANY) if isinstance(answer, Reading) and len(answer.payloads) > most else answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Owns the meaning of HandlerResponse, sequences, None and deprecated bytes. Refus
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, HandlerResponse, Target
@@ -21,27 +22,32 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
+    from agentserver.core.budget import Room
     from agentserver.core.envelope import Bounds
     from agentserver.core.payload.codec import Codec, Codecs
 
 
-def normalise(value: object, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
+def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Drafts | Refusal | Failed:
     """Read the result of a handler.
 
-    A payload that its schema refuses is the sender's to correct and gives a Refusal; a value that is no result at all
+    A payload that its schema refuses is the sender's to correct and gives a Refusal, and so does a result for which
+    there is no room: nothing of one that holds too many messages is encoded. A value that is no result at all
     is a defect of the handler and gives Failed. Looks at objects of the handler's own, whose code may raise
     anything: call it where a crash of the handler is caught.
     """
     if value is None:
         return Drafts()
     if isinstance(value, bytes):
-        return _from_text(value, codecs, bounds)
+        return _from_text(value, codecs, bounds, room)
     if isinstance(value, HandlerResponse):
         one = _from_response(value, codecs, bounds)
         return Drafts((one,)) if isinstance(one, Draft) else one
     if not isinstance(value, list | tuple):
         return Failed(Code.INTERNAL, f"the handler returned {type(value).__name__}, not a HandlerResponse")
-    return _collect(_from_response(response, codecs, bounds) for response in value)
+    responses = tuple(islice(value, room.messages + 1))  # its own iteration may be without an end
+    if len(responses) > room.messages:
+        return overspent(f"a result of more than {room.messages} messages")
+    return _collect((_from_response(response, codecs, bounds) for response in responses), room)
 
 
 def draft(
@@ -85,15 +91,22 @@ def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | 
     return draft(response.payload, to, codecs, bounds)
 
 
-def _from_text(text: bytes, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
-    reading = repair.read(text, tuple(codecs), bounds)
+def overspent(detail: str) -> Refusal:
+    """The refusal of a result for which there is no room. It ends the request."""
+    return Refusal(Code.BUDGET, detail)
+
+
+def _from_text(text: bytes, codecs: Codecs, bounds: Bounds, room: Room) -> Drafts | Refusal | Failed:
+    reading = repair.read(text, tuple(codecs), bounds, room.messages)
     if isinstance(reading, repair.Unreadable):
+        if reading.reason is repair.Reason.MANY:
+            return overspent(f"a text of more than {room.messages} payloads")
         named = read_payload(text, bounds) if reading.unknown_root else None
         if named is not None and not isinstance(named, Malformed) and of_system(str(named.tag)):
             return forgery(str(named.tag))
         code = Code.ROUTING if reading.unknown_root else Code.VALIDATION
         return Refusal(code, str(reading.reason), corrections=(str(reading.reason),))
-    found = _collect(_draft_markup(markup, codecs, bounds) for markup in reading.payloads)
+    found = _collect((_draft_markup(markup, codecs, bounds) for markup in reading.payloads), room)
     if isinstance(found, Drafts):
         return Drafts(found.drafts, tuple(str(note) for note in reading.notes), deprecated=True)
     return found
@@ -109,11 +122,15 @@ def _draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusa
     return check(element, markup, None, codec)
 
 
-def _collect(found: Iterable[Draft | Refusal | Failed]) -> Drafts | Refusal | Failed:
+def _collect(found: Iterable[Draft | Refusal | Failed], room: Room) -> Drafts | Refusal | Failed:
     """All of them, or the first that stands in the way."""
     drafts: list[Draft] = []
+    size = 0
     for item in found:
         if not isinstance(item, Draft):
             return item
+        size += len(item.markup.encode())
+        if size > room.bytes:
+            return overspent(f"a result of more than {room.bytes} bytes")
         drafts.append(item)
     return Drafts(tuple(drafts))

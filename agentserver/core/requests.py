@@ -19,6 +19,7 @@ class Request(NamedTuple):
         pending: its deliveries that are queued, held or running.
         held: how many of those are held.
         answered: whether a reply has left.
+        messages: deliveries made for it so far, and replies that have left.
     """
 
     id: str
@@ -26,6 +27,7 @@ class Request(NamedTuple):
     pending: int = 0
     held: int = 0
     answered: bool = False
+    messages: int = 0
 
 
 class RequestChange:
@@ -39,6 +41,7 @@ class RequestChange:
         self._now = dict(before)
         self._pending: dict[str, int] = {}
         self._held: dict[str, int] = {}
+        self._spent: dict[str, int] = {}
 
     def result(self) -> Mapping[str, Request]:
         """The requests as they are now; the change is over."""
@@ -65,7 +68,16 @@ class RequestChange:
 
     def answer(self, request: str) -> None:
         """Note that a reply has left."""
-        self._now[request] = self._now[request]._replace(answered=True)
+        entry = self._now[request]
+        self._now[request] = entry._replace(answered=True, messages=entry.messages + 1)
+
+    def spend(self, request: str) -> None:
+        """Note that a delivery has been made."""
+        self._spent[request] = self._spent.get(request, 0) + 1
+
+    def spent(self, request: str) -> int:
+        """The messages of a request so far."""
+        return self._now[request].messages + self._spent.get(request, 0)
 
     def count(self, request: str, pending: int, held: int = 0) -> None:
         """Add to a request's deliveries, and to those of them that are held."""
@@ -89,6 +101,10 @@ class RequestChange:
 
     def _settle(self) -> None:
         """Enter what has been counted since the last time."""
+        for request, spent in self._spent.items():
+            entry = self._now[request]
+            self._now[request] = entry._replace(messages=entry.messages + spent)
+        self._spent.clear()
         for request, pending in self._pending.items():
             held = self._held.pop(request, 0) if self._held else 0
             if pending or held:

@@ -18,6 +18,7 @@ from agentserver.core.approvals import Approval
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Question
 from agentserver.core.requests import Request
+from agentserver.core.siblings import Siblings
 from agentserver.core.threads import NOTHING, Held, Thread, ThreadTree
 from agentserver.core.todos import TodoBook, Watcher
 
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = Sequence[Any]
 
-FORMAT = 2
-"""The version that is written. Every version that was ever written can be read: the first had no approvals."""
+FORMAT = 3
+"""The version that is written. Every version that was ever written can be read: the first had no approvals, the
+second did not count the messages of each request."""
 
 
 _THREADS = 8
@@ -156,13 +158,19 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[Guard]) ->
         principal=principal,
         tree=ThreadTree(root, nodes, opened),
         todos=TodoBook({thread: tuple(Watcher(*row) for row in kept) for thread, kept in watchers}),
-        requests=MappingProxyType({row[0]: Request(row[0], tuple(row[1]), *row[2:]) for row in requests}),
+        requests=MappingProxyType({row[0]: _request(row, messages) for row in requests}),
         messages=messages,
         memory=_remembered(named, owned, guards),
         version=version,
         touched=touched,
         closed=closed,
     )
+
+
+def _request(row: Row, messages: int) -> Request:
+    """A request; one of before its messages were counted may have sent all of its conversation's."""
+    key, threads, pending, held, answered, *counted = row
+    return Request(key, tuple(threads), pending, held, answered, *(counted or [messages]))
 
 
 def _thread_row(node: Thread) -> Row:
@@ -172,7 +180,7 @@ def _thread_row(node: Thread) -> Row:
         node.parent,
         node.ordinal,
         node.called,
-        node.children,
+        list(node.children),
         [(d.id, d.attempt) for d in node.inbox],
         [(h.watcher, h.delivery.id, h.delivery.attempt) for h in node.held],
         node.refusals,
@@ -190,7 +198,7 @@ def _thread(row: Row, waiting: Mapping[str, Delivery], owned: Mapping[str, Mappi
         parent,
         ordinal,
         called,
-        tuple(children),
+        Siblings(children),
         tuple(waiting[one]._replace(attempt=attempt) for one, attempt in inbox),
         tuple(Held(watcher, waiting[one]._replace(attempt=attempt)) for watcher, one, attempt in held),
         refusals,

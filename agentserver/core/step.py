@@ -12,6 +12,7 @@ from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
 from agentserver.core.approvals import Approval, digest
 from agentserver.core.audit import Event
+from agentserver.core.budget import left
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import SYSTEM, Delivery, Done, EventPlace, Letter, Reply
 from agentserver.core.minutes import Minutes, local
@@ -60,7 +61,7 @@ class Step:
         self._woken: dict[str, None] = {}
         self._closed: list[str] = []
         self._replies: list[Reply | Done] = []
-        self._exhausted: dict[str, None] = {}
+        self._exhausted: dict[str, str] = {}
         self.deprecated = False
         self.cause: Cause | None = None
 
@@ -92,13 +93,25 @@ class Step:
         self.requests.count(delivery.request, 1)
         self.minutes.record(Event.SENT, delivery)
 
+    def left(self, request: str) -> int:
+        """How many more messages a request may lead to."""
+        return left(self.rules.blueprint.limits, self._messages, self.requests.spent(request))
+
+    def exhaust(self, request: str, detail: str) -> None:
+        """Let a request end with this step: it has used up its budget."""
+        self._exhausted.setdefault(request, detail)
+
     def post(self, letter: Letter, thread: str) -> None:
         """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
-        limits = self.rules.blueprint.limits
-        if self._messages >= limits.messages or letter.hop > limits.hops:
-            self._exhausted[letter.request] = None
+        most = self.rules.blueprint.limits.hops
+        if letter.hop > most:
+            self.exhaust(letter.request, f"more than {most} hops")
+            return
+        if self.left(letter.request) <= 0:
+            self.exhaust(letter.request, "no messages are left")
             return
         self._messages += 1
+        self.requests.spend(letter.request)
         to = self.tree.nodes[thread].owner
         delivery = Delivery(
             next(self.ids),
@@ -355,14 +368,18 @@ class Step:
 
     def _settle_exhausted(self) -> None:
         """A request that overran its budget ends at once, with a refusal to whoever made it."""
-        for request in self._exhausted:
+        for request, detail in self._exhausted.items():
             for thread in self.requests.threads(request):
                 self._close(self.change.shut(thread))
             payload = system_error(Code.BUDGET)
             codec = self.rules.codecs.of(type(payload))
             letter = Letter(SYSTEM, self.tree.root, codec.name, codec.encode(payload), request, 0)
             self.minutes.note(
-                Event.REFUSED, thread=self.tree.root, to=self.before.principal, code=Code.BUDGET
+                Event.REFUSED,
+                thread=self.tree.root,
+                to=self.before.principal,
+                code=Code.BUDGET,
+                detail=detail,
             )
             self.leave(letter)
 

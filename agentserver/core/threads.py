@@ -16,6 +16,8 @@ from collections.abc import Mapping  # noqa: TC003 - read at run time by NamedTu
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core.siblings import NO_SIBLINGS, Siblings
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -56,7 +58,7 @@ class Thread(NamedTuple):
     parent: str | None
     ordinal: int
     called: int = 0
-    children: tuple[str, ...] = ()
+    children: Siblings = NO_SIBLINGS
     inbox: tuple[Delivery, ...] = ()
     held: tuple[Held, ...] = ()
     refusals: int = 0
@@ -138,7 +140,7 @@ class TreeChange:
         """Add a child of ``parent``."""
         above = self._nodes[parent]
         child = self._nodes[thread] = Thread(thread, owner, parent, self._opened, called)
-        self._nodes[parent] = above._replace(children=(*above.children, thread))
+        self._nodes[parent] = above._replace(children=above.children.followed_by(thread))
         self._opened += 1
         return child
 
@@ -154,9 +156,7 @@ class TreeChange:
             found = self._resting[key] = self._at_rest(self._nodes[parent].children, owner, allowed)
         return next(found, None)
 
-    def _at_rest(
-        self, children: tuple[str, ...], owner: str, allowed: frozenset[str] | None
-    ) -> Iterator[Thread]:
+    def _at_rest(self, children: Siblings, owner: str, allowed: frozenset[str] | None) -> Iterator[Thread]:
         for child in children:
             node = self._nodes[child]
             if node.owner == owner and node.allowed == allowed and self.tree.at_rest(node):
@@ -169,12 +169,12 @@ class TreeChange:
         closed = tuple(self.tree.below(thread))
         for node in closed:
             del self._nodes[node.id]
-        self._nodes[thread] = self._nodes[thread]._replace(children=())
+        self._nodes[thread] = self._nodes[thread]._replace(children=NO_SIBLINGS)
         return closed
 
     def shut(self, thread: str) -> tuple[Thread, ...]:
         """Close ``thread`` with everything below it; gives the closed threads. Raises LookupError on the root."""
         above = self.tree.caller(self._nodes[thread])
         below = self.prune(thread)
-        self._nodes[above.id] = above._replace(children=tuple(c for c in above.children if c != thread))
+        self._nodes[above.id] = above._replace(children=Siblings(c for c in above.children if c != thread))
         return (*below, self._nodes.pop(thread))

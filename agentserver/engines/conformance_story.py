@@ -14,6 +14,7 @@ from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
 from agentserver.core import approving, decisions, receipts
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
+from agentserver.core.budget import Room
 from agentserver.core.conversation import Conversation
 from agentserver.core.decisions import Accepted
 from agentserver.core.envelope import Bounds
@@ -101,7 +102,9 @@ class Story:
         """The outcome of an invocation that answers: one delivery less."""
         accepted = decisions.accept(conversation, delivery, self.rules)
         hold(isinstance(accepted, Accepted), "a committed delivery can be accepted")
-        said = normalise(HandlerResponse.respond(Told("done")), self.rules.codecs, self.rules.bounds)
+        said = normalise(
+            HandlerResponse.respond(Told("done")), self.rules.codecs, self.rules.bounds, Room(1, 1 << 20)
+        )
         assert isinstance(said, Drafts)
         result = Returned(said)
         return decisions.conclude(conversation, Finished(delivery, None, result), self.rules, self.moment())

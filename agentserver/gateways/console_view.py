@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import SystemError
+from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
 from agentserver.core.payload.codec import Undecodable
 from agentserver.gateways import explained
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 MARGIN = "  | "
 ASKS = "  ? "
 """The margin of a question, which may quote a message."""
+SPENT = (
+    "a request may use limits.messages messages and limits.hops hops: ask for less at a time, or raise them"
+)
+"""How to go on after a request has used up its budget; its SystemError says the same whatever was spent."""
 
 
 class Asking(NamedTuple):
@@ -113,6 +117,8 @@ def _error(sender: str, error: SystemError) -> Iterator[Line]:
     again = "may be tried again" if error.retry_allowed else "not to be tried again"
     yield ((Style.BAD, f"{sender}  {error.code}"), (Style.DIM, f"  ({again})"))
     yield from _margined(error.message)
+    if error.code is Code.BUDGET:
+        yield ((Style.DIM, f"{MARGIN}{SPENT}; /new begins a conversation that has used up nothing"),)
 
 
 def field_lines(value: object, margin: str = MARGIN) -> Iterator[Line]:

@@ -146,7 +146,7 @@ class Invoker:
                 payload = accepted.codec.decode(accepted.element)
                 value = await bound.handler(payload, accepted.metadata)
                 _check_unharmed(call)
-                said = normalise(value, self._rules.codecs, self._rules.bounds)
+                said = normalise(value, self._rules.codecs, self._rules.bounds, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
             if not isinstance(error, asyncio.CancelledError):
                 call.returned(_crashed(accepted, error))

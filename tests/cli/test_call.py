@@ -4,6 +4,11 @@ import json
 
 import pytest
 
+from agentserver import HandlerResponse
+from agentserver.cli.call import Output, _print
+from agentserver.core.messages import Reply
+from tests.core.paper import Ask, Paper, listener, rules
+
 ORDER = ["--who", "Ada", "--no=7", "--items.0.sku", "-a", "--items.1.sku", "b"]
 
 
@@ -99,3 +104,14 @@ def test_the_trace_goes_to_standard_error(command, here):
     assert "answered greeter -> console  Greeting" in tree.stderr
     lines = command("call", "greeter", "--name", "Ada", "--trace", "json").stderr.splitlines()
     assert [json.loads(line)["event"] for line in lines][:2] == ["received", "sent"]
+
+
+def test_a_spent_budget_says_how_to_go_on(capsys):
+    paper = Paper(
+        rules(listener("a"), messages=1), {"a": lambda call: [HandlerResponse.respond(Ask("x"))] * 2}
+    )
+    paper.say(Ask("hi"), "a")
+    paper.run()
+    (spent,) = [event for event in paper.events if isinstance(event, Reply)]
+    assert _print(paper, spent, Output.FIELDS)
+    assert "limits.messages" in capsys.readouterr().err

@@ -125,7 +125,7 @@ class Paper:
         self.calls.append((delivery.to, call))
         try:
             value = self.handlers[delivery.to](call)
-            said = normalise(value, self.rules.codecs, self.rules.bounds)
+            said = normalise(value, self.rules.codecs, self.rules.bounds, accepted.room)
         except Late:
             return Finished(delivery, accepted.element, Failed(Code.TIMEOUT, "late"))
         except RuntimeError as error:

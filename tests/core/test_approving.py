@@ -301,8 +301,9 @@ def test_a_conversation_of_the_first_format_is_read():
     snapshot = take(p.conversation, p.rules.guards)
     number, *fields = json.loads(snapshot.state)
     fields[8] = [row[:9] for row in fields[8]]
+    fields[10] = [row[:5] for row in fields[10]]
     older = Snapshot(json.dumps([1, *fields]).encode(), snapshot.waiting, snapshot.values)
-    assert number == 2
+    assert number == 3
     assert restore(older, p.rules.guards) == p.conversation
 
 

@@ -751,16 +751,29 @@ def test_ping_pong_ends_with_a_refusal():
 
 def test_messages_of_a_conversation_are_bounded_and_the_refusal_reaches_the_opener():
     paper = Paper(
-        rules(listener("a", "b"), listener("b"), messages=50),
+        rules(listener("a", "b"), listener("b"), conversation_messages=50),
         {"a": lambda c: [to("b")] * 10, "b": lambda c: respond(Answer("x"))},
     )
     first = paper.say(Ask("hi"), "a")
     paper.run()
     assert errors(paper.replies) == ["budget"]
     second = paper.say(Ask("hi"), "a")
+    paper.run()
     assert errors(paper.replies) == ["budget", "budget"]
     assert paper.ends == {first: True, second: True}
     assert paper.conversation.messages <= 50
+
+
+def test_every_request_has_the_whole_budget():
+    paper = Paper(
+        rules(listener("a", "b"), listener("b"), messages=5),
+        {"a": lambda c: to("b") if isinstance(c.payload, Ask) else respond(c.payload), "b": answer},
+    )
+    for _ in range(20):
+        paper.say(Ask("hi"), "a")
+        paper.run()
+    assert errors(paper.replies) == []
+    assert paper.conversation.messages == 60
 
 
 def test_a_spent_budget_cancels_what_runs():

@@ -23,7 +23,8 @@ SHOP = rules(
     listener("c.d", "c", retries=1),
     listener("c", payloads=(Ask, Note), broadcast=True),
     listener("e", "c", payloads=(Note,), broadcast=True),
-    messages=60,
+    messages=40,
+    conversation_messages=60,
     hops=25,
     refusals=2,
 )
@@ -101,7 +102,7 @@ def check_books(paper):
     assert sum(outcome.asking for outcome in paper.outcomes) == len(asked)
     assert not {d.id for d in asked} & {d.id for d in paper.waiting}
     assert not conversation.tree.nodes[conversation.tree.root].inbox
-    assert conversation.messages <= SHOP.blueprint.limits.messages
+    assert conversation.messages <= SHOP.blueprint.limits.conversation_messages
 
 
 @pytest.mark.parametrize("rules", [SHOP, ASKING], ids=["unasked", "asked"])

@@ -80,16 +80,16 @@ def holds(codec, text):
     assert canonical(wire.payload) == form
     assert draft(value, "b", codecs, Bounds()).markup == markup
     prose = f"Here you are:\n{markup}\nDone.".encode()
-    assert repair.read(prose, tuple(codecs), Bounds()).payloads == (form.decode(),)
+    assert repair.read(prose, tuple(codecs), Bounds(), 9).payloads == (form.decode(),)
 
 
 def test_a_missing_namespace_with_an_ampersand_is_added_well_formed():
     codec = declared("urn:a&b")
     bare = codec.encode(codec.payload("x & y")).replace(' xmlns="urn:a&amp;b:v1"', "").replace("&amp;", "&")
-    (payload,) = repair.read(bare.encode(), (codec,), Bounds()).payloads
+    (payload,) = repair.read(bare.encode(), (codec,), Bounds(), 9).payloads
     assert codec.decode(read_payload(payload.encode())) == codec.payload("x & y")
     unescaped = codec.encode(codec.payload("x & y")).replace("&amp;", "&")
-    (payload,) = repair.read(unescaped.encode(), (codec,), Bounds()).payloads
+    (payload,) = repair.read(unescaped.encode(), (codec,), Bounds(), 9).payloads
     assert codec.decode(read_payload(payload.encode())) == codec.payload("x & y")
 
 

@@ -91,8 +91,8 @@ def codec_of(cls: type) -> Generated:
     return next(codec for codec in KNOWN if codec.payload is cls)
 
 
-def read(text: str | bytes, known=KNOWN, bounds=None) -> Reading | Unreadable:
-    return repair.read(text.encode() if isinstance(text, str) else text, known, bounds or Bounds())
+def read(text: str | bytes, known=KNOWN, bounds=None, most=1000) -> Reading | Unreadable:
+    return repair.read(text.encode() if isinstance(text, str) else text, known, bounds or Bounds(), most)
 
 
 def written(value: object) -> str:

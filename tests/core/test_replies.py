@@ -6,6 +6,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.contract import Code, Target
+from agentserver.core.budget import Room
 from agentserver.core.envelope import Bounds
 from agentserver.core.messages import Drafts, Failed
 from agentserver.core.payload.codec import Codecs
@@ -17,8 +18,11 @@ CODECS = Codecs([Ask, Answer, Note])
 respond = HandlerResponse.respond
 
 
-def read(value, **bounds):
-    return normalise(value, CODECS, Bounds(**bounds))
+AMPLE = Room(1000, 1 << 30)
+
+
+def read(value, room=AMPLE, **bounds):
+    return normalise(value, CODECS, Bounds(**bounds), room)
 
 
 def markup(payload):

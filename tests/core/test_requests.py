@@ -20,7 +20,7 @@ def test_one_that_begins_and_causes_nothing_is_at_rest_at_once():
     change = RequestChange({})
     change.begin("r")
     change.answer("r")
-    assert change.at_rest() == [Request("r", answered=True)]
+    assert change.at_rest() == [Request("r", answered=True, messages=1)]
     assert change.result() == {}
 
 

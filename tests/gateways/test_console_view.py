@@ -7,6 +7,7 @@ from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Delivery, Reply
+from agentserver.core.siblings import Siblings
 from agentserver.core.threads import Held, Thread, ThreadTree
 from agentserver.gateways.console_view import help_lines, listener_lines, reply_lines, state, thread_lines
 from agentserver.gateways.terminal import paint
@@ -82,8 +83,8 @@ def delivery(thread):
 
 def test_threads_show_owner_state_and_queue():
     threads = [
-        Thread("t0", "console", None, 0, children=("t1", "t3")),
-        Thread("t1", "agent", "t0", 1, children=("t2",), held=(Held("w", delivery("t1")),)),
+        Thread("t0", "console", None, 0, children=Siblings(["t1", "t3"])),
+        Thread("t1", "agent", "t0", 1, children=Siblings(["t2"]), held=(Held("w", delivery("t1")),)),
         Thread("t2", "tool", "t1", 2, inbox=(delivery("t2"),)),
         Thread("t3", "idle", "t0", 3),
     ]
@@ -118,3 +119,10 @@ def test_a_reply_that_its_class_refuses_is_shown_as_it_is(rules):
 
 def test_help_names_every_command():
     assert any(line.startswith("/cancel [ID]") for line in text(help_lines()))
+
+
+def test_a_spent_budget_says_how_to_go_on(rules):
+    spent = SystemError(Code.BUDGET, "spent", retry_allowed=False)
+    (*_, advice) = text(reply_lines(reply(rules, spent), rules.codecs, raw=False))
+    assert "limits.messages" in advice
+    assert "/new" in advice

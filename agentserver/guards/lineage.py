@@ -28,7 +28,7 @@ from agentserver.guards.lineage_reading import Readings, handed, words
 from agentserver.provenance.approval import digest, question
 from agentserver.provenance.explain import explain
 from agentserver.provenance.judge import judge
-from agentserver.provenance.labels import Call, Leaf, Mode, Observation, Standing
+from agentserver.provenance.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy import Effect, PlanSource
 from agentserver.provenance.verdict import Decision
@@ -189,10 +189,11 @@ class LineageGuard:
         return _answer(self._judged(known, said, at), known.permitted) or confined
 
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
-        """Whether a message is a call of a sink, or may carry something out in the link that it has fetched."""
+        """Whether a message is a call of a sink, or may carry something out to what it names for a destination."""
         receiver = self._classes[proposal.to]
-        fetched = receiver.source and proposal.route is not Route.ANSWER
-        return receiver.sink or (fetched and memory.ledger.tainted)
+        declared = any(role is Role.DESTINATION for _, role in self._readings[proposal.root].roles)
+        fetched = declared or (receiver.source and proposal.route is not Route.ANSWER)
+        return receiver.sink or (fetched and (memory.ledger.tainted or bool(self._policy.deny)))
 
     def _judged(self, memory: Memory, said: _Said, at: float) -> Judgement:
         """The verdict on a message by all that is known, its own words included where they are no record."""

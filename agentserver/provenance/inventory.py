@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.folding import fold_bytes
+from agentserver.provenance.places import destination
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,7 @@ class Kind(StrEnum):
     KEY = "key or token"
     PHONE = "phone number"
     NUMBER = "long number"
+    FILE = "file name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ _SHORTEST: Final = 7
 _LIKELY: Final = re.compile(r"(?<!\S)(?=\S*?(?:[@\d]|[.:/]\w))\S+(?:[ \t]{1,2}(?=\S*?\d)\S+)*")
 """Words that can be, or be part of, a value: all the others are passed over at once."""
 
+_QUOTE: Final = re.compile(r"[\"'<>]")
 _DATE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
 _FILE: Final = re.compile(
     r"\.(?:txt|md|pdf|docx?|xlsx?|pptx?|csv|json|xml|ya?ml|html?|png|jpe?g|gif|zip|py|js|log)$"
@@ -77,16 +80,41 @@ _FILE: Final = re.compile(
 
 def values(text: str) -> Iterator[Value]:
     """Every value of the inventory in ``text``, in order, without overlaps."""
+    return (value for value in scanned(text) if value.kind is not Kind.FILE)
+
+
+def scanned(text: str) -> Iterator[Value]:
+    """The same with the names of files, which are as good as hosts for who looks them up."""
     for region in _LIKELY.finditer(text):
         yield from _values(text, *region.span())
+
+
+def is_file(text: str) -> bool:
+    """Whether a text without a path reads like the name of a file rather than like a host."""
+    return "/" not in text and ":" not in text and _FILE.search(text.strip().lower()) is not None
+
+
+def exact(link: str) -> int:
+    """The hash of a link as a place: two spellings are equal only where they are the same place."""
+    digest = blake2b(destination(link).key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"link")
+    return int.from_bytes(digest.digest(), "little")
+
+
+def written(text: str, value: Value) -> frozenset[int]:
+    """The links that a value stands for, as a reader may take them out of their sentence or their markup."""
+    end = value.start + len(value.text)
+    behind = text[end : end + 8]
+    closing = behind[: len(behind) - len(behind.lstrip(")]}"))]
+    links = [value.text + closing[:number] for number in range(len(closing) + 1)]
+    return frozenset(exact(link) for link in (*links, _QUOTE.split(value.text, maxsplit=1)[0]))
 
 
 def _values(text: str, start: int, end: int) -> Iterator[Value]:
     for match in _ALL.finditer(text, start, end):
         kind = Kind[match.lastgroup or ""]
         body = match.group().rstrip(".,;:!?)]}>'\"") if kind in {Kind.LINK, Kind.ADDRESS} else match.group()
-        if kind is Kind.LINK and "/" not in body and _FILE.search(body.lower()):
-            continue
+        if kind is Kind.LINK and is_file(body):
+            kind = Kind.FILE
         if kind in {Kind.PHONE, Kind.KEY} and (_DATE.match(body) or sum(map(str.isalnum, body)) < _SHORTEST):
             continue
         if len(body) > 3:  # noqa: PLR2004  a@b.c is the shortest of all

@@ -15,10 +15,18 @@ from agentserver.provenance.actions import Action, actions_of
 from agentserver.provenance.authority import barred, mentions, named
 from agentserver.provenance.authority import matching as entry_for
 from agentserver.provenance.folding import fold
-from agentserver.provenance.inventory import Kind, values
+from agentserver.provenance.inventory import exact, is_file
 from agentserver.provenance.labels import Leaf, Mode, Role, Standing
 from agentserver.provenance.leaves import text_of, typed, typed_in
-from agentserver.provenance.places import LISTED, Destination, Form, destination, recipients
+from agentserver.provenance.places import (
+    LISTED,
+    Destination,
+    Form,
+    destination,
+    joined,
+    leads_out,
+    recipients,
+)
 from agentserver.provenance.policy import (
     ArgumentRule,
     Effect,
@@ -42,7 +50,8 @@ SHORT_ID: Final = 8
 _NAMES_PLACES: Final = {Standing.DIRECTORY, Standing.OWN}
 _NAMES_THINGS: Final = {Standing.RECORD, Standing.DIRECTORY, Standing.OWN}
 _WRITTEN: Final = frozenset({"command", "cmd", "script", "code", "sql", "statement", "query", "expression"})
-_EXIT_TOKENS: Final = frozenset({"url", "uri", "link", "href", "endpoint", "webhook", "webpage"})
+_COUNTS: Final = frozenset(map(str, range(1000)))
+"""Numbers that tell next to nothing: a page, a limit."""
 
 
 def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
@@ -70,6 +79,7 @@ class _Judgement:
 
     def __init__(self, ledger: Ledger, policy: Policy, call: Call) -> None:
         self.ledger, self.policy, self.call = ledger, policy, call
+        self.fetches = not policy.classify(call.sink).sink or policy.classify(call.sink).source
         self.ruled = [
             (leaf, policy.argument(call, leaf)) for leaf in call.arguments if text_of(leaf.value).strip()
         ]
@@ -119,8 +129,9 @@ class _Judgement:
             elif entry := self.denied(text_of(leaf.value)):
                 yield self.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
             else:
-                for place in self.places(leaf, rule):
-                    yield from self.of_destination(leaf, rule, place)
+                places = self.places(leaf, rule)
+                found = [each for place in places for each in self.of_destination(leaf, rule, place)]
+                yield from found or self.of_parts(leaf, rule, places[0])
         elif rule.role is Role.SELECTOR and self.ledger.tainted and not isinstance(leaf.value, bool):
             yield from self.of_selector(leaf, rule)
 
@@ -240,6 +251,57 @@ class _Judgement:
                 if not vouched and not entry_for(self.policy.allow, place):
                     yield self.finding(Rule.PROSE, leaf, "only the wording of the request names it")
 
+    def of_exit(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
+        """A link or a host that is fetched, or a destination of that which is no sink."""
+        body = text_of(leaf.value)
+        if entry := self.denied(body):
+            yield self.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
+        if entry or not self.ledger.tainted:
+            return
+        places = self.places(leaf, rule)
+        if len(body) > LISTED:
+            yield self.finding(Rule.BOUND, leaf, "longer than any list of destinations")
+            return
+        known = self.followed(places[0], body) or self.opens(leaf, body)
+        if known or all(self.authorised(leaf, rule, place) for place in places):
+            yield from self.of_parts(leaf, rule, places[0])
+        else:
+            yield self.finding(Rule.EXIT, leaf, "no text, record or request holds this link")
+
+    def of_parts(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> Iterator[Finding]:
+        """Another argument that may make a permitted link lead elsewhere, or take something along."""
+        other = next((each for each, _ in self.ruled if self.carries(leaf, rule, place, each)), None)
+        if other:
+            yield self.finding(Rule.EXIT, other, f"it may be a part of the link in {bare(leaf.path)}")
+
+    def opens(self, leaf: Leaf, body: str) -> bool:
+        """Whether what looks like a host is the name of a file that the request or a record chose."""
+        return is_file(body) and self.chosen(leaf, body)
+
+    def carries(self, leaf: Leaf, rule: ArgumentRule, place: Destination, other: Leaf) -> bool:
+        """Whether another argument may make a link lead elsewhere, or take along to a stranger what nobody wrote."""
+        body = text_of(other.value)
+        if (
+            other is leaf
+            or place.form is not Form.LINK
+            or self.policy.declared(self.call, other)
+            or leads_out(body)
+        ):
+            return False
+        if not self.authorised(leaf, rule, place):
+            return not (isinstance(other.value, bool) or body in _COUNTS or self.chosen(other, body))
+        return any(not self.authorised(other, rule, each) for each in joined(place, body))
+
+    def followed(self, place: Destination, body: str) -> bool:
+        """Whether a text that was read holds this very link, to be followed as it is written there."""
+        if (
+            not self.policy.follow_links
+            or place.scheme not in {"https", "http"}
+            or place.form is not Form.LINK
+        ):
+            return False
+        return self.ledger.table.first(exact(body)) is not None
+
     def resembles(self, place: Destination) -> str:
         """Names the permitted destination that a refused one merely looks like."""
         shape = fold(place.written)
@@ -249,25 +311,16 @@ class _Judgement:
 
 
 def _exits(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
-    """A page fetch is a way out: a link that nobody wrote carries something in it."""
-    if not ledger.tainted:
-        return
+    """What is fetched is a way out: a link that nobody wrote carries something in it, whatever its field is called."""
     judgement = _Judgement(ledger, policy, call)
-    for leaf in call.arguments:
-        place = destination(text_of(leaf.value))
-        if place.form is not Form.LINK or _EXIT_TOKENS.isdisjoint(names.tokens(leaf.path)):
-            continue
-        if entry := judgement.denied(place.written):
-            yield judgement.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
-            continue
-        followed = policy.follow_links and _written(ledger, text_of(leaf.value))
-        if not followed and not judgement.authorised(leaf, ArgumentRule("", Role.DESTINATION), place):
-            yield judgement.finding(Rule.EXIT, leaf, "no text, record or request holds this link")
-
-
-def _written(ledger: Ledger, body: str) -> bool:
-    found = [value for value in values(body) if value.kind is Kind.LINK]
-    return bool(found) and all(ledger.table.first(value.key) is not None for value in found)
+    fetches = policy.classify(call.sink).source
+    for leaf, _ in judgement.ruled:
+        rule = policy.declared(call, leaf)
+        body = text_of(leaf.value)
+        if rule is None and (fetches or "://" in body) and leads_out(body):
+            rule = ArgumentRule("", Role.DESTINATION)
+        if rule is not None and rule.role is Role.DESTINATION:
+            yield from judgement.of_exit(leaf, rule)
 
 
 def _composed(leaf: Leaf) -> bool:

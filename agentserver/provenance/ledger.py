@@ -15,7 +15,7 @@ from agentserver.provenance.authority import mentions
 from agentserver.provenance.encodings import unwrapped
 from agentserver.provenance.folding import fold, fold_bytes
 from agentserver.provenance.index import SPAN, Index
-from agentserver.provenance.inventory import Kind, Value, values
+from agentserver.provenance.inventory import Kind, Value, scanned, values, written
 from agentserver.provenance.labels import Hop, Leaf, Observation, Origin, Standing, Text
 from agentserver.provenance.leaves import text_of, typed
 from agentserver.provenance.places import Form, listed
@@ -249,8 +249,11 @@ def _inner(text: Text) -> Iterator[Text]:
 
 def _values(body: str) -> Iterator[int]:
     """The hashes of the values in a text, and of the text itself when it is short enough to be one."""
-    for value in values(body):
-        yield value.key
+    for value in scanned(body):
+        if value.kind in {Kind.LINK, Kind.FILE}:
+            yield from written(body, value)
+        if value.kind is not Kind.FILE:
+            yield value.key
     if WHOLE <= len(fold_bytes(body)) < SPAN:
         yield whole_key(body)
 

@@ -71,13 +71,16 @@ class Destination:
 _PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{0,30}):(?=\S)", re.IGNORECASE)
 _BARE: Final = re.compile(
-    r"(?:\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[^\s/@:?#\[\]]+\.(?:[^\W\d_]+|xn--[a-z0-9-]+))(?::\d+)?(?:[/?#].*)?",
+    r"(?:\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[^\s/@:?#\[\]]+\.(?:[^\W\d_]{2,}|xn--[a-z0-9-]+))(?::\d+)?(?:[/?#].*)?",
     re.IGNORECASE | re.DOTALL,
 )
 """A host, with or without a port and a path, where no scheme says that it is one."""
 _SITE: Final = re.compile(r"(\[[^\[\]]*\]|[^\[\]:@%]+)(?::([1-9]\d{0,4}))?")
 _NO_LINK: Final = re.compile(r"[\s,;|\"'<>\\^`{}]")
 _NO_NAME: Final = re.compile(r"[|\"<>\\@]|//")
+_PARTS: Final = frozenset("/?#&=%.@:\\")
+"""Characters by which a text may be a part of a link."""
+_BEGINS: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:\S|[/\\]{2}", re.IGNORECASE)
 _HANDLE: Final = re.compile(r"@[\w.-]{1,64}")
 _LOCAL: Final = re.compile(r"[^\s@,;:<>()\[\]\"\\|.]+(?:\.[^\s@,;:<>()\[\]\"\\|.]+)*")
 _ROUTES: Final = frozenset("%!/?'`")
@@ -95,7 +98,7 @@ _RUN: Final = re.compile(r"[^\s,;:<>\"()\[\]|\\/?&=#@]+")
 _ENDS: Final = ".'!*"
 """Punctuation that can stand around an address in a sentence."""
 _DOTS: Final = str.maketrans(dict.fromkeys("\u3002\uff0e\uff61", "."))
-_HOSTED: Final = re.compile(r"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w-])")
+_HOSTED: Final = re.compile(r"(?<![\w./-])[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w-])")
 """Something like a host, inside of a name."""
 
 
@@ -145,6 +148,28 @@ def host_key(host: str) -> str:
     encoded = [_ascii_label(label) for label in labels]
     whole = ".".join(encoded)
     return whole if all(encoded) and len(whole) <= HOST else ""
+
+
+def leads_out(text: str) -> bool:
+    """Whether a text as a whole is a link or a host, or begins like one: what fetches it goes there."""
+    body = text.strip()
+    body = body if body.startswith("[") and destination(body).external else body.strip("<>\"'()[]").strip()
+    place = destination(body)
+    if place.form is not Form.NONE:
+        return place.form is Form.LINK
+    return bool(_BEGINS.match(body)) or (len(body.split()) == 1 and not {*"./:\u3002"}.isdisjoint(body))
+
+
+def joined(place: Destination, piece: str) -> tuple[Destination, ...]:
+    """The places that a link and another text may make together, as a host and a path do. Prose makes none."""
+    piece = piece.strip()
+    prose = piece[:1].isalnum() and len(piece.split(maxsplit=1)) > 1 and {*"/\\%"}.isdisjoint(piece)
+    if prose or _PARTS.isdisjoint(piece):
+        return ()
+    tail = re.sub(r"[\s,;|\"'<>^`{}]", "%20", piece)
+    seamless = not tail[:1].isalnum() or not {*".:@"}.isdisjoint(tail.partition("/")[0])
+    keys = [place.key + tail] * seamless + [f"{place.key}/{tail}"] * tail[:1].isalnum()
+    return tuple(map(destination, keys))
 
 
 def decoded(text: str) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import names
 from agentserver.provenance.labels import Mode, Role, Standing
-from agentserver.provenance.places import destination
+from agentserver.provenance.leaves import text_of
+from agentserver.provenance.places import destination, leads_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -188,11 +189,25 @@ class Policy:
         return next((effect for table in tables for name, effect in table if name is rule), Effect.BLOCK)
 
     def argument(self, call: Call, leaf: Leaf) -> ArgumentRule:
-        """What one argument of a call decides: its type's word, the policy's, then its name's."""
+        """What one argument of a call decides: its type's word, the policy's, then its form's and its name's."""
+        return self.declared(call, leaf) or ArgumentRule(
+            argument_name(leaf.path), self._undeclared(call, leaf)
+        )
+
+    def _undeclared(self, call: Call, leaf: Leaf) -> Role:
+        """At a listener that fetches, and where a name says that it decides nothing, the form of a value decides."""
+        role = _by_name(call, leaf)
+        fetches = self.classify(call.sink).source and leads_out(text_of(leaf.value))
+        if fetches or (role is Role.INERT and isinstance(leaf.value, str) and _points(leaf.value)):
+            return Role.DESTINATION
+        return role
+
+    def declared(self, call: Call, leaf: Leaf) -> ArgumentRule | None:
+        """What the type of a payload, or the policy, says of an argument; ``None`` where neither does."""
         name = argument_name(leaf.path)
         path = bare(leaf.path)
-        declared = self.sink(call.sink)
-        rules = declared.arguments if declared else ()
+        sink = self.sink(call.sink)
+        rules = sink.arguments if sink else ()
         rule = next(
             (each for each in rules if fnmatchcase(path, each.name) or fnmatchcase(name, each.name)), None
         )
@@ -200,7 +215,7 @@ class Policy:
         if above:
             typed = max(above, key=lambda pair: len(pair[0]))[1]
             return ArgumentRule(name, typed, rule.accepts if rule else ())
-        return rule or ArgumentRule(name, _by_name(call, leaf))
+        return rule
 
     def standing(self, source: str, leaf: Leaf) -> Standing | None:
         """The declared worth of a field; ``None`` when nothing is declared for it."""

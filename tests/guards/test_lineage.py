@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from agentserver import HandlerResponse, Handoff, Task, xmlify
+from agentserver import Attribute, HandlerResponse, Handoff, Task, xmlify
 from agentserver.config.organism import Provenance
 from agentserver.core import decisions
 from agentserver.core.approvals import Answer as Said
@@ -63,7 +63,28 @@ class Get:
     url: str
 
 
-PAYLOADS = (Letter, Letters, Flag, Get, Plan, Ask, Note)
+@xmlify
+@dataclass(frozen=True)
+class Spot:
+    where: Annotated[str, Attribute()] = ""
+    more: list[str] = field(default_factory=list)
+
+
+@xmlify
+@dataclass(frozen=True)
+class Tour:
+    target: str = ""
+    spot: Spot | None = None
+    stops: list[Spot] = field(default_factory=list)
+
+
+@xmlify
+@dataclass(frozen=True)
+class Aim:
+    page: Annotated[str, Role.DESTINATION] = ""
+
+
+PAYLOADS = (Letter, Letters, Flag, Get, Tour, Aim, Plan, Ask, Note)
 BASE = Policy(
     mode=Mode.ENFORCE,
     sources=("web",),
@@ -80,8 +101,8 @@ def story(policy=BASE, handlers=None, trusted=None, **more):
     """An agent that reads what the web says and may write letters."""
     agents = [
         listener("agent", "web", "post", "helper", payloads=(Ask, Note, Letters, Flag)),
-        listener("web", payloads=(Ask, Get)),
-        listener("helper", "post", payloads=(Ask, Note)),
+        listener("web", payloads=(Ask, Get, Tour, Aim)),
+        listener("helper", "post", payloads=(Ask, Note, Tour, Aim)),
         listener("post", payloads=(Letter,)),
     ]
     made = rules(*agents, payloads=PAYLOADS)
@@ -355,6 +376,39 @@ def test_a_link_that_nobody_wrote_is_not_fetched():
     p = told(story(handlers=handlers))
     assert p.seen("web") == [Ask("read")]
     assert "constructed link" in details(p, Event.REFUSED)[0]
+
+
+OUT = "https://evil.example/?q=secret"
+
+
+@pytest.mark.parametrize(
+    ("to", "payload", "passes"),
+    [
+        ("web", Tour(OUT), False),
+        ("web", Tour(spot=Spot(OUT)), False),
+        ("web", Tour(spot=Spot(more=["x", OUT])), False),
+        ("web", Tour(stops=[Spot(), Spot(OUT)]), False),
+        ("web", Tour("evil.example", Spot("/?q=secret")), False),
+        ("web", Tour("read", Spot("all of it")), True),
+        ("web", Aim("intranet"), False),
+        ("helper", Aim(OUT), False),
+        ("helper", Tour(OUT), True),
+        ("web", Aim(), True),
+    ],
+)
+def test_what_is_fetched_is_an_exit_whatever_its_field_is_called(to, payload, passes):
+    """In an attribute, nested, in a list, in two fields; a declared destination even at a listener that nobody declared."""
+    handlers = {
+        "agent": lambda call: (
+            HandlerResponse(Ask("read"), "web")
+            if isinstance(call.payload, Ask)
+            else HandlerResponse(payload, to)
+            if call.metadata.from_id == "web"
+            else None
+        )
+    }
+    p = told(story(handlers=handlers))
+    assert (payload in p.seen(to)) is passes
 
 
 def test_a_conversation_that_is_older_than_the_guard_is_over_the_bound():

@@ -7,15 +7,15 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from agentserver.core import recording
+from agentserver.core import receipts, recording
 from agentserver.core.audit import Event
-from agentserver.core.messages import Done, Reply
+from agentserver.core.messages import Done, Outside, Reply, TurnedAway
 from agentserver.core.snapshot import take
 from agentserver.engines.journal_care import broken_link
 from agentserver.engines.journal_file import open_reading
 from agentserver.engines.journal_reader import Ending, Reader
 from agentserver.engines.replay import replay
-from tests.crash.organism import SHOP
+from tests.crash.organism import SHOP, unheard
 
 
 @dataclass
@@ -24,6 +24,8 @@ class Told:
 
     accepted: set = field(default_factory=set)
     replies: list = field(default_factory=list)
+    ends: list = field(default_factory=list)
+    kept: dict = field(default_factory=dict)
     ran: Counter = field(default_factory=Counter)
     decided: Counter = field(default_factory=Counter)
     closed: set = field(default_factory=set)
@@ -36,6 +38,10 @@ class Told:
                     self.accepted.add(request)
                 case ["reply", request, flag]:
                     self.replies.append((request, flag == "1"))
+                case ["ended", request, flag]:
+                    self.ends.append((request, flag == "1"))
+                case ["kept", own, request]:
+                    assert self.kept.setdefault(own, request) == request, "an id is of one request for ever"
                 case ["ran", delivery]:
                     self.ran[delivery] += 1
                 case ["decided", delivery]:
@@ -54,26 +60,34 @@ def check(path, told, *, at_rest):
         reader = Reader(connection, SHOP.guards)
         summaries = list(reader.conversations())
         requests, ended, left, endings, handled, answered = set(), set(), Counter(), {}, set(), set()
-        labelled = 0
+        labelled, keys = 0, {}
         for summary in summaries:
             story = reader.story(summary.id)
             assert broken_link(story) is None
             assert replay(story, SHOP) is None
             check_steps(story, summary, requests, ended, left, handled)
             check_answers(story, answered)
+            collect_keys(story, keys)
             endings.update(reader.endings(summary.id))
             check_tree(reader, summary, at_rest=at_rest)
             labelled += check_labels(reader, story, summary)
     assert told.accepted <= requests, "an accepted message is in the journal"
     check_deliveries(endings, handled, told, at_rest=at_rest)
     check_replies(told, left)
+    assert max(Counter(request for request, again in told.ends if not again).values(), default=0) <= 1
+    keyed = check_keys(path, told, keys, requests, ended, at_rest=at_rest)
     assert set(told.decided) <= answered, "an answer that was told is on record"
     assert set(told.decided.values()) <= {1}, "and was spent once"
     if at_rest:
         assert requests == ended, "every accepted message came to rest"
     again = sum(1 for count in told.ran.values() if count > 1)
     twice = sum(flag for _, flag in told.replies)
-    return {"accepted": len(told.accepted), "ran again": again, "marked again": twice} | {
+    return {
+        "accepted": len(told.accepted),
+        "ran again": again,
+        "marked again": twice,
+        "under an id": keyed,
+    } | {
         "answered": len(answered),
         "labelled": labelled,
         "requests": len(requests),
@@ -102,6 +116,27 @@ def check_steps(story, summary, requests, ended, left, handled):
             if record.event is Event.HANDLED:
                 assert record.delivery not in handled, "a step is committed once"
                 handled.add(record.delivery)
+
+
+def collect_keys(story, keys):
+    """What came under an id of its sender's, by the id's name."""
+    for step in story.steps:
+        cause = story.cause(step, SHOP)
+        if isinstance(cause, Outside | TurnedAway) and cause.key is not None:
+            assert cause.key.name not in keys, "a message under an id is received once"
+            keys[cause.key.name] = cause.request
+
+
+def check_keys(path, told, keys, requests, ended, *, at_rest):
+    """Every sender that had to send again was answered as if it had not; counts what came under an id."""
+    for own, request in told.kept.items():
+        assert request in keys.values(), f"what was kept under {own} is in the journal"
+    if at_rest:
+        for letter in unheard(path.with_suffix(".diary")):
+            name = receipts.key("crash", letter.conversation, letter.own, b"", None).name
+            assert name not in keys, "who never heard sent what was never received"
+        assert set(keys.values()) <= ended <= requests
+    return len(keys)
 
 
 def check_answers(story, answered):

@@ -2,7 +2,11 @@
 
 It tells what it did on standard output, line by line, each line written by one system call: ``accepted REQUEST`` once
 ``send`` has returned, ``reply REQUEST FLAG`` for each reply that a gateway got, ``ran DELIVERY`` for each call of a
-handler, ``decided DELIVERY`` once a person's answer is committed. What is on the pipe when the process dies is true.
+handler, ``decided DELIVERY`` once a person's answer is committed, ``ended REQUEST FLAG`` for each end that a gateway was
+told, ``kept ID REQUEST`` for each message that was sent under an id. What is on the pipe when the process dies is true.
+
+A sender keeps a diary beside the journal: what it sends under an id of its own before it sends it, and that it has heard.
+What it has not heard of it sends again at the next start.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import signal
 import sys
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import anyio
 
@@ -117,29 +122,89 @@ def pump(engine, person):
     return Pump(SHOP, bound, engine, SystemClock(), onlookers=Onlookers(approver=person))
 
 
-async def fetch(server):
-    """What a gateway that comes back does: take what waits in the conversations of before."""
-    for key in await server.belongings("crash"):
-        exchange = await server.resume("crash", key)
-        for event in exchange.waiting():
-            if isinstance(event, Reply):
-                tell("reply", event.request, int(event.redelivered))
-        exchange.leave()
+class Letter(NamedTuple):
+    """A message under an id of its sender's."""
+
+    own: str
+    conversation: str
+    number: int
+    to: str
 
 
-async def talk(server, random, number):
-    data = SHOP.codecs.of(Ask).encode(Ask(f"go {number}")).encode()
+def unheard(path):
+    """The letters of a diary of which their senders have not heard."""
+    known = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    heard = {line[1] for line in known if line[0] == "heard"}
+    sent = [Letter(line[1], line[2], int(line[3]), line[4]) for line in known if line[0] == "sent"]
+    return [letter for letter in sent if letter.own not in heard]
+
+
+class Diary:
+    """What senders have sent and heard, in a file that outlives the process."""
+
+    def __init__(self, path):
+        self.unheard = unheard(path)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def sends(self, letter):
+        self._write("sent", *letter)
+
+    def heard(self, letter):
+        self._write("heard", letter.own)
+
+    def _write(self, *words):
+        os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
+
+
+def written(number):
+    return SHOP.codecs.of(Ask).encode(Ask(f"go {number}")).encode()
+
+
+async def correspond(exchange, letter, diary):
+    """Send a letter, again if need be, and hear all that it is answered."""
+    async for reply in exchange.replies(written(letter.number), letter.to, request=letter.own):
+        tell("accepted", reply.request)
+        tell("kept", letter.own, reply.request)
+        tell("reply", reply.request, int(reply.redelivered))
+    diary.heard(letter)
+
+
+async def fetch(server, diary):
+    """What a gateway that comes back does: ask again what it has not heard, take what waits of before."""
+    async with anyio.create_task_group() as tasks:
+        for key in await server.belongings("crash"):
+            tasks.start_soon(fetch_one, server, diary, key)
+
+
+async def fetch_one(server, diary, key):
+    exchange = await server.resume("crash", key)
+    for letter in [letter for letter in diary.unheard if letter.conversation == key]:
+        await correspond(exchange, letter, diary)
+        diary.unheard.remove(letter)
+    for event in exchange.waiting():
+        tell("reply" if isinstance(event, Reply) else "ended", event.request, int(event.redelivered))
+    exchange.leave()
+
+
+async def talk(server, random, number, diary):
+    data = written(number)
     while True:
         exchange = await server.open("crash")
         for _ in range(random.randint(1, 4)):
-            if random.random() < 0.3:
+            to = random.choice(["agent", "agent", "tool", "vault", "nobody"])
+            own = f"{random.getrandbits(64):x}"
+            letter = Letter(own, exchange.id, number, to)
+            if random.random() < 0.4:
+                diary.sends(letter)
+                if random.random() < 0.3:
+                    tell("kept", own, await exchange.send(data, to, request=own))
+                await correspond(exchange, letter, diary)
+            elif random.random() < 0.3:
                 tell("accepted", await exchange.send(data, random.choice(["agent", "tool"])))
-                continue
-            async for reply in exchange.replies(
-                data, random.choice(["agent", "agent", "tool", "vault", "nobody"])
-            ):
-                tell("accepted", reply.request)
-                tell("reply", reply.request, int(reply.redelivered))
+            else:
+                async for reply in exchange.replies(data, to):
+                    tell("accepted", reply.request)
+                    tell("reply", reply.request, int(reply.redelivered))
         if random.random() < 0.3:
             await exchange.close()
             tell("closed", exchange.id)
@@ -151,18 +216,21 @@ async def main(path, load, seed):
     async with engine, pump(engine, person) as server, anyio.create_task_group() as tasks:
         tasks.start_soon(person.answer, server)
         tell("open")
-        await fetch(server)
-        if not load:
+        diary = Diary(path.with_suffix(".diary"))
+        if load:
+            tasks.start_soon(fetch, server, diary)
+        else:
+            await fetch(server, diary)
             with anyio.fail_after(60):
                 await server._accounts.rest.wait()
                 while server.approvals() or server._accounts.pending:  # noqa: ASYNC110 - two things to wait for
                     await asyncio.sleep(0.01)
-            await fetch(server)
+            await fetch(server, diary)
             tell("rest")
             tasks.cancel_scope.cancel()
             return
         for number in range(24):
-            tasks.start_soon(talk, server, random, number)
+            tasks.start_soon(talk, server, random, number, diary)
 
 
 if __name__ == "__main__":

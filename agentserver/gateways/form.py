@@ -132,7 +132,8 @@ def _put(record: Record, node: _Node, path: list[str], text: str) -> str:
 def _put_below(above: Field, record: Record, node: _Node, rest: list[str], text: str) -> str:
     index = 0
     if rest and rest[0].isdecimal():
-        index, rest = int(rest[0]), rest[1:]
+        number = rest[0].lstrip("0") or "0"
+        index, rest = int(number) if len(number) <= len(str(MAX_ITEMS)) else MAX_ITEMS, rest[1:]
     if index and (not above.repeated or index >= MAX_ITEMS):
         return f"{above.xml} has no item {index}"
     if not rest:

@@ -18,9 +18,9 @@ def jsonable(value: Any) -> Any:
     """A payload as JSON knows values.
 
     Times are ISO 8601, a Decimal is text, bytes are URL-safe base64 (RFC 4648), an Enum is its value, and a
-    float that JSON cannot write is text.
+    float that JSON cannot write is text; so is any other type that JSON has not, as in a generated dataclass.
     """
-    return from_json(to_json(value, bytes_mode="base64", inf_nan_mode="strings"))
+    return from_json(to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ def _spoken(text: str) -> Iterator[str]:
     if _DOT.search(text):
         for match in _ADDRESS_LIKE.finditer(text):
             if _DOT.search(match.group()):
-                yield _SPOKEN.sub(lambda word: _SPOKEN_AS[word[1].lower()], match.group())
+                yield _SPOKEN.sub(lambda word: _SPOKEN_AS[word[1].casefold()], match.group())
 
 
 def _invisible(text: str) -> Iterator[str]:

@@ -150,7 +150,7 @@ def typed_in(text: str) -> Iterator[str]:
         if key := _date(*map(int, iso.groups())):
             yield key
     for spoken in _SPOKEN.finditer(text):
-        month = (spoken[1] or spoken[4])[:3].lower()
+        month = (spoken[1] or spoken[4])[:3].casefold()  # a pattern that ignores case finds a long s, too
         number = next(place for place, name in enumerate(_MONTHS, 1) if name.startswith(month))
         day = int(spoken[2] or spoken[3])
         key = _date(int(spoken[5]), number, day) if spoken[5] else f"day {number:02}-{day:02}"

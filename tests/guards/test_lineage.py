@@ -899,3 +899,10 @@ def test_a_task_that_a_sink_writes_itself_is_judged_with_all_its_words():
 
     assert judged("agent") is None
     assert judged("post").code == "denied"
+
+
+def test_after_a_message_that_it_missed_every_sink_is_refused():
+    guard = next(guard for guard in story().rules.guards if guard.name == "lineage")
+    for memory in (None, Memory()):
+        missed = guard.load(guard.dump(guard.missed(memory)))
+        assert missed.ledger.overflow

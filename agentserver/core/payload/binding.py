@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lxml import etree
@@ -24,7 +25,7 @@ from xsdata.formats.dataclass.serializers.config import SerializerConfig
 from xsdata.formats.dataclass.serializers.writers import LxmlEventWriter
 
 from agentserver.core.payload.codec import Outline, Undecodable, Unencodable, claim
-from agentserver.core.payload.explain import FAULTS, Fault, Part, faults
+from agentserver.core.payload.explain import FAULTS, UNEXPLAINED, Fault, Part, faults
 from agentserver.core.payload.model import Model
 from agentserver.core.payload.pattern import misjudged
 from agentserver.core.payload.sample import WRONG
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 C = TypeVar("C", bound=type)
+T = TypeVar("T")
 
 SCHEMA_BYTES = 1 << 18
 """Largest hand-written schema with everything it includes."""
@@ -42,6 +44,9 @@ SCHEMA_ELEMENTS = 2000
 """Most elements of a hand-written schema with everything it includes."""
 ASSERTED_ELEMENTS = 2000
 """Most elements of a message whose schema has assertions: xmlschema is a hundred times slower."""
+
+LOGGED = 100
+"""Objections of libxml2 that are looked at."""
 
 _REFUSED: Mapping[str, str] = {
     "import": "keep one namespace in one schema",
@@ -185,6 +190,8 @@ class Bound:
         context = XmlContext()
         strict = ParserConfig(fail_on_unknown_attributes=True, fail_on_converter_warnings=True)
         self._parser = XmlParser(context=context, config=strict)
+        # Reads what the parser reads and calls no constructor: the class is its author's code.
+        self._reader = XmlParser(context=context, config=replace(strict, class_factory=_unmade))
         self._serializer = XmlSerializer(
             context=context, config=SerializerConfig(xml_declaration=False), writer=LxmlEventWriter
         )
@@ -204,13 +211,23 @@ class Bound:
         return markup.strip()
 
     def valid(self, element: etree._Element) -> bool:
-        """Whether the schema, its assertions included, accepts ``element``."""
-        try:
-            if not self._judge.validate(element):
-                return False
-        except etree.LxmlError:  # libxml2 gave up
+        """Whether the schema, its assertions included, accepts ``element``, and every scalar in it decodes."""
+        if not self._accepted(element) or not self._readable(element):
             return False
         return not self._asserted or not self._broken(element)
+
+    def _accepted(self, element: etree._Element) -> bool:
+        try:
+            return bool(self._judge.validate(element))
+        except etree.LxmlError:  # libxml2 gave up
+            return False
+
+    def _readable(self, element: etree._Element) -> bool:
+        try:
+            self._reader.parse(deepcopy(element), self.payload)
+        except _FAILURES:
+            return False
+        return True
 
     def _broken(self, element: etree._Element) -> list[Fault]:
         """The assertions that do not hold; a message too large to ask is refused."""
@@ -230,7 +247,7 @@ class Bound:
     def faults(self, element: etree._Element) -> tuple[Fault, ...]:
         """What to correct in ``element``."""
         found = faults(self.name, self._part, element)
-        if len(found) > 1 or element.tag != self.name or "does not fit" not in found[0].rule:
+        if found[0].rule != UNEXPLAINED:
             return found
         alone = _alone(element)
         others = self._log(alone) or (self._broken(element) if self._asserted else [])
@@ -243,10 +260,10 @@ class Bound:
         except etree.LxmlError:
             return []
         log: Any = self._judge.error_log  # the stubs do not know that it is a list
-        places = dict.fromkeys((error.path or "/*", error.type_name) for error in log)
+        places = dict.fromkeys((error.path or "", error.type_name) for error in islice(log, LOGGED))
         return [
             Fault(_path(alone, path), _WORDS.get(kind, "breaks a rule of its schema"))
-            for path, kind in places
+            for path, kind in islice(places, FAULTS)
         ]
 
     def xsd(self, *, documented: bool = False) -> str:
@@ -267,6 +284,10 @@ class Bound:
     def _prove(self, given: Any) -> str:
         markup = self.encode(given) if given is not None else self._model.smallest()
         element = etree.fromstring(markup)
+        if self._accepted(element) and not self._readable(element):
+            raise PayloadError(
+                f"{self.payload.__qualname__}: cannot be read from its example; was it generated from this schema?"
+            )
         if not self.valid(element):
             raise PayloadError(
                 f"{self.payload.__qualname__}: no example validates; give bind(..., example=...) an instance"
@@ -274,8 +295,12 @@ class Bound:
         try:
             self.decode(element)
         except Undecodable as error:
-            raise PayloadError(f"{error}: was the class generated from this schema?") from None
+            raise PayloadError(f"{error} of its example; was it generated from this schema?") from None
         return markup
+
+
+def _unmade(cls: type[T], _: Mapping[str, Any]) -> T:
+    return object.__new__(cls)
 
 
 _WORDS = {"SCHEMAV_CVC_PATTERN_VALID": "must match the pattern of its type"}
@@ -300,8 +325,13 @@ def _alone(element: etree._Element) -> etree._Element:
 
 
 def _path(root: etree._Element, path: str) -> str:
-    found: Any = root.getroottree().xpath(path)
-    node = found[0]
+    """The names down to where libxml2 objects; the root's alone when its path cannot be followed."""
+    try:
+        prefixes = {prefix: uri for prefix, uri in root.nsmap.items() if prefix}
+        found: Any = root.getroottree().xpath(path, namespaces=prefixes)
+        node = found[0]
+    except (etree.LxmlError, LookupError):  # it may use a prefix that is declared further down, or be empty
+        node = root
     names = [etree.QName(node).localname]
     names += [etree.QName(above).localname for above in node.iterancestors()]
     return "/".join(reversed(names))

@@ -14,7 +14,7 @@ from lxml import etree
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.payload import explain, generate, sample, schema
 from agentserver.core.payload.describe import table
-from agentserver.core.payload.lexical import carried
+from agentserver.core.payload.lexical import UNREADABLE, carried
 from agentserver.core.payload.shape import PayloadError, PayloadType, Place, Record
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Codec(Protocol):
         ...
 
     def valid(self, element: etree._Element) -> bool:
-        """Whether the schema accepts the element, which may be part of a larger tree."""
+        """Whether the schema accepts the element, which may be part of a larger tree, and its every scalar decodes."""
         ...
 
     def decode(self, element: etree._Element) -> Any:
@@ -148,7 +148,7 @@ class Generated:
         self._xsd = schema.text(payload)
         self._schema = schema.compiled(self._xsd)
         self._part: explain.Part | None = None
-        self._decode, self._encode = generate.functions(payload)
+        self._decode, self._check, self._encode = generate.functions(payload)
         self._example = self._prove()
 
     def encode(self, value: object) -> str:
@@ -166,11 +166,15 @@ class Generated:
         return markup
 
     def valid(self, element: etree._Element) -> bool:
-        """Whether the schema accepts ``element``; libxml2 giving up is a no."""
+        """Whether the schema and the decoder both take ``element``; libxml2 giving up is a no."""
         try:
-            return bool(self._schema.validate(element))
-        except etree.LxmlError:
+            if not self._schema.validate(element):
+                return False
+            if self._check is not None:
+                self._check(element)
+        except (etree.LxmlError, *UNREADABLE):
             return False
+        return True
 
     def decode(self, element: etree._Element) -> Any:
         """The value of a valid element. Raises Undecodable."""

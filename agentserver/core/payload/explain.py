@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from agentserver.core.payload import schema
-from agentserver.core.payload.lexical import WRITERS
+from agentserver.core.payload.lexical import WRITERS, readable
 from agentserver.core.payload.shape import Facets, Kind, Place, Record, Scalar
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ LENGTH = 300
 """Most characters of a path, and of a rule."""
 LISTED = 12
 """Most names or values listed in a rule."""
+
+LOOKS = 2000
+"""Most elements and attributes that are looked at for a fault."""
+UNEXPLAINED = "does not fit its schema"
+"""The rule of a fault that has no place."""
 
 _VALUE = 40
 _XSI = "{http://www.w3.org/2001/XMLSchema-instance}"
@@ -96,7 +101,7 @@ class Part:
 
 
 def faults(name: str, part: Part, element: etree._Element) -> tuple[Fault, ...]:
-    """What to correct in an element that is not valid: 1 to FAULTS faults.
+    """What to correct in an element that is not valid: 1 to FAULTS faults, found among its first LOOKS nodes.
 
     Args:
         name: the root as ``{namespace}local``.
@@ -106,8 +111,11 @@ def faults(name: str, part: Part, element: etree._Element) -> tuple[Fault, ...]:
     local = etree.QName(name).localname
     if element.tag != name:
         return (_fault(local, f"the element must be {local} in its own namespace"),)
-    found = tuple(islice(_walk(element, part, local), FAULTS))
-    return found or (_fault(local, "does not fit its schema"),)
+    search = _Search()
+    found = tuple(islice(search.walk(element, part, local), FAULTS))
+    if found:
+        return found
+    return (_fault(local, UNEXPLAINED if search.left else f"breaks a rule beyond its first {LOOKS} values"),)
 
 
 def _fault(path: str, rule: str) -> Fault:
@@ -118,25 +126,68 @@ def _cut(text: str) -> str:
     return text if len(text) <= LENGTH else f"{text[: LENGTH - 3]}..."
 
 
-def _walk(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
-    yield from _attributes(element, part, path)
-    if part.leaf is not None:
-        yield from _text(element, part.leaf, path)
-    else:
-        yield from _content(element, part, path)
+class _Search:
+    """A walk through a document that looks at no more than LOOKS elements and attributes.
 
+    Each look may ask libxml2 about a text, and a sender would like to have every one of 20,000 looked at.
+    """
 
-def _attributes(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
-    for name in map(str, element.attrib):
-        known = part.attributes.get(name)
-        if known is None:
-            if not name.startswith(_XSI):
-                yield _fault(path, "has an attribute that is not allowed here")
-        elif not known[0].accepts(element.get(name, "")):
-            yield _fault(f"{path}/@{name}", f"must be {known[0].rule}")
-    for name, (leaf, required) in part.attributes.items():
-        if required and name not in element.attrib:
-            yield _fault(path, f"missing attribute {name}: {leaf.rule}")
+    def __init__(self) -> None:
+        self.left = LOOKS
+
+    def _look(self) -> bool:
+        """Whether there is a look left; takes it."""
+        self.left = max(0, self.left - 1)
+        return self.left > 0
+
+    def walk(self, element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
+        yield from self._attributes(element, part, path)
+        if part.leaf is not None:
+            yield from _text(element, part.leaf, path)
+        else:
+            yield from self._content(element, part, path)
+
+    def _attributes(self, element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
+        for name in map(str, element.attrib):
+            known = part.attributes.get(name)
+            if not self._look():
+                return
+            if known is None:
+                if not name.startswith(_XSI):
+                    yield _fault(path, "has an attribute that is not allowed here")
+            elif not known[0].accepts(element.get(name, "")):
+                yield _fault(f"{path}/@{name}", f"must be {known[0].rule}")
+        for name, (leaf, required) in part.attributes.items():
+            if required and name not in element.attrib:
+                yield _fault(path, f"missing attribute {name}: {leaf.rule}")
+
+    def _content(self, element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
+        around = (child.tail for child in islice(element, self.left))
+        if any(text and text.strip() for text in (element.text, *around)):
+            yield _fault(path, "must hold elements only, no text between them")
+        elif not part.slots and part.closed and (element.text or len(element)):
+            yield _fault(path, "must be empty")
+            return
+        yield from self._children(element, part, path)
+        if part.closed and part.ordered and self.left and _disordered(element, part):
+            yield _fault(path, f"its elements must come in the order {_names(part)}")
+
+    def _children(self, element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
+        counts = dict.fromkeys(part.slots, 0)
+        for child in element:
+            if not self._look():
+                return  # what was not looked at cannot be counted
+            slot = part.slots.get(str(child.tag))
+            if slot is None:
+                if part.closed:
+                    yield _fault(path, _stranger(child, part))
+                continue
+            counts[str(child.tag)] += 1
+            number = f"[{counts[str(child.tag)]}]" if slot.most != 1 else ""
+            yield from self.walk(child, slot.part(), f"{path}/{slot.name}{number}")
+        if part.closed:
+            for tag, slot in part.slots.items():
+                yield from _counted(slot, counts[tag], path)
 
 
 def _text(element: etree._Element, leaf: Leaf, path: str) -> Iterator[Fault]:
@@ -144,33 +195,6 @@ def _text(element: etree._Element, leaf: Leaf, path: str) -> Iterator[Fault]:
         yield _fault(path, f"must be {leaf.rule}, without elements inside")
     elif not leaf.accepts(element.text or ""):
         yield _fault(path, f"must be {leaf.rule}")
-
-
-def _content(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
-    if any(text and text.strip() for text in (element.text, *(child.tail for child in element))):
-        yield _fault(path, "must hold elements only, no text between them")
-    elif not part.slots and part.closed and (element.text or len(element)):
-        yield _fault(path, "must be empty")
-        return
-    yield from _children(element, part, path)
-    if part.closed and part.ordered and _disordered(element, part):
-        yield _fault(path, f"its elements must come in the order {_names(part)}")
-
-
-def _children(element: etree._Element, part: Part, path: str) -> Iterator[Fault]:
-    counts = dict.fromkeys(part.slots, 0)
-    for child in element:
-        slot = part.slots.get(str(child.tag))
-        if slot is None:
-            if part.closed:
-                yield _fault(path, _stranger(child, part))
-            continue
-        counts[str(child.tag)] += 1
-        number = f"[{counts[str(child.tag)]}]" if slot.most != 1 else ""
-        yield from _walk(child, slot.part(), f"{path}/{slot.name}{number}")
-    if part.closed:
-        for tag, slot in part.slots.items():
-            yield from _counted(slot, counts[tag], path)
 
 
 def _counted(slot: Slot, count: int, path: str) -> Iterator[Fault]:
@@ -258,13 +282,13 @@ class _Judges:
 
     def leaf(self, each: Field) -> Leaf:
         assert isinstance(each.type, Scalar)
-        tag = f"{{{self.payload.namespace}}}{self.names[self.record.name, each.name]}"
+        tag, kind = f"{{{self.payload.namespace}}}{self.names[self.record.name, each.name]}", each.type.kind
 
         def accepts(text: str) -> bool:
             element = etree.Element(tag)
             element.text = text
             try:
-                return bool(self.schema.validate(element))
+                return bool(self.schema.validate(element)) and readable(kind, text)
             except etree.LxmlError:  # libxml2 gave up
                 return False
 

@@ -1,13 +1,14 @@
-"""Python source of the decoder and the encoder of a payload class.
+"""Python source of the decoder, the scalar check and the encoder of a payload class.
 
-Owns the shape of the generated code, a function for each record. Refuses to know XSD: the decoder trusts that
-its element is valid, and that comments and processing instructions were removed in parsing.
+Owns the shape of the generated code, a function for each record. Refuses to know XSD: decoder and check trust that
+the schema accepts their element, and that comments and processing instructions were removed in parsing. The check
+reads what the decoder reads and calls no constructor; a record of plain text alone has none.
 Every name in the source is made here or is a field name that Python accepted; every string is quoted by repr.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.core.payload.lexical import READERS, WRITERS, escape, escape_attribute, plain
 from agentserver.core.payload.shape import Count, Kind, Place, Record, Scalar
@@ -22,14 +23,28 @@ class Misfit(ValueError):  # noqa: N818 - says what the value is
     """A value that cannot be written. The text names the field."""
 
 
-def functions(payload: PayloadType) -> tuple[Callable[[Any], Any], Callable[[Any], str]]:
-    """The decoder (valid element to value) and the encoder (value to markup; raises Misfit) of a class."""
+class Functions(NamedTuple):
+    """What is made of a payload class.
+
+    Args:
+        decode: valid element to value.
+        check: reads every scalar of an element that the schema accepts; raises one of UNREADABLE. None when all are
+            plain text.
+        encode: value to markup; raises Misfit.
+    """
+
+    decode: Callable[[Any], Any]
+    check: Callable[[Any], None] | None
+    encode: Callable[[Any], str]
+
+
+def functions(payload: PayloadType) -> Functions:
+    """The functions of a class."""
     module = _Module(payload)
     source = "\n".join(module.lines())
     exec(compile(source, f"<payload {payload.root}>", "exec"), module.names)  # noqa: S102 - source made here
-    decode: Callable[[Any], Any] = module.names["decode_0"]
-    encode: Callable[[Any], str] = module.names["encode"]
-    return decode, encode
+    names = module.names
+    return Functions(names["decode_0"], names.get("check_0"), names["encode"])
 
 
 class _Module:
@@ -43,6 +58,7 @@ class _Module:
     def lines(self) -> Iterator[str]:
         for record in self._payload.records:
             yield from self._decoder(record)
+            yield from self._checker(record)
             yield from self._encoder(record)
         root, space = self._payload.root, escape_attribute(self._payload.namespace)
         yield "def encode(o):"
@@ -78,8 +94,7 @@ class _Module:
         for number, field in enumerate(elements):
             variable, value = variables[field.name], self._value(field.type)
             act = f"{variable}.append({value})" if field.repeated else f"{variable} = {value}"
-            tag = f"{{{self._payload.namespace}}}{field.xml}"
-            yield f"    {'elif' if number else 'if'} t == {tag!r}: {act}"
+            yield f"    {'elif' if number else 'if'} t == {self._tag(field)!r}: {act}"
 
     def _initial(self, field: Field) -> str:
         if field.repeated:
@@ -96,6 +111,32 @@ class _Module:
             elif field.default and field.default.factory and not field.repeated:
                 value = f"{self._keep('F', field.default.factory)}() if {value} is MISSING else {value}"
             yield f"{field.name}={value}" if field.keyword else value
+
+    # checking
+
+    def _checker(self, record: Record) -> Iterator[str]:
+        if not _checked_at_all(record):
+            return
+        yield f"def check_{self._index[id(record)]}(e):"
+        for field in record.placed(Place.ATTRIBUTE):
+            if _checked_at_all(field.type):
+                yield f"  t = e.get({field.xml!r})"
+                yield f"  if t is not None: {self._read(field.type, 't')}"
+        elements = [field for field in record.placed(Place.ELEMENT) if _checked_at_all(field.type)]
+        if elements:
+            yield "  for c in e:"
+            yield "    t = c.tag"
+        for number, field in enumerate(elements):
+            kind = field.type
+            inner = (
+                f"check_{self._index[id(kind)]}(c)"
+                if isinstance(kind, Record)
+                else self._read(kind, "c.text")
+            )
+            yield f"    {'elif' if number else 'if'} t == {self._tag(field)!r}: {inner}"
+
+    def _tag(self, field: Field) -> str:
+        return f"{{{self._payload.namespace}}}{field.xml}"
 
     def _value(self, kind: Scalar | Record) -> str:
         if isinstance(kind, Record):
@@ -156,6 +197,13 @@ class _Module:
     def _writer(self, record: Record, field: Field, escaping: Callable[[str], str]) -> str:
         assert isinstance(field.type, Scalar)
         return self._keep("W", _checked(field.type, _where(record, field), escaping))
+
+
+def _checked_at_all(kind: Scalar | Record) -> bool:
+    """Whether there is text that the schema may accept and the decoder refuse."""
+    if isinstance(kind, Record):
+        return any(_checked_at_all(field.type) for field in kind.fields)
+    return kind.kind is not Kind.STR or bool(kind.choices)
 
 
 def _where(record: Record, field: Field) -> str:

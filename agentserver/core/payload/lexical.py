@@ -162,6 +162,13 @@ WRITERS: Mapping[Kind, Callable[[Any], str]] = {
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
+def _read_decimal(text: str) -> Decimal:
+    value = Decimal(text)
+    if not value.is_finite():  # what a handler changed of the context may let any text be NaN
+        raise ValueError("is no decimal number")
+    return value
+
+
 def _read_bool(text: str) -> bool:
     known = _BOOLS.get(text)
     return _BOOLS[text.strip()] if known is None else known
@@ -188,13 +195,25 @@ READERS: Mapping[Kind, Callable[[Any], Any]] = {
     Kind.INT: int,
     Kind.FLOAT: float,
     Kind.BOOL: _read_bool,
-    Kind.DECIMAL: Decimal,
+    Kind.DECIMAL: _read_decimal,
     Kind.DATE: _read_date,
     Kind.TIME: _read_time,
     Kind.DATETIME: _read_datetime,
     Kind.BYTES: _read_bytes,
 }
-"""Text that the schema accepted to value."""
+"""Text that the schema accepted to value. Raises one of UNREADABLE for a text whose value Python has not."""
+
+UNREADABLE = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError)
+"""What a reader may raise."""
+
+
+def readable(kind: Kind, text: str) -> bool:
+    """Whether the text has a value."""
+    try:
+        READERS[kind](text)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def plain(value: Any) -> Any:

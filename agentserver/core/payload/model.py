@@ -15,6 +15,7 @@ from lxml import etree
 
 from agentserver.core.payload.explain import Fault, Leaf, Part, Slot, listed
 from agentserver.core.payload.pattern import objection, sample
+from agentserver.core.payload.sample import WRONG
 from agentserver.core.payload.schema import XSD
 from agentserver.core.payload.shape import PayloadError
 
@@ -74,8 +75,10 @@ class Model:
     """
 
     def __init__(self, tree: etree._Element, root: str) -> None:
+        from elementpath import ElementPathError
         from xmlschema import XMLSchema11, XMLSchemaException
 
+        self._gave_up = (XMLSchemaException, ElementPathError, *WRONG)
         bare = deepcopy(tree)
         self._patterns: dict[str, list[str]] = {}
         for each in list(bare.iter(f"{{{XSD}}}pattern")):
@@ -132,7 +135,13 @@ class Model:
         return Part(None, slots, attributes, ordered=group.model == "sequence", closed=closed or not elements)
 
     def _leaf(self, kind: Any) -> Leaf:
-        return Leaf(_rule(kind), lambda text: bool(kind.is_valid(text)))
+        def accepts(text: str) -> bool:
+            try:
+                return bool(kind.is_valid(text))
+            except self._gave_up:
+                return False
+
+        return Leaf(_rule(kind), accepts)
 
     def smallest(self) -> str:
         """Markup of a small element that may validate: required parts, the first of each choice."""
@@ -166,12 +175,23 @@ class Model:
         return next((text for text in (*candidates, *_TEXTS) if kind.is_valid(text)), "")
 
     def assertions(self, element: etree._Element, most: int) -> Iterator[Fault]:
-        """The assertions that do not hold in a document of its own, at most ``most``."""
-        for error in islice(self._schema.iter_errors(element), most):
-            local = "/".join(etree.QName(node).localname for node in _way(error.elem))
-            test = getattr(error.validator, "elem", None)
-            rule = test.get("test") if test is not None else None
-            yield Fault(local, f"must satisfy {listed([rule])}" if rule else "breaks a rule of its schema")
+        """The assertions that do not hold in a document of its own, at most ``most``.
+
+        One that cannot be computed does not hold: xmlschema and elementpath raise where a number is too long for them.
+        """
+        try:
+            yield from map(_broken, islice(self._schema.iter_errors(element), most))
+        except self._gave_up:
+            yield Fault(
+                etree.QName(element).localname, "holds a value that its assertions cannot be computed with"
+            )
+
+
+def _broken(error: Any) -> Fault:
+    local = "/".join(etree.QName(node).localname for node in _way(error.elem))
+    test = getattr(error.validator, "elem", None)
+    rule = test.get("test") if test is not None else None
+    return Fault(local, f"must satisfy {listed([rule])}" if rule else "breaks a rule of its schema")
 
 
 def _way(node: Any) -> list[etree._Element]:
@@ -207,7 +227,7 @@ def _rule(kind: Any) -> str:
     if kind.enumeration:
         return f"one of {listed([str(value) or chr(34) * 2 for value in kind.enumeration])}"
     primitive = getattr(kind, "primitive_type", None)
-    name = primitive.local_name if primitive is not None else "string"
+    name = getattr(primitive, "local_name", None) or "string"  # a list and a union have none
     whole = name == "decimal" and kind.is_derived(kind.maps.types[f"{{{XSD}}}integer"])
     words = ["integer" if whole else _WORDS.get(name, name)]
     words += [form.format(value) for tag, form in _FACETS.items() if (value := _facet(kind, tag))]

@@ -18,7 +18,7 @@ from agentserver.core.payload.shape import Count, Facets, Field, Kind, PayloadEr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-WRONG = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, AssertionError)
+WRONG = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, AssertionError, RuntimeError)
 """What a constructor may raise to refuse its arguments."""
 
 

@@ -14,9 +14,10 @@ from annotated_types import Ge, Gt, Le, Len, Lt, MaxLen, MinLen, MultipleOf
 from lxml import etree
 
 from agentserver.contract import Attribute, Element, Pattern
+from agentserver.core.payload import explain
 from agentserver.core.payload.codec import Generated
 from agentserver.core.payload.describe import table
-from agentserver.core.payload.explain import FAULTS, LENGTH, Fault, label, listed
+from agentserver.core.payload.explain import FAULTS, LENGTH, LOOKS, Fault, Leaf, Part, Slot, label, listed
 from tests.core.strategies import parse
 
 
@@ -175,3 +176,34 @@ def test_the_order_of_faults_does_not_depend_on_the_run() -> None:
     codec = Generated(table(Free))
     element = etree.fromstring(f'<Free xmlns="{codec.described.namespace}"/>')
     assert codec.faults(element) == codec.faults(element)
+
+
+@pytest.mark.parametrize("bad", [0, 500, 18_999, None])
+def test_an_explanation_is_bounded_work(bad: int | None) -> None:
+    asked = []
+
+    def accepts(text: str) -> bool:
+        asked.append(text)
+        return text == "1"
+
+    leaf = Part(leaf=Leaf("integer", accepts))
+    part = Part(
+        slots={"n": Slot("n", 0, None, lambda: leaf)}, attributes={"at": (Leaf("integer", accepts), False)}
+    )
+    element = etree.Element("list", at="1")
+    for number in range(19_000):
+        etree.SubElement(element, "n").text = "x" if number == bad else "1"
+    (fault,) = explain.faults("list", part, element)
+    assert len(asked) <= LOOKS
+    known = bad is not None and bad < LOOKS
+    assert fault.path == (f"list/n[{bad + 1}]" if known else "list")
+
+
+def test_what_was_not_looked_at_is_not_missing() -> None:
+    part = Part(slots={"n": Slot("n", 1, None, Part), "last": Slot("last", 1, 1, Part)}, ordered=True)
+    element = etree.Element("list")
+    for _ in range(19_000):
+        etree.SubElement(element, "n")
+    etree.SubElement(element, "last").set("x", "y")
+    (fault,) = explain.faults("list", part, element)
+    assert "missing" not in fault.rule

@@ -103,7 +103,8 @@ def guards(organism: Organism, codecs: Codecs) -> tuple[Guard, ...]:
         return always
     from agentserver.guards.lineage import LineageGuard, Trusted  # with all that it needs, numpy among it
 
-    return (*always, LineageGuard(Trusted(said.policy, said.quarantined, said.planners), names, codecs))
+    trusted = Trusted(said.policy, said.quarantined, said.planners)
+    return (*always, LineageGuard(trusted, names, codecs, organism.secrets.redact))
 
 
 @dataclass
@@ -238,6 +239,7 @@ def rules(organism: Organism) -> Rules:
         bounds,
         rewriter,
         explaining(organism, codecs),
+        organism.secrets.redact,
     )
 
 

@@ -147,6 +147,7 @@ async def _exchange(server: Server, call: Call, data: bytes) -> int:
     import anyio
     import anyio.to_thread
 
+    from agentserver.gateways.trace_redact import Redaction, redacted
     from agentserver.ports import QuotaError
 
     status = SILENT
@@ -161,8 +162,9 @@ async def _exchange(server: Server, call: Call, data: bytes) -> int:
                 refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
                 status = REFUSED if refused or status == REFUSED else 0
         await exchange.close()
-    _show_trace(call.trace, server.trace.of(exchange.id))
-    _show_asked(server.trace.of(exchange.id))
+    records = redacted(server.trace.of(exchange.id), Redaction(secrets=server.organism.secrets.redact))
+    _show_trace(call.trace, records)
+    _show_asked(records)
     if scope.cancelled_caught:
         click.echo(f"no end of answers within {call.timeout:g} s", err=True)
         return SILENT

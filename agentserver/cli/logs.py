@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
-from agentserver.gateways.terminal import visible_lines
+from agentserver.gateways.terminal import cut, visible_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +47,9 @@ class Logging:
     format: Format = Format.TEXT
 
 
+MARGIN = "  | "
+"""What stands before each line of a traceback, so that none passes for a record."""
+
 _EXTRAS = {"conversation": "conversation", "thread": "thread_id"}
 """What a record is about, and the attribute that says it; ``thread`` itself is logging's own."""
 
@@ -59,11 +62,11 @@ class TextFormatter(logging.Formatter):
     """Time, level, logger, message, then conversation and thread where there are some."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback below it."""
+        """One line, whatever the message holds, and the traceback below it behind a margin."""
         where = " ".join(f"{key}={value}" for key, value in _about(record))
         text = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
-        parts = [f"{text} [{where}]" if where else text, *_tail(self, record)]
-        return "\n".join(line for part in parts for line in visible_lines(part))
+        below = (f"{MARGIN}{line}" for part in _tail(self, record) for line in visible_lines(part))
+        return "\n".join([cut(f"{text} [{where}]" if where else text), *below])
 
 
 class JsonFormatter(logging.Formatter):
@@ -114,7 +117,8 @@ def configure(options: Logging, secrets: Secrets) -> logging.Handler:
     logging.captureWarnings(True)
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        sys.stderr.write(secrets.redact("".join(traceback.format_exception(kind, error, trace))))
+        text = secrets.redact("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
+        sys.stderr.write("".join(f"{line}\n" for line in visible_lines(text)))
 
     sys.excepthook = uncaught
     return handler

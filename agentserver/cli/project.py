@@ -6,11 +6,15 @@ Owns the options and the messages that verbs share. Refuses to know what an orga
 from __future__ import annotations
 
 import os
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from agentserver.characters.printing import visible
+from agentserver.characters.table import seen
 from agentserver.cli.logs import Logging, configure
 
 if TYPE_CHECKING:
@@ -25,6 +29,9 @@ F = TypeVar("F", bound="Callable[..., Any]")
 DEFAULTS = (Path("config/organism.yaml"), Path("organism.yaml"))
 PRINCIPALS = ("console", "operator", "principal")
 """In whose name ``run`` and ``call`` speak: the first that no listener bears."""
+
+SECRETS = "agentserver.secrets"
+"""The key of the context under which it is kept what takes the organism's secrets out of a text."""
 
 UNUSABLE = 2
 """Exit code when the organism cannot be used."""
@@ -71,6 +78,7 @@ def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -
     except config.ConfigError as error:
         refuse(ctx, str(error))
     configure(options, organism.secrets)
+    ctx.meta[SECRETS] = organism.secrets.redact
     return organism
 
 
@@ -96,8 +104,10 @@ def principal(organism: Organism) -> str:
 
 
 def refuse(ctx: click.Context, message: str) -> NoReturn:
-    """Say why the organism cannot be used and end the command."""
-    click.echo(message, err=True)
+    """Say why the organism cannot be used, or what was asked not be done, and end the command."""
+    redact = ctx.meta.get(SECRETS, str)
+    for line in redact(message).split("\n"):
+        click.echo(line if seen(line) else visible(line), err=True)
     ctx.exit(UNUSABLE)
 
 
@@ -119,13 +129,33 @@ def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-def write(path: Path | None, text: str) -> None:
-    """Write a file, or standard output when no file is named. Raises click.ClickException when that fails."""
+def write(path: Path | None, text: str, *, private: bool = False) -> None:
+    """Write a file, or standard output when no file is named. Raises click.ClickException when that fails.
+
+    A ``private`` file holds what messages say: it is the owner's alone from its first byte on, and takes the place of
+    a file of that name whole, without following a symbolic link.
+    """
     if path is None:
         click.echo(text, nl=not text.endswith("\n"))
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        if private and not path.is_symlink() and (path.is_file() or not path.exists()):
+            _replace(path, text)
+        elif private and path.is_file():
+            raise click.ClickException(f"{path}: is a symbolic link; name the file itself")
+        else:
+            path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a new file of mode 0600 and put it where the path says."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with ExitStack() as stack:
+        stack.callback(Path(name).unlink, missing_ok=True)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+        stack.pop_all()

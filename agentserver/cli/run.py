@@ -109,7 +109,8 @@ def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
     if isinstance(event, Reply):
         again = ", perhaps again" if event.redelivered else ""
         screen.say(f"from conversation {event.conversation}{again}:")
-        screen.show(*console_view.reply_lines(event, server.rules.codecs, raw=False))
+        codecs = server.rules.codecs
+        screen.show(*console_view.reply_lines(event, codecs, raw=False, redact=screen.redact))
 
 
 def _greet(console: Console, server: Server, screen: Screen) -> None:

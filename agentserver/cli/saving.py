@@ -64,10 +64,12 @@ def save(ctx: click.Context, story: Story, target: Path, organism: tuple[Path, S
     name = re.sub(r"\W+", "_", target.stem).strip("_").lower() or "conversation"
     test = target.with_name(f"test_{name}.py")
     where = os.path.relpath(path.resolve(), target.parent.resolve()).replace(os.sep, "/")
-    project.write(target, portable.dump(story).decode())
+    project.write(target, portable.dump(story).decode(), private=True)
     click.echo(f"{target}: {len(story.steps)} steps; read it before you share it")
     if test.exists():
         click.echo(f"{test}: exists already and is left as it is")
         return
-    project.write(test, TEST.format(name=name, file=json.dumps(target.name), organism=json.dumps(where)))
+    project.write(
+        test, TEST.format(name=name, file=json.dumps(target.name), organism=json.dumps(where)), private=True
+    )
     click.echo(f"{test}: run it with pytest")

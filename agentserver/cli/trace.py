@@ -63,7 +63,7 @@ def command(
     records = redacted(records, Redaction(asked["fields"], secrets.redact))
     if asked["no_payloads"]:
         records = tuple(record._replace(message=b"") for record in records)
-    project.write(asked["output"], _written(asked["form"], f"conversation {key}", records))
+    project.write(asked["output"], _written(asked["form"], f"conversation {key}", records), private=True)
 
 
 def _written(form: Form | None, title: str, records: Sequence[Record]) -> str:

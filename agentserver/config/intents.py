@@ -99,7 +99,8 @@ class HandoffsEntry(Strict):
 
     audit: RelativePath = Field(
         default=str(DEFAULT),
-        description="The file that every attempt is written to, relative to the project directory; none for none.",
+        description="The file that every attempt is written to: in the project directory, relative to it, or an "
+        "absolute path; none for none.",
     )
     scrub: bool = Field(
         default=True, description="Whether lines that read like instructions are taken out of free text."

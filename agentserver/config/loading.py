@@ -14,6 +14,7 @@ from agentserver.config.findings import ConfigError, Finding, Report, Severity, 
 from agentserver.config.handoffs import read_handoffs
 from agentserver.config.models import IncludedFile, OrganismFile
 from agentserver.config.organism import Organism
+from agentserver.config.places import check_places
 from agentserver.config.secrets import Secrets
 from agentserver.config.sources import Sources
 from agentserver.config.userland import Importer, Project, strangers
@@ -99,6 +100,7 @@ def _assemble(
     ]
     declared = [item for parsed in files for item in parsed.listeners]
     _check_declared(files, declared, report)
+    check_places(files[0], home, report)
     limits = merge_limits(files, report)
     binder = Binder(Importer(home), report)
     bound = [item for item in map(binder.bind, declared) if item is not None]

@@ -222,7 +222,8 @@ class JournalEntry(Strict):
     """Where conversations are kept across restarts, and for how long."""
 
     path: RelativePath = Field(
-        default=_JOURNAL.path, description="The SQLite file, relative to the project directory."
+        default=_JOURNAL.path,
+        description="The SQLite file: in the project directory, relative to it, or an absolute path.",
     )
     retention: Retention = Field(
         default=_JOURNAL.retention, description='How long finished conversations are kept, such as "30d".'

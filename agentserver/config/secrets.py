@@ -20,6 +20,12 @@ MARK = "[redacted]"
 MIN_LENGTH = 4
 """Characters. A shorter value is not redacted: it would occur by chance in most texts."""
 
+MIN_BEGINNING = 8
+"""Characters of the beginning of a value that are hidden where a text was cut."""
+
+CUTS = ("\n", "\r", "\N{HORIZONTAL ELLIPSIS}", "...", " ... (")
+"""What stands where a text was cut."""
+
 MIN_LINE = 8
 """Characters of one line of a value that has several; shorter lines are hidden with the whole value only."""
 
@@ -42,7 +48,9 @@ class Secrets:
     def redact(self, text: str) -> str:
         """The text with every occurrence replaced by ``[redacted]``.
 
-        Occurrences that overlap become one, so the longest wins and nothing of a shorter one is left over.
+        Occurrences that overlap become one, so the longest wins and nothing of a shorter one is left over. The
+        beginning of a value, of 8 characters or more, counts where the text was cut: at the end of a line or before an
+        ellipsis. Nothing of ours cuts first, but journals of earlier versions hold what did.
         """
         parts: list[str] = []
         done = 0
@@ -53,10 +61,27 @@ class Secrets:
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         for needle in self.needles:
-            start = text.find(needle)
+            head = needle[:MIN_BEGINNING]
+            start = text.find(head)
             while start >= 0:
-                yield start, start + len(needle)
-                start = text.find(needle, start + 1)
+                length = _common(text, start, needle)
+                if length == len(needle) or _cut_at(text, start + length):
+                    yield start, start + length
+                start = text.find(head, start + 1)
+
+
+def _common(text: str, start: int, needle: str) -> int:
+    """How many characters of the beginning of a value stand at a place."""
+    if text.startswith(needle, start):
+        return len(needle)
+    there = text[start : start + len(needle)]
+    pairs = zip(needle, there, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(there))
+
+
+def _cut_at(text: str, place: int) -> bool:
+    """Whether a text ends at a place, or was cut there."""
+    return place == len(text) or text.startswith(CUTS, place)
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -84,6 +109,10 @@ def _forms(value: str) -> Iterator[str]:
         yield quote_plus(text, errors="surrogateescape")
         yield escape(text)
         yield escape(text, {'"': "&quot;", "'": "&apos;"})
+        yield escape(text, {"\r": "&#13;"})
+        yield escape(text, {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"})
+        yield escape(text, {"\r": "&#xD;"})
+        yield escape(text, {'"': "&quot;", "\r": "&#xD;", "\n": "&#xA;", "\t": "&#x9;"})
 
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({})))

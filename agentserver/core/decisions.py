@@ -18,7 +18,7 @@ from agentserver.contract import (
     TodoRegistered,
     TodoUntil,
 )
-from agentserver.core import intake
+from agentserver.core import causes, intake
 from agentserver.core.admission import Judged, judge, unheard
 from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
@@ -150,7 +150,7 @@ def accept(
 def conclude(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
     """Decide what follows from an invocation."""
     step = Step(conversation, rules, moment)
-    step.cause = finished
+    step.cause = finished = causes.finished(finished, rules.redact)
     delivery, result = finished.delivery, finished.result
     thread = conversation.working_on(delivery)
     if thread is None:
@@ -185,7 +185,7 @@ def conclude(conversation: Conversation, finished: Finished, rules: Rules, momen
 def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
     """End the work of a delivery that could not be decided about, without another look at what came of it."""
     step = Step(conversation, rules, moment)
-    step.cause = given_up
+    step.cause = given_up = causes.given_up(given_up, rules.redact)
     delivery = given_up.delivery
     if conversation.working_on(delivery) is None:
         step.minutes.record(Event.DISCARDED, delivery)

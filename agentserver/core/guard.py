@@ -145,7 +145,13 @@ class Rewriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a conversation decides by. Guards are asked in order; ``explain`` tells what a listener's peers accept."""
+    """What a conversation decides by.
+
+    Args:
+        guards: in the order in which they are asked.
+        explain: tells what a listener's peers accept.
+        redact: takes secrets out of what goes on record. Nothing but words for operators depends on it.
+    """
 
     blueprint: Blueprint
     codecs: Codecs
@@ -153,6 +159,7 @@ class Rules:
     bounds: Bounds
     rewriter: Rewriter | None = None
     explain: Callable[[Listener], str] | None = None
+    redact: Callable[[str], str] = field(default=str, compare=False, repr=False)
     _narrowed: dict[tuple[str, frozenset[str]], Narrowed] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -210,7 +217,10 @@ class Rules:
                 return ruling._replace(denied=verdict, questions=())
             if isinstance(verdict, Asked):
                 ruling = ruling._replace(
-                    questions=(*ruling.questions, Question(guard.name, verdict.question, verdict.about))
+                    questions=(
+                        *ruling.questions,
+                        Question(guard.name, self.redact(verdict.question), verdict.about),
+                    )
                 )
             else:
                 ruling = ruling._replace(notes=(*ruling.notes, verdict.reason))

@@ -11,6 +11,8 @@ from agentserver.core.audit import ATTEMPT, DETAIL, GUARDS, LINES, Event, Record
 from agentserver.core.legible import legible, paragraph
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentserver.core.messages import Delivery
 
 
@@ -20,9 +22,11 @@ class Minutes:
     Args:
         conversation: whose they are.
         at: when the step is taken, in seconds since the epoch.
+        redact: takes secrets out of a text, before anything of it is cut.
     """
 
-    def __init__(self, conversation: str, at: float) -> None:
+    def __init__(self, conversation: str, at: float, redact: Callable[[str], str] = str) -> None:
+        self._redact = redact
         self._conversation = conversation
         self._at = at
         self.records: list[Record] = []
@@ -40,7 +44,7 @@ class Minutes:
                 local(delivery.root),
                 delivery.hop,
                 code,
-                _legible(event, detail) if detail else "",
+                self._legible(event, detail) if detail else "",
                 delivery.id,
                 delivery.message if event is Event.SENT else b"",
             )
@@ -48,15 +52,16 @@ class Minutes:
 
     def note(self, event: Event, *, thread: str, to: str, detail: str = "", **more: Any) -> None:
         """Note any event; ``more`` are fields of Record."""
-        about = {"to": legible(to, DETAIL), "detail": _legible(event, detail), **more}
+        about = {"to": legible(to, DETAIL, self._redact), "detail": self._legible(event, detail), **more}
         self.records.append(Record(event, self._at, self._conversation, thread, **about))
 
-
-def _legible(event: Event, detail: str) -> str:
-    """A detail as records keep it: a guard's in its own lines, anybody else's in one, handoffs' whole."""
-    if event is Event.ATTEMPTED:
-        return legible(detail, ATTEMPT)
-    return paragraph(detail, DETAIL, LINES) if event in GUARDS else legible(detail, DETAIL)
+    def _legible(self, event: Event, detail: str) -> str:
+        """A detail as records keep it: a guard's in its own lines, anybody else's in one, handoffs' whole."""
+        if event is Event.ATTEMPTED:  # lengths, hashes and names that the organism declares, as JSON
+            return legible(detail, ATTEMPT)
+        if event in GUARDS:
+            return paragraph(detail, DETAIL, LINES, self._redact)
+        return legible(detail, DETAIL, self._redact)
 
 
 def local(name: str) -> str:

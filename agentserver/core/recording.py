@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.outcome import Cause, Outcome
 
-DETAIL = 2000
-"""Characters of a failure's detail that are kept."""
-
 
 class Beginning(NamedTuple):
     """What a conversation was before its first step."""
@@ -89,7 +86,7 @@ def dump(outcome: Outcome) -> bytes:
         case GivenUp():
             delivery, detail, element, unseen = cause
             observed = element is not None
-            row = ["give_up", delivery.id, delivery.attempt, observed, unseen, detail[:DETAIL]]
+            row = ["give_up", delivery.id, delivery.attempt, observed, unseen, detail]
         case Finished():
             delivery = cause.delivery
             called = cause.element is not None
@@ -273,12 +270,12 @@ class _Loading:
 
 def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[Any]:
     if isinstance(result, Failed):
-        return ["failed", result.code, result.detail[:DETAIL]]
+        return ["failed", result.code, result.detail]
     stored = {name: None if v is None else _plain(v) for name, v in result.effects.stored.items()}
     effects = [stored, list(result.effects.closed)]
     said = result.said
     if isinstance(said, Refusal):
-        told = [said.code, said.detail[:DETAIL], said.to, list(said.corrections), effects]
+        told = [said.code, said.detail, said.to, list(said.corrections), effects]
         return ["refused", *told, said.root, said.said]
     # Zero stands for the caller, so that no listener's name can be mistaken for it.
     sent: list[list[Any]] = []

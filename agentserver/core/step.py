@@ -42,7 +42,7 @@ class Step:
         self.before = conversation
         self.rules = rules
         self.moment = moment
-        self.minutes = Minutes(conversation.id, moment.now)
+        self.minutes = Minutes(conversation.id, moment.now, rules.redact)
         self.ids = moment.ids()
         self.change = TreeChange(conversation.tree)
         self.tree = self.change.tree

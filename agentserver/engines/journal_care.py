@@ -5,6 +5,7 @@ Owns what is removed and when. Refuses to touch an open conversation.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
@@ -103,13 +104,14 @@ def export(source: Path, target: Path, conversations: Collection[str] = ()) -> N
 
     Raises EngineError when there is no journal or the target exists, LookupError for an unknown conversation.
     """
-    if target.exists():
+    if target.is_symlink() or target.exists():
         raise EngineError(f"{target}: exists already")
     with closing(open_reading(source)) as connection:
         known = {key for key in conversations if Reader(connection).find(key) == [key]}
         if known != set(conversations):
             raise LookupError(", ".join(sorted(set(conversations) - known)))
-        connection.execute("vacuum into ?", (str(target),))
+        _make(target)
+        connection.execute("vacuum into ?", (str(target),))  # which may be there as long as it is empty
     if not conversations:
         return
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
@@ -120,6 +122,15 @@ def export(source: Path, target: Path, conversations: Collection[str] = ()) -> N
         if _has(copy, "answer"):
             copy.execute("delete from answer")  # they do not say of which conversation they are
         copy.execute("vacuum")
+
+
+def _make(target: Path) -> None:
+    """An empty file that is its owner's alone before anything is in it. Raises EngineError."""
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(target, flags, 0o600))
+    except OSError as error:
+        raise EngineError(f"{target}: {error.strerror}") from error
 
 
 def stats(path: Path) -> Stats:

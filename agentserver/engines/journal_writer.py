@@ -335,7 +335,7 @@ def _ending(outcome: Outcome) -> tuple[Ending, str]:
     """How the consumed delivery ended: a dead letter when its listener could not deal with it."""
     for record in outcome.records:
         if record.event is Event.FAILED and record.delivery == outcome.done:
-            return Ending.DEAD, f"{record.code}: {record.detail[: recording.DETAIL]}"
+            return Ending.DEAD, f"{record.code}: {record.detail}"
     return Ending.DONE, ""
 
 

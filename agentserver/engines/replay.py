@@ -16,6 +16,8 @@ from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Reque
 from agentserver.core.minutes import local
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentserver.core.audit import Record
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
@@ -75,7 +77,7 @@ def again(story: Story, step: KeptStep, conversation: Conversation, rules: Rules
         outcome = recording.decide(conversation, cause, rules, step.moment)
     except LookupError as error:
         return Difference(step.version, told(cause), "a decision", f"none can be taken: {error.args[0]}")
-    return _difference(story, step, outcome, told(cause)) or outcome
+    return _difference(story, step, outcome, told(cause), rules.redact) or outcome
 
 
 def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
@@ -98,10 +100,12 @@ def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
             return f"a dead letter to {cause.delivery.to}, queued again"
 
 
-def _difference(story: Story, step: KeptStep, outcome: Outcome, about: str) -> Difference | None:
+def _difference(
+    story: Story, step: KeptStep, outcome: Outcome, about: str, redact: Callable[[str], str]
+) -> Difference | None:
     for then, now in zip_longest(story.records_of(step), outcome.records):
         if (then and _essence(then)) != (now and _essence(now)):
-            return Difference(step.version, about, *_parted(then, now))
+            return Difference(step.version, about, *_parted(then, now, redact))
     if tuple(outcome.replies) != step.events:
         return Difference(step.version, about, "what left the conversation", "something else leaves it")
     if outcome.conversation.version != step.version:
@@ -113,12 +117,12 @@ def _essence(record: Record) -> Record:
     return record._replace(detail="", code=str(record.code), event=Event(record.event))
 
 
-def _parted(then: Record | None, now: Record | None) -> tuple[str, str]:
+def _parted(then: Record | None, now: Record | None, redact: Callable[[str], str]) -> tuple[str, str]:
     """Two records that are not the same, in words that are not the same."""
     if then is None or now is None or _words(then) != _words(now):
         return _record(then), _record(now)
     if then.message != now.message:
-        first, second = (each.message.decode("utf-8", "backslashreplace") for each in (then, now))
+        first, second = (redact(each.message.decode("utf-8", "backslashreplace")) for each in (then, now))
         apart = (at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
         place = next(apart, min(len(first), len(second)))
         around = slice(max(0, place - AROUND), place + AROUND)

@@ -246,7 +246,8 @@ class Console:
         self.questions.flush()
         if talk is not self._talks.current:
             self._screen.say(f"in conversation {talk.exchange.id}:", Style.DIM)
-        self._screen.show(*console_view.reply_lines(reply, self._host.rules.codecs, raw=self._raw))
+        codecs, redact = self._host.rules.codecs, self._screen.redact
+        self._screen.show(*console_view.reply_lines(reply, codecs, raw=self._raw, redact=redact))
 
     async def _talk(self) -> Talk:
         """The current conversation, or a new one when it has ended meanwhile."""

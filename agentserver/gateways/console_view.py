@@ -18,7 +18,7 @@ from agentserver.gateways.plain_values import entries
 from agentserver.gateways.terminal import Style, own_lines, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from agentserver.core.approvals import Approval
     from agentserver.core.blueprint import Blueprint
@@ -63,17 +63,22 @@ def decoded(message: bytes, codecs: Codecs) -> object | None:
         return None
 
 
-def reply_lines(reply: Reply, codecs: Codecs, *, raw: bool) -> Iterator[Line]:
-    """A reply in fields, and as XML when ``raw`` is set or it cannot be read."""
+def reply_lines(
+    reply: Reply, codecs: Codecs, *, raw: bool, redact: Callable[[str], str] = str
+) -> Iterator[Line]:
+    """A reply in fields, and as XML when ``raw`` is set or it cannot be read.
+
+    ``redact`` takes secrets out of a text as long as it is whole.
+    """
     value = decoded(reply.message, codecs)
     if isinstance(value, SystemError):
         yield from _error(reply.sender, value)
     else:
         yield ((Style.GOOD, reply.sender), (Style.PAYLOAD, f"  {reply.root.rpartition('}')[2]}"))
         if value is not None:
-            yield from field_lines(value)
+            yield from field_lines(value, redact=redact)
     if raw or value is None:
-        yield from _margined(reply.message.decode(errors="surrogateescape"), Style.DIM)
+        yield from _margined(redact(reply.message.decode(errors="surrogateescape")), Style.DIM)
 
 
 def question_lines(one: Asking, codecs: Codecs, *, most: int | None = None) -> Iterator[Line]:
@@ -121,11 +126,11 @@ def _error(sender: str, error: SystemError) -> Iterator[Line]:
         yield ((Style.DIM, f"{MARGIN}{SPENT}; /new begins a conversation that has used up nothing"),)
 
 
-def field_lines(value: object, margin: str = MARGIN) -> Iterator[Line]:
+def field_lines(value: object, margin: str = MARGIN, *, redact: Callable[[str], str] = str) -> Iterator[Line]:
     """A payload, a field a line; further lines of a text stand further in."""
     for entry in entries(value):
         indent = "  " * entry.depth
-        first, *more = own_lines(entry.text or "")
+        first, *more = own_lines(redact(entry.text or ""))
         yield (
             (Style.DIM, margin),
             (Style.NAME, f"{indent}{entry.name}:"),

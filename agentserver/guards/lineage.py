@@ -26,7 +26,7 @@ from agentserver.guards import lineage_memory, lineage_plan
 from agentserver.guards.lineage_memory import Memory
 from agentserver.guards.lineage_reading import Readings, handed, words
 from agentserver.provenance.approval import digest, question
-from agentserver.provenance.explain import explain
+from agentserver.provenance.explain import explain, without
 from agentserver.provenance.judge import judge
 from agentserver.provenance.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.ledger import Ledger
@@ -34,7 +34,7 @@ from agentserver.provenance.policy import Effect, PlanSource
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lxml import etree
 
@@ -96,13 +96,21 @@ class LineageGuard:
         trusted: whom the organism trusts with what.
         listeners: the names of all its listeners.
         codecs: of every payload that they exchange.
+        redact: takes secrets out of what it tells, before anything of it is cut.
 
     Raises PayloadError for a payload whose type says contradictory things of a field.
     """
 
     name = "lineage"
 
-    def __init__(self, trusted: Trusted, listeners: Iterable[str], codecs: Codecs) -> None:
+    def __init__(
+        self,
+        trusted: Trusted,
+        listeners: Iterable[str],
+        codecs: Codecs,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self._redact = redact
         self._trusted = trusted
         self._policy = trusted.policy
         self._orders = replace(trusted.policy, plan=PlanSource.OFF)
@@ -186,7 +194,7 @@ class LineageGuard:
             proposal.element,
             self._readings[proposal.root].leaves(proposal.element),
         )
-        return _answer(self._judged(known, said, at), known.permitted) or confined
+        return _answer(self._judged(known, said, at), known.permitted, self._redact) or confined
 
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
         """Whether a message is a call of a sink, or may carry something out to what it names for a destination."""
@@ -252,19 +260,20 @@ def _disowned(leaf: Leaf) -> Leaf:
     return replace(leaf, standing=Standing.PROSE)
 
 
-def _answer(verdict: Judgement, permitted: frozenset[str]) -> Verdict:
+def _answer(verdict: Judgement, permitted: frozenset[str], redact: Callable[[str], str]) -> Verdict:
     """The verdict as the pump understands it."""
     if not verdict.findings:
         return None
+    told = without(verdict, redact)
     if verdict.decision is Decision.DENY:
-        return Denied(Code.DENIED, _bounded(explain(verdict)))
+        return Denied(Code.DENIED, _bounded(explain(told)))
     if verdict.decision is Decision.ASK:
         serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
         about = tuple(dict.fromkeys(_digest(verdict, finding) for finding in serious))
         if permitted.issuperset(about):
-            return Noted(_bounded(explain(verdict, decided="permitted for the rest of the conversation")))
-        return Asked(_bounded(question(verdict).text), about)
-    return Noted(_bounded(explain(verdict)))
+            return Noted(_bounded(explain(told, decided="permitted for the rest of the conversation")))
+        return Asked(_bounded(question(told).text), about)
+    return Noted(_bounded(explain(told)))
 
 
 def _digest(verdict: Judgement, finding: Finding) -> str:

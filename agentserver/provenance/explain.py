@@ -6,14 +6,18 @@ would learn the policy. For operators, reports and the approver's question.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.characters.table import seen, unseen
 from agentserver.provenance.labels import Mode, Role
+from agentserver.provenance.leaves import text_of
 from agentserver.provenance.policy import Effect, Rule
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentserver.provenance.verdict import Evidence, Finding, Verdict
 
 _HEAD: Final = {
@@ -46,6 +50,21 @@ def explain(verdict: Verdict, *, decided: str | None = None) -> str:
         lines += _told(verdict, finding)
     lines.append(f"Action: {decided or _action(verdict)}")
     return "\n".join(lines)
+
+
+def without(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
+    """The verdict as it may be told: nothing in it that ``redact`` takes out. It decides nothing any more."""
+    call = verdict.call
+    arguments = tuple(replace(leaf, value=redact(text_of(leaf.value))) for leaf in call.arguments)
+    findings = tuple(_cleaned(finding, redact) for finding in verdict.findings)
+    return replace(verdict, call=replace(call, arguments=arguments), findings=findings)
+
+
+def _cleaned(finding: Finding, redact: Callable[[str], str]) -> Finding:
+    found = finding.evidence
+    if found is not None:
+        found = replace(found, excerpt=redact(found.excerpt), quoted=redact(found.quoted))
+    return replace(finding, value=redact(finding.value), detail=redact(finding.detail), evidence=found)
 
 
 def _weight(finding: Finding) -> tuple[bool, bool]:

@@ -40,8 +40,8 @@ def test_text_is_redacted_and_harmless(log):
     assert first.endswith(
         "+00:00 WARNING agentserver.pump: it was [redacted]\\x1b[31m [conversation=c1 thread=t1]"
     )
-    assert traceback[0] == "Traceback (most recent call last):"
-    assert traceback[-1] == "ValueError: [redacted] \\x1b[31m"
+    assert traceback[0] == "  | Traceback (most recent call last):"
+    assert traceback[-1] == "  | ValueError: [redacted] \\x1b[31m"
 
 
 def test_json_is_one_object_a_line(log):
@@ -90,3 +90,34 @@ def test_a_live_view_needs_no_log_of_hops():
     assert not without_hops(record("agentserver.pump"))
     assert without_hops(record("agentserver.pump", exc_text="Traceback"))
     assert without_hops(record("listeners.mine"))
+
+
+BREAKS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x1b[1A\x1b[2K", "\x9b2K"]
+FORGED = "2026-11-22T00:00:00.000+00:00 ERROR   agentserver.pump: forged"
+
+
+@pytest.mark.parametrize("form", Format)
+@pytest.mark.parametrize("mark", BREAKS)
+def test_no_message_forges_a_record(log, form, mark):
+    def write(logger):
+        try:
+            fail(f"it{mark}{FORGED}")
+        except ValueError:
+            logger.warning(
+                "it%s", f"{mark}{FORGED}", exc_info=True, extra={"conversation": f"c{mark}{FORGED}"}
+            )
+
+    shown = log(form, write)
+    lines = [line for line in shown.splitlines() if not line.startswith("  | ")]
+    assert len(lines) == 1
+    assert not lines[0].startswith(FORGED)
+    assert not any(char in shown for char in "\x1b\x9b\r\x85\u2028")
+
+
+def test_an_uncaught_exception_is_harmless(log, capsys):
+    log(Format.TEXT, lambda logger: None)
+    try:
+        fail("\x1b[2J\u202e")
+    except ValueError as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    assert "ValueError: \\x1b[2J\\u202e\n" in capsys.readouterr().err

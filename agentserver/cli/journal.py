@@ -134,6 +134,23 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
     click.echo(f"{path}: {before} bytes before, {path.stat().st_size} now")
 
 
+@command.command("verify")
+@journal_option
+@click.pass_context
+def verify(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+    """Check that everything in the journal is what was written; exit code 1 if not. The server may be running."""
+    from agentserver.engines.journal_verify import findings
+
+    path = located(ctx, organism, journal)
+    found = 0
+    with refusing(ctx):
+        for line in findings(path):
+            found += 1
+            click.echo(line)
+    click.echo(f"{path}: {f'{found} faults' if found else 'everything is what was written'}")
+    ctx.exit(1 if found else 0)
+
+
 @command.command("accept-loss", short_help="Go on though the journal has lost messages.")
 @journal_option
 @click.pass_context

@@ -30,7 +30,7 @@ from agentserver.core.messages import (
     Returned,
     TurnedAway,
 )
-from agentserver.core.receipts import Key
+from agentserver.core.receipts import Key, Receipt
 from agentserver.core.refusals import Refusal
 from agentserver.core.requeue import requeue
 from agentserver.core.snapshot import UnreadableError, encode
@@ -100,6 +100,14 @@ def dump(outcome: Outcome) -> bytes:
         case None:
             raise TypeError("a step without a cause cannot be recorded")
     return encode(row)
+
+
+def receipt(data: bytes) -> tuple[str, Receipt] | None:
+    """What ``receipts.given`` gave of the cause that ``dump`` wrote. Raises ValueError when it is not JSON."""
+    match json.loads(data):
+        case ["receive", _, request, _, name, content] | ["turn_away", _, request, _, _, name, content]:
+            return name, Receipt(request, content)
+    return None
 
 
 def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules) -> Cause:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentserver.core import snapshot
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.legible import legible
 from agentserver.engines.journal_file import MIGRATIONS, open_reading, told
+from agentserver.engines.journal_seal import digest
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ AUTHOR = 256
 """Characters of who answered."""
 
 _KNOWN = {str(answer): answer for answer in Answer}
-_PERMIT = "insert or ignore into answer values (?, ?, ?, ?, ?)"
-_DENY = "insert or replace into answer values (?, ?, ?, ?, ?)"
+_PERMIT = "insert or ignore into answer values (?, ?, ?, ?, ?, ?)"
+_DENY = "insert or replace into answer values (?, ?, ?, ?, ?, ?)"
 
 
 def waiting(reader: Reader) -> list[Approval]:
@@ -47,7 +48,7 @@ def leave(path: Path, decided: Decided, at: float) -> bool:
     """
     open_reading(path).close()
     statement = _DENY if decided.answer is Answer.DENY else _PERMIT
-    row = (decided.approval, decided.digest, decided.answer, decided.by, at)
+    row = (decided.approval, decided.digest, str(decided.answer), decided.by, float(at))
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         with closing(connection):
@@ -57,18 +58,25 @@ def leave(path: Path, decided: Decided, at: float) -> bool:
                     f"{path}: written by an earlier agentserver; agentserver run brings it up to date"
                 )
             connection.execute("pragma synchronous = full")
-            return connection.execute(statement, row).rowcount == 1
+            return connection.execute(statement, (*row, digest(row))).rowcount == 1
     except sqlite3.Error as error:
         raise told(path, error) from error
 
 
 def found(connection: sqlite3.Connection) -> list[tuple[Decided, float]]:
-    """The answers that stand, with when they were given. One that this version does not know is a denial."""
-    rows = connection.execute("select approval, digest, said, author, at from answer order by at")
+    """The answers that stand, with when they were given.
+
+    One that this version does not know is a denial, and so is one that is not what was written.
+    """
+    rows = connection.execute("select approval, digest, said, author, at, seal from answer order by at")
     return [
-        (Decided(approval, digest, _KNOWN.get(said, Answer.DENY), legible(by, AUTHOR)), at)
-        for approval, digest, said, by, at in rows
+        (Decided(row[0], row[1], _said(row, sealed), legible(row[3], AUTHOR)), row[4])
+        for *row, sealed in rows
     ]
+
+
+def _said(row: list[Any], sealed: bytes) -> Answer:
+    return Answer.DENY if sealed and sealed != digest(row) else _KNOWN.get(row[2], Answer.DENY)
 
 
 def drop(connection: sqlite3.Connection, approvals: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.engines.journal_file import open_reading
 from agentserver.engines.journal_reader import Ending, Reader
-from agentserver.engines.journal_writer import GENESIS, chained
+from agentserver.engines.journal_seal import FORM, GENESIS, chained, mark
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -159,17 +159,25 @@ def stats(path: Path) -> Stats:
 
 def discard(connection: sqlite3.Connection, delivery: str) -> bool:
     """Take a dead letter off the list; what is recorded of it stays. False when there is none of that id."""
-    changed = connection.execute(
-        "update delivery set state = ? where id = ? and state = ?", (Ending.DISCARDED, delivery, Ending.DEAD)
+    row = connection.execute(
+        "select number, reason, ended from delivery where id = ? and state = ?", (delivery, Ending.DEAD)
+    ).fetchone()
+    if row is None:
+        return False
+    number, *rest = row
+    connection.execute(
+        "update delivery set state = ?, mark = ? where number = ?",
+        (Ending.DISCARDED, mark(number, Ending.DISCARDED, *rest), number),
     )
-    return changed.rowcount == 1
+    return True
 
 
 def broken_link(story: Story) -> int | None:
     """The first version of a conversation whose step is not what was written; None when all are."""
     chain = GENESIS
     for expected, step in enumerate(story.steps, 1):
-        chain = chained(chain, step.moment.now, step.moment.seed, step.cause, step.records, *step.gone_out())
+        rows = step.rows if step.form == FORM else step.gone_out()
+        chain = chained(chain, *step.moment, step.cause, step.records, *rows)
         if chain != step.chain or step.version != expected:
             return expected
     return None

@@ -134,17 +134,37 @@ MIGRATIONS: Final = (
     ) strict, without rowid;
     create index event_request on event(request);
     """,
+    """
+    alter table conversation add column seal blob not null default x'';
+    alter table step add column form integer not null default 1;
+    alter table delivery add column mark blob not null default x'';
+    alter table event add column mark blob not null default x'';
+    alter table answer add column seal blob not null default x'';
+    alter table head add column seal blob not null default x'';
+    """,
 )
 """What brings a file from one version to the next. The version of a file is how many of them it has seen.
 
 ``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
+Seals, marks and the ``form`` of a step's link: see journal_seal.py; what an earlier version wrote has none.
 ``answer``: see journal_answers.py. ``head``: see journal_head.py.
 ``receipt``: the messages that came under an id of their sender's; see core/receipts.py.
 """
 
 READABLE: Final = 1
-"""The earliest version whose conversations are read as they are. What came later is no part of a conversation."""
+"""The earliest version that can be read without being brought up to date."""
+
+SEALED: Final = 5
+"""The version since which rows have digests."""
+
+UNSEALED: Final = """
+    create temp view conversation as select *, x'' as seal from main.conversation;
+    create temp view step as select *, 1 as form from main.step;
+    create temp view delivery as select *, x'' as mark from main.delivery;
+    create temp view event as select *, x'' as mark from main.event;
+"""
+"""What has an earlier journal read like one of this version."""
 
 
 class Sync(StrEnum):
@@ -167,7 +187,11 @@ class Place:
     sync: Sync = Sync.FULL
 
 
-def told(path: Path, error: sqlite3.Error) -> EngineError:
+DRIVER: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What the driver raises; the second when its own message quotes text of a damaged file."""
+
+
+def told(path: Path, error: Exception) -> EngineError:
     """What SQLite met, as an error that says what to do about it."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), str(error))
@@ -199,8 +223,9 @@ def open_writing(place: Place) -> sqlite3.Connection:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except OSError as error:
         raise EngineError(f"{path}: {error.strerror}") from error
-    except sqlite3.Error as error:
+    except DRIVER as error:
         raise told(path, error) from error
+    connection.text_factory = _text
     with ExitStack() as stack:
         stack.callback(connection.close)
         _prepare(connection, place)
@@ -234,13 +259,13 @@ def _prepare(connection: sqlite3.Connection, place: Place) -> None:
         for number in range(version, len(MIGRATIONS)):
             mark = f"pragma application_id = {APPLICATION}; pragma user_version = {number + 1};"
             connection.executescript(f"begin immediate; {MIGRATIONS[number]} {mark} commit;")
-    except sqlite3.Error as error:
+    except DRIVER as error:
         raise told(place.path, error) from error
 
 
 def _compare(connection: sqlite3.Connection, path: Path) -> None:
     """Hold the journal against the head that is kept beside it. Raises EngineError when commits are missing."""
-    lost = journal_head.missing(path, journal_head.read(connection))
+    lost = journal_head.missing(path, journal_head.read(connection), journal_head.noted(path))
     if lost is not None:
         logger.error("%s", lost)
 
@@ -265,23 +290,31 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
+def _text(data: bytes) -> str:
+    """Text of the file. What is none survives, so that it is found not to be what was written."""
+    return data.decode("utf-8", "surrogateescape")
+
+
 def open_reading(path: Path) -> sqlite3.Connection:
     """The journal, to be read while a server may be writing it. Raises EngineError when there is none."""
     if not path.is_file():
         raise EngineError(f"{path}: there is no journal")
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        connection.text_factory = _text
         try:
             (version,) = connection.execute("pragma user_version").fetchone()
             (application,) = connection.execute("pragma application_id").fetchone()
-        except sqlite3.Error:
+        except DRIVER:
             connection.close()
             raise
-    except sqlite3.Error as error:
+    except DRIVER as error:
         raise told(path, error) from error
     if application != APPLICATION or not READABLE <= version <= len(MIGRATIONS):
         connection.close()
         raise EngineError(
             f"{path}: no journal of this version; agentserver run brings an older one up to date"
         )
+    if version < SEALED:
+        connection.executescript(UNSEALED)
     return connection

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.engines.journal_lock import HEAD, beside
+from agentserver.engines.journal_seal import digest
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -58,16 +59,26 @@ class Noted(NamedTuple):
 
 
 def read(connection: sqlite3.Connection) -> Head | None:
-    """The head as the journal has it; None in a journal that is empty or of an earlier version."""
+    """The head as the journal has it; None in a journal that is empty or of an earlier version.
+
+    Raises EngineError when it is not what was written.
+    """
     if not connection.execute("select 1 from sqlite_master where name = 'head'").fetchone():
         return None
-    row = connection.execute("select lower(hex(identity)), steps, lower(hex(link)) from head").fetchone()
-    return None if row is None else Head(*row)
+    row = connection.execute("select * from head").fetchone()
+    if row is None:
+        return None
+    identity, steps, link, *seal = row
+    if any(seal) and seal[0] != digest(("head", steps), identity, link):
+        raise EngineError("the journal's head is not what was written: the file is damaged")
+    return Head(identity.hex(), steps, link.hex())
 
 
 def keep(connection: sqlite3.Connection, head: Head) -> None:
     """Write it into the journal, in the transaction that it is of."""
-    connection.execute("update head set steps = ?, link = ?", (head.steps, bytes.fromhex(head.link)))
+    identity, link = bytes.fromhex(head.identity), bytes.fromhex(head.link)
+    seal = digest(("head", head.steps), identity, link)
+    connection.execute("update head set steps = ?, link = ?, seal = ?", (head.steps, link, seal))
 
 
 class Beside:
@@ -109,19 +120,23 @@ def noted(path: Path) -> Noted | None:
 
 
 def _parsed(line: str) -> Noted | None:
-    text, _, digest = line.removesuffix("\n").rpartition(" ")
-    if digest != _sum(text) or not text.startswith(_WORD):
+    text, _, summed = line.removesuffix("\n").rpartition(" ")
+    if summed != _sum(text) or not text.startswith(_WORD):
         return None
     _, identity, steps, link, durable, boot = text.split(" ")
     return Noted(Head(identity, int(steps), link), durable == "1", "" if boot == "-" else boot)
 
 
-def missing(path: Path, head: Head | None) -> str | None:
+def missing(path: Path, head: Head | None, said: Noted | None) -> str | None:
     """In words, what the journal has lost since the file beside it was written; None when nothing is known to be.
+
+    Args:
+        path: of the journal.
+        head: as the journal has it.
+        said: what the file says; read before the journal, where a server may be writing both.
 
     Raises EngineError when nothing innocent explains it: without ``sync: full`` a loss of power does.
     """
-    said = noted(path)
     if said is None or not said.head.steps:
         return None
     if head is None:

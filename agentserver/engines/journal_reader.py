@@ -14,7 +14,9 @@ from agentserver.core import recording
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.receipts import Receipt
 from agentserver.core.recording import Beginning
-from agentserver.core.snapshot import Snapshot, restore
+from agentserver.core.snapshot import Snapshot, UnreadableError, restore
+from agentserver.engines import journal_seal as seal
+from agentserver.engines.journal_seal import Sealed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -62,6 +64,9 @@ class KeptStep(NamedTuple):
         cause: as it was recorded (see ``core/recording.py``).
         added: the deliveries it made.
         events: what it let go through the gateway.
+        chain: its link.
+        form: of the link.
+        rows: which rows it made, and their digests; see ``journal_seal``.
     """
 
     version: int
@@ -71,6 +76,8 @@ class KeptStep(NamedTuple):
     added: tuple[Delivery, ...]
     events: tuple[Reply | Done, ...]
     chain: bytes
+    form: int = 1
+    rows: tuple[bytes, ...] = ()
 
     def gone_out(self) -> list[bytes]:
         """The messages that went out with it, as ``recording.gone_out`` orders them."""
@@ -133,6 +140,66 @@ def _delivery(conversation: str, row: Sequence[object]) -> Delivery:
     return Delivery(key, conversation, request, thread, origin, sender, to, root, message, hop, about)  # type: ignore[arg-type]
 
 
+class Stored(NamedTuple):
+    """A conversation's row with the rows that belong to its present state.
+
+    Args:
+        waiting: each delivery that is queued or held, with the number and the digest of its row.
+        values: by owner and name.
+        belongings: the sum of the digests of both.
+    """
+
+    row: Sealed
+    waiting: list[tuple[int, bytes, Delivery]]
+    values: dict[tuple[str, str], bytes]
+    belongings: int
+
+    def queued(self) -> dict[str, tuple[int, bytes]]:
+        """The number and the digest of each delivery's row, by its id."""
+        return {delivery.id: (number, digest) for number, digest, delivery in self.waiting}
+
+
+def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
+    """A conversation as it is stored; None when it is unknown.
+
+    Raises UnreadableError when it is not what was written. One that an earlier version wrote last has no seal.
+    """
+    try:
+        row = connection.execute(
+            "select number, id, principal, root, opened, touched, version, closed, chain, state, seal"
+            " from conversation where id = ?",
+            (conversation,),
+        ).fetchone()
+        if row is None:
+            return None
+        *columns, sealed = row
+        found = _belonging(connection, Sealed(*columns))
+        if not sealed or sealed == found.row.seal(found.belongings):
+            return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise UnreadableError(f"conversation {conversation}: what is kept of it is not what was written")
+
+
+def _belonging(connection: sqlite3.Connection, row: Sealed) -> Stored:
+    queued = connection.execute(
+        f"select d.number, {_COLUMNS} from delivery d where d.conversation = ? and d.state = 0",  # noqa: S608
+        (row.number,),
+    ).fetchall()
+    waiting = [
+        (number, seal.delivery(number, row.number, columns), _delivery(row.id, columns))
+        for number, *columns in queued
+    ]
+    values = connection.execute("select owner, name, data from value where conversation = ?", (row.number,))
+    held = {(owner, name): data for owner, name, data in values}
+    total = 0
+    for _, digest, _ in waiting:
+        total = seal.added(total, digest)
+    for key, data in held.items():
+        total = seal.added(total, seal.value(row.number, *key, data))
+    return Stored(row, waiting, held, total)
+
+
 class Reader:
     """Reads an open journal.
 
@@ -153,23 +220,21 @@ class Reader:
         return None if kept is None else restore(kept, self._guards)
 
     def snapshot(self, conversation: str) -> Snapshot | None:
-        """An open conversation as it was written."""
-        row = self._connection.execute(
-            "select number, state from conversation where id = ? and closed is null", (conversation,)
-        ).fetchone()
-        if row is None:
+        """An open conversation as it was written. Raises UnreadableError for one that is not what was written."""
+        found = stored(self._connection, conversation)
+        if found is None or found.row.closed is not None:
             return None
-        number, state = row
-        queued = self._connection.execute(
-            f"select {_COLUMNS} from delivery d where d.conversation = ? and d.state = 0",  # noqa: S608
-            (number,),
-        )
-        values = self._connection.execute(
-            "select owner, name, data from value where conversation = ?", (number,)
-        )
-        waiting = [_delivery(conversation, one) for one in queued]
-        stored = {(owner, name): data for owner, name, data in values}
-        return Snapshot(state, {one.id: one for one in waiting}, stored)
+        return Snapshot(found.row.state, {one.id: one for _, _, one in found.waiting}, found.values)
+
+    def damaged(self) -> list[UnreadableError]:
+        """What is not what was written of the open conversations."""
+        found = []
+        for key in self._ids("select id from conversation where closed is null order by number"):
+            try:
+                stored(self._connection, key)
+            except UnreadableError as error:
+                found.append(error)
+        return found
 
     def at_work(self) -> list[str]:
         """The open conversations in which something is queued, in the order in which they were opened."""
@@ -283,29 +348,39 @@ class Reader:
 
     def _step_rows(self, number: int) -> list[tuple[object, ...]]:
         return self._connection.execute(
-            "select version, at, seed, cause, records, first_delivery, deliveries, first_event, events, chain"
-            " from step where conversation = ? order by version",
+            "select number, version, at, seed, cause, records, chain, form,"
+            " first_delivery, deliveries, first_event, events from step where conversation = ? order by version",
             (number,),
         ).fetchall()
 
     def _step(self, conversation: str, row: Sequence[object]) -> KeptStep:
-        version, at, seed, cause, records, delivery, deliveries, event, events, chain = row
+        number, version, at, seed, cause, records, chain, form, *made = row
+        delivery, deliveries, event, events = made
         added = self._connection.execute(
-            f"select {_COLUMNS} from delivery d where d.number >= ? and d.number < ? order by d.number",  # noqa: S608
+            f"select d.number, d.conversation, {_COLUMNS} from delivery d"  # noqa: S608
+            " where d.number >= ? and d.number < ? order by d.number",
             (delivery, delivery + deliveries),  # type: ignore[operator]
-        )
+        ).fetchall()
         left = self._connection.execute(
-            f"select {_EVENT} from event e where number >= ? and number < ? order by number",  # noqa: S608
+            f"select e.conversation, e.number, {_EVENT} from event e"  # noqa: S608
+            " where number >= ? and number < ? order by number",
             (event, event + events),  # type: ignore[operator]
+        ).fetchall()
+        rows = (
+            seal.places(number, version, *made),  # type: ignore[arg-type]
+            *[seal.delivery(one, within, columns) for one, within, *columns in added],
+            *[seal.event(within, columns) for within, *columns in left],
         )
         return KeptStep(
             version,  # type: ignore[arg-type]
             Moment(at, seed),  # type: ignore[arg-type]
             cause,  # type: ignore[arg-type]
             records,  # type: ignore[arg-type]
-            tuple(_delivery(conversation, one) for one in added),
-            tuple(_event(conversation, one) for one in left),
+            tuple(_delivery(conversation, columns) for _, _, *columns in added),
+            tuple(_event(conversation, columns) for _, _, *columns in left),
             chain,  # type: ignore[arg-type]
+            form,  # type: ignore[arg-type]
+            rows,
         )
 
     def _ids(self, statement: str, *values: object) -> list[str]:

@@ -1,6 +1,6 @@
 """The rows of one transaction, and the statements that write them.
 
-Owns the columns. Refuses to know what a row means and when a transaction begins.
+Owns the order of the columns. Refuses to know what the rows mean.
 """
 
 from __future__ import annotations
@@ -8,20 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.engines import journal_seal as seal
+
 if TYPE_CHECKING:
     import sqlite3
 
-_STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null)"
-_ENDED = "update delivery set state = ?, reason = ?, ended = ? where number = ?"
+    from agentserver.engines.journal_reader import Ending
+
+_STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?)"
+_ENDED = "update delivery set state = ?, reason = ?, ended = ?, mark = ? where number = ?"
+_EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')"
 _RECEIPT = "insert into receipt values (?, ?, ?, ?)"
-_EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
 LEFT = (
-    "update event set waiting = 0 where waiting = 1 and conversation = (select number from conversation where id = ?1)"
+    "update event set waiting = 0, mark = x'00'"
+    " where waiting = 1 and conversation = (select number from conversation where id = ?1)"
     " and (?2 is null or (version = ?2 and position = ?3))"
 )
-_OPENED = "insert into conversation values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_STATE = "update conversation set touched = ?, version = ?, closed = ?, chain = ?, state = ? where number = ?"
+_OPENED = "insert into conversation values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'')"
+_STATE = "update conversation set touched = ?, version = ?, closed = ?, chain = ?, state = ?, seal = ? where number = ?"
 _VALUE = "insert or replace into value values (?, ?, ?, ?)"
 _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
 
@@ -63,6 +68,10 @@ class Rows:
             if rows:
                 connection.executemany(statement, rows)
 
+    def end(self, number: int, ending: Ending, reason: str = "", at: float | None = None) -> None:
+        """Write what has become of a delivery."""
+        self.ended.append((ending, reason, at, seal.mark(number, ending, reason, at), number))
+
     def links(self) -> list[bytes]:
         """The links that the steps add to their chains, in order."""
-        return [step[-1] for step in self.steps]  # type: ignore[misc]
+        return [step[-2] for step in self.steps]  # type: ignore[misc]

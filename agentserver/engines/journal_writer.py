@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording, snapshot
@@ -17,10 +16,12 @@ from agentserver.core.audit import Event
 from agentserver.core.messages import Reply, Requeued
 from agentserver.core.receipts import Receipt, given
 from agentserver.engines import journal_head
+from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_file import FATAL, told
 from agentserver.engines.journal_lock import Files
-from agentserver.engines.journal_reader import Ending, row_delivery
+from agentserver.engines.journal_reader import Ending, row_delivery, stored
 from agentserver.engines.journal_rows import LEFT, Left, Rows
+from agentserver.engines.journal_seal import GENESIS, Sealed
 from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from agentserver.core.outcome import Outcome
     from agentserver.core.snapshot import Snapshot
     from agentserver.engines.journal_lock import Lock
-
-GENESIS = bytes(32)
-"""What the chain of a conversation begins with."""
 
 _FULL = 2
 """What SQLite calls a commit that waits for the disk."""
@@ -62,13 +60,36 @@ class Encoded(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    """What is stored of an open conversation, so that it need not be read before it is written."""
+    """What is stored of an open conversation, so that it need not be read before it is written.
+
+    Args:
+        queued: the number and the digest of each delivery's row, by its id.
+        belongings: the sum of the digests of the values and of what is queued.
+    """
 
     number: int
+    opened: float
     version: int
     chain: bytes
     values: Mapping[tuple[str, str], bytes]
-    queued: dict[str, int]
+    queued: dict[str, tuple[int, bytes]]
+    belongings: int = 0
+
+    def queue(self, key: str, number: int, digest: bytes) -> None:
+        self.queued[key] = number, digest
+        self.belongings = seal.added(self.belongings, digest)
+
+    def unqueue(self, key: str) -> int:
+        """Gives the number of its row."""
+        number, digest = self.queued.pop(key)
+        self.belongings = seal.added(self.belongings, digest)
+        return number
+
+    def change(self, key: tuple[str, str], data: bytes | None) -> None:
+        """A value is written, or removed without data."""
+        for each in (self.values.get(key), data):
+            if each is not None:
+                self.belongings = seal.added(self.belongings, seal.value(self.number, *key, each))
 
 
 class Writer:
@@ -199,9 +220,11 @@ class Writer:
         self._add(encoded, kept, rows)
         self._keep_values(kept, {} if after.closed else encoded.parts.values, rows)
         kept.version = after.version
-        closed = after.touched if after.closed else None
-        state = (after.touched, after.version, closed, kept.chain, encoded.parts.state, kept.number)
-        rows.states[kept.number] = state
+        closed = float(after.touched) if after.closed else None
+        touched = float(after.touched)
+        state = (touched, after.version, closed, kept.chain, encoded.parts.state)
+        whole = Sealed(kept.number, after.id, after.principal, after.tree.root, kept.opened, *state)
+        rows.states[kept.number] = (*state, whole.seal(kept.belongings), kept.number)
         if after.closed:
             del self._kept[after.id]
         return None
@@ -223,48 +246,46 @@ class Writer:
         delivery, event = self._last["delivery"] + 1, self._last["event"] + 1
         added = self._add_deliveries(outcome, kept, rows)
         self._end_deliveries(outcome, kept, rows)
-        self._add_events(outcome, kept, rows)
+        left = self._add_events(outcome, kept, rows)
         receipt = given(outcome)
         if receipt is not None:
             name, (request, content) = receipt
             rows.receipts.append((kept.number, name, content, request))
-        kept.chain = chained(kept.chain, *moment, encoded.cause, encoded.records, *encoded.gone_out)
+        version = outcome.conversation.version
+        made = (delivery, len(added), event, len(left))
+        parts = (encoded.cause, encoded.records)
         self._last["step"] += 1
-        step = (self._last["step"], kept.number, outcome.conversation.version, *moment)
-        recorded = (encoded.cause, encoded.records, delivery, added, event, len(outcome.replies), kept.chain)
-        rows.steps.append(step + recorded)
+        places = seal.places(self._last["step"], version, *made)
+        kept.chain = seal.chained(kept.chain, *moment, *parts, places, *added, *left)
+        step = (self._last["step"], kept.number, version, *moment, *parts, *made, kept.chain, seal.FORM)
+        rows.steps.append(step)
 
     def _find(self, conversation: str) -> _Kept | None:
         """What is stored of an open conversation. A closed one is not to be written again: its version never fits."""
-        row = self._connection.execute(
-            "select number, version, chain, closed from conversation where id = ?", (conversation,)
-        ).fetchone()
-        if row is None:
+        found = stored(self._connection, conversation)
+        if found is None:
             return None
-        number, version, chain, closed = row
-        if closed is not None:
-            return _Kept(number, -1, chain, {}, {})
-        values = self._connection.execute(
-            "select owner, name, data from value where conversation = ?", (number,)
+        row = found.row
+        if row.closed is not None:
+            return _Kept(row.number, row.opened, -1, row.chain, {}, {})
+        kept = _Kept(
+            row.number, row.opened, row.version, row.chain, found.values, found.queued(), found.belongings
         )
-        queued = self._connection.execute(
-            "select id, number from delivery where conversation = ? and state = 0", (number,)
-        )
-        stored = {(owner, name): data for owner, name, data in values}
-        kept = self._kept[conversation] = _Kept(number, version, chain, stored, dict(queued.fetchall()))
+        self._kept[conversation] = kept
         return kept
 
     def _open(self, after: Conversation, rows: Rows) -> _Kept:
         self._last["conversation"] += 1
-        kept = self._kept[after.id] = _Kept(self._last["conversation"], 0, GENESIS, {}, {})
+        opened = float(after.touched)
+        kept = self._kept[after.id] = _Kept(self._last["conversation"], opened, 0, GENESIS, {}, {})
         rows.opened.append(
             (
                 kept.number,
                 after.id,
                 after.principal,
                 after.tree.root,
-                after.touched,
-                after.touched,
+                opened,
+                opened,
                 0,
                 None,
                 GENESIS,
@@ -273,62 +294,66 @@ class Writer:
         )
         return kept
 
-    def _add_deliveries(self, outcome: Outcome, kept: _Kept, rows: Rows) -> int:
+    def _add_deliveries(self, outcome: Outcome, kept: _Kept, rows: Rows) -> list[bytes]:
+        """Gives the digest of each new row."""
         if isinstance(outcome.cause, Requeued):
-            return self._revive(outcome.cause.delivery, kept, rows)
+            self._revive(outcome.cause.delivery, kept, rows)
+            return []
+        digests = []
         for delivery in outcome.added:
             self._last["delivery"] += 1
-            kept.queued[delivery.id] = self._last["delivery"]
-            rows.deliveries.append((self._last["delivery"], kept.number, *row_delivery(delivery)))
-        return len(outcome.added)
+            number, columns = self._last["delivery"], row_delivery(delivery)
+            digests.append(seal.delivery(number, kept.number, columns))
+            kept.queue(delivery.id, number, digests[-1])
+            rows.deliveries.append(
+                (number, kept.number, *columns, seal.mark(number, Ending.QUEUED, "", None))
+            )
+        return digests
 
-    def _revive(self, delivery: Delivery, kept: _Kept, rows: Rows) -> int:
+    def _revive(self, delivery: Delivery, kept: _Kept, rows: Rows) -> None:
         row = self._connection.execute(
             "select number from delivery where conversation = ? and id = ? and state = ?",
             (kept.number, delivery.id, Ending.DEAD),
         ).fetchone()
         if row is None:
             raise ValueError("what is no dead letter cannot be queued again")
-        kept.queued[delivery.id] = row[0]
-        rows.ended.append((Ending.QUEUED, "", None, row[0]))
-        return 0
+        kept.queue(delivery.id, row[0], seal.delivery(row[0], kept.number, row_delivery(delivery)))
+        rows.end(row[0], Ending.QUEUED)
 
     def _end_deliveries(self, outcome: Outcome, kept: _Kept, rows: Rows) -> None:
+        at = float(outcome.conversation.touched)
         if outcome.done is not None:
-            ending, reason = _ending(outcome)
-            rows.ended.append((ending, reason, outcome.conversation.touched, kept.queued.pop(outcome.done)))
+            rows.end(kept.unqueue(outcome.done), *_ending(outcome), at)
         for delivery in outcome.dropped:
-            rows.ended.append(
-                (Ending.DROPPED, "", outcome.conversation.touched, kept.queued.pop(delivery.id))
-            )
+            rows.end(kept.unqueue(delivery.id), Ending.DROPPED, "", at)
 
-    def _add_events(self, outcome: Outcome, kept: _Kept, rows: Rows) -> None:
+    def _add_events(self, outcome: Outcome, kept: _Kept, rows: Rows) -> list[bytes]:
+        """Gives the digest of each new row."""
+        digests = []
         for position, event in enumerate(outcome.replies):
             self._last["event"] += 1
-            place = (self._last["event"], kept.number, outcome.conversation.version, position, event.request)
+            place = (self._last["event"], outcome.conversation.version, position, event.request)
+            columns: tuple[object, ...]
             if isinstance(event, Reply):
-                rows.events.append((*place, event.sender, event.root, event.message, event.error))
+                columns = (*place, event.sender, event.root, event.message, int(event.error))
             else:
-                rows.events.append((*place, None, None, None, event.answered))
+                columns = (*place, None, None, None, int(event.answered))
+            digests.append(seal.event(kept.number, columns))
+            rows.events.append((self._last["event"], kept.number, *columns[1:]))
+        return digests
 
     def _keep_values(self, kept: _Kept, values: Mapping[tuple[str, str], bytes], rows: Rows) -> None:
         if not values and not kept.values:
             return
         for key in kept.values:
             if key not in values:
+                kept.change(key, None)
                 rows.values[kept.number, *key] = None
         for key, value in values.items():
             if kept.values.get(key) != value:
+                kept.change(key, value)
                 rows.values[kept.number, *key] = value
         kept.values = values
-
-
-def chained(chain: bytes, now: float, seed: bytes, *parts: bytes) -> bytes:
-    """The next link of a conversation's chain: a digest of the link before it and of everything the step kept."""
-    framed = [chain]
-    for part in (now.hex().encode(), seed, *parts):
-        framed += len(part).to_bytes(8, "big"), part
-    return blake2b(b"".join(framed), digest_size=32).digest()
 
 
 def _ending(outcome: Outcome) -> tuple[Ending, str]:

@@ -8,14 +8,14 @@ which journal_writer.py and journal_reader.py do, and what a step means.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.snapshot import UnreadableError
 from agentserver.engines import journal_answers, journal_care
-from agentserver.engines.journal_file import Place, open_writing, told
+from agentserver.engines.journal_file import DRIVER, Place, open_writing, told
 from agentserver.engines.journal_lock import Lock
 from agentserver.engines.journal_reader import Reader
 from agentserver.engines.journal_rows import Left
@@ -23,6 +23,7 @@ from agentserver.engines.journal_writer import Encoded, Writer
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import AsyncIterator, Callable, Sequence
     from types import TracebackType
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     Waiting = tuple[Encoded, asyncio.Future[None]]
 
 T = TypeVar("T")
+
+logger = logging.getLogger("agentserver.journal")
 
 
 class SqliteEngine:
@@ -95,6 +98,8 @@ class SqliteEngine:
             stack.callback(self._writer.leave, lock)
             self._reader = Reader(self._connection, self._guards)
             self._before = self._reader.last_event()
+            for damage in self._reader.damaged():
+                logger.error("%s: %s", self._place.path, damage)
             self._open = stack.pop_all()
 
     # Writing
@@ -238,7 +243,7 @@ class SqliteEngine:
         """Have the thread do something. What SQLite raises becomes an EngineError."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.Error as error:
+        except DRIVER as error:
             raise told(self._place.path, error) from error
         except UnreadableError as error:
             raise EngineError(f"{self._place.path}: {error}") from error

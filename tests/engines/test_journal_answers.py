@@ -66,7 +66,7 @@ def test_answers_come_in_the_order_in_which_they_were_given(path):
 def test_an_answer_that_nobody_knows_is_a_denial_and_its_author_one_line(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         row = ("one", "digest", "whatever", "ada\napproval two: permitted by bob\x1b[2J", 1.0)
-        other.execute("insert into answer values (?, ?, ?, ?, ?)", row)
+        other.execute("insert into answer values (?, ?, ?, ?, ?, x'')", row)
     ((decided, _),) = standing(path)
     assert decided.answer is Answer.DENY
     assert decided.by.isprintable()

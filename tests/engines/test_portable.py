@@ -63,7 +63,7 @@ steps = st.builds(
                        st.integers(0, 99), names, st.just(0))).map(tuple),
     st.lists(st.builds(Reply, st.just("c"), names, names, names, messages, st.booleans(), st.just(False))
              | st.builds(Done, st.just("c"), names, st.booleans(), st.just(False))).map(tuple),
-    st.just(b""),
+    st.just(b""), st.just(1), st.just(()),
 )  # fmt: skip
 
 

@@ -175,7 +175,7 @@ async def test_what_cannot_be_read_is_the_engines_error(tmp_path):
     outcome = story.said(story.opened(), "1")
     async with Journal(tmp_path / "j")() as engine:
         await engine.commit(outcome)
-        engine._connection.execute("update conversation set state = cast('[99]' as blob)")
+        engine._connection.execute("update conversation set state = cast('[99]' as blob), seal = x''")
         with pytest.raises(EngineError, match="format 99"):
             await engine.load(outcome.conversation.id)
         engine._connection.execute("drop table value")

@@ -75,10 +75,11 @@ def receive(conversation: Conversation, outside: Outside, rules: Rules, moment: 
     step.requests.begin(request)
     read = intake.read_outside(outside.data, outside.to, rules)
     place = Place(rules.blueprint.principal(conversation.principal), conversation.tree.root, None, moment.now)
-    if isinstance(read, Refusal):
-        judged = unheard(read, place, rules)
-    else:
-        judged = judge((read,), place, rules, conversation.memory)
+    judged = (
+        unheard(read, place, rules)
+        if isinstance(read, Refusal)
+        else judge((read,), place, rules, step.memory)
+    )
     _remark(step, judged, conversation.tree.root, conversation.principal)
     if judged.refusal is not None:
         return _turn_away(step, request, judged.refusal)

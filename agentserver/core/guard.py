@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_check
 from agentserver.core.messages import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lxml import etree
 
@@ -81,7 +81,8 @@ class Narrowed(NamedTuple):
 class Guard(Protocol):
     """A rule with a memory of its own, which is part of the conversation and committed with it.
 
-    All methods are pure: equal arguments give equal results. ``memory`` is None at first; ``at`` is in seconds since
+    All methods are pure: equal arguments give equal results. ``memory`` is None at first, or what a ``Watchful`` guard
+    opens with; ``at`` is in seconds since
     the epoch.
     """
 
@@ -105,16 +106,28 @@ class Guard(Protocol):
 
 @runtime_checkable
 class Watchful(Protocol):
-    """A guard that has to know of every message that a listener was given."""
+    """A guard that has to know of every message that a listener was given, from the first one on."""
 
     @property
     def name(self) -> str:
         """The key of the guard's memory."""
         ...
 
+    def opened(self) -> object:
+        """The memory of a conversation that opens under this guard; one without it is older than the guard."""
+        ...
+
     def missed(self, memory: object) -> object:
         """The memory after a listener was given a message that the guard could not observe."""
         ...
+
+
+def opening(guards: Iterable[Guard]) -> dict[str, object]:
+    """Each guard's memory of a conversation in which nothing has been said.
+
+    It names every guard: one that is named has seen all, and no verb takes a name out again.
+    """
+    return {guard.name: guard.opened() if isinstance(guard, Watchful) else None for guard in guards}
 
 
 class Attempt(NamedTuple):
@@ -183,9 +196,10 @@ class Rules:
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float
     ) -> Mapping[str, object]:
         """Each guard's memory after a listener has been given a message."""
-        return {
+        changed = {
             guard.name: guard.observe(memory.get(guard.name), delivery, element, at) for guard in self.guards
         }
+        return {**memory, **changed}
 
     def missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
         """Each guard's memory after a listener was given a message that could not be observed."""

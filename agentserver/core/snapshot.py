@@ -16,6 +16,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from agentserver.core.approvals import Approval
 from agentserver.core.conversation import Conversation
+from agentserver.core.guard import opening
 from agentserver.core.messages import Question
 from agentserver.core.requests import Request
 from agentserver.core.siblings import Siblings
@@ -160,7 +161,7 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[Guard]) ->
         todos=TodoBook({thread: tuple(Watcher(*row) for row in kept) for thread, kept in watchers}),
         requests=MappingProxyType({row[0]: _request(row, messages) for row in requests}),
         messages=messages,
-        memory=_remembered(named, owned, guards),
+        memory=_remembered(named, owned, tuple(guards)) if named else _unseen(version, guards),
         version=version,
         touched=touched,
         closed=closed,
@@ -245,10 +246,14 @@ def _memories(conversation: Conversation, guards: Iterable[Guard]) -> dict[tuple
     return parts
 
 
+def _unseen(version: int, guards: Iterable[Guard]) -> Mapping[str, object]:
+    """The memory of a conversation that names no guard: earlier servers named them once there was something to see."""
+    return MappingProxyType(opening(guards) if version else {})
+
+
 def _remembered(
-    named: list[tuple[str, bool]], owned: Mapping[str, Mapping[str, bytes]], guards: Iterable[Guard]
+    named: list[tuple[str, bool]], owned: Mapping[str, Mapping[str, bytes]], guards: tuple[Guard, ...]
 ) -> Mapping[str, object]:
-    guards = tuple(guards)
     known = {guard.name: guard for guard in guards}
     memory: dict[str, object] = {}
     for name, remembers in named:
@@ -261,7 +266,7 @@ def _remembered(
             raise UnreadableError(f"the conversation was kept under the guard {name}, which is not there")
         memory[name] = guard.load(owned.get(f"guard {name}", {}))
     # What a rule has not seen must not count as never said.
-    later = [guard for guard in guards if memory and guard.name not in memory]
+    later = [guard for guard in guards if guard.name not in memory]
     memory.update({guard.name: guard.load({}) for guard in later if _remembers(guard)})
     return MappingProxyType(memory)
 

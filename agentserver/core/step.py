@@ -14,6 +14,7 @@ from agentserver.core.approvals import Approval, digest
 from agentserver.core.audit import Event
 from agentserver.core.budget import left
 from agentserver.core.conversation import Conversation
+from agentserver.core.guard import opening
 from agentserver.core.messages import SYSTEM, Delivery, Done, EventPlace, Letter, Reply
 from agentserver.core.minutes import Minutes, local
 from agentserver.core.outcome import Outcome
@@ -47,7 +48,7 @@ class Step:
         self.change = TreeChange(conversation.tree)
         self.tree = self.change.tree
         self.todos = conversation.todos
-        self.memory = conversation.memory
+        self.memory = conversation.memory if conversation.version else opening(rules.guards)
         self.requests = RequestChange(conversation.requests)
         self._messages = conversation.messages
         self._done: str | None = None

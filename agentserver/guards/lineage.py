@@ -125,7 +125,7 @@ class LineageGuard:
             return memory
         arrived = self._arrived(delivery, element)
         outside = delivery.sender not in self._classes and delivery.hop == 1
-        known = _recalled(memory, beginning=outside).stepped()
+        known = _recalled(memory).stepped()
         principal = outside and self._orders_from(delivery.sender)
         asked = "\n".join(words(arrived.leaves))
         known = known.asked(asked) if principal else self._heard(known, arrived, at)
@@ -133,6 +133,10 @@ class LineageGuard:
         if receiver is not None and not receiver.relay:
             known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves))
         return known
+
+    def opened(self) -> object:
+        """The memory of a conversation in which nothing has been said."""
+        return Memory()
 
     def missed(self, memory: object) -> object:
         """The memory after a message of which nothing is known: over the bound, so that every sink is refused."""
@@ -245,14 +249,12 @@ class LineageGuard:
 
     def load(self, parts: Mapping[str, bytes]) -> object:
         """The memory of which ``dump`` gave these parts; none are of a conversation that began without this guard."""
-        return lineage_memory.load(parts) if parts else _recalled(None, beginning=False)
+        return lineage_memory.load(parts) if parts else _recalled(None)
 
 
-def _recalled(memory: object, *, beginning: bool = True) -> Memory:
-    """The memory. A conversation that began without this guard has seen what nobody knows: it is over the bound."""
-    if isinstance(memory, Memory):
-        return memory
-    return Memory() if beginning else Memory(replace(Ledger(), overflow=True))
+def _recalled(memory: object) -> Memory:
+    """The memory. A conversation that did not open under this guard saw what is not known: it is over the bound."""
+    return memory if isinstance(memory, Memory) else Memory(replace(Ledger(), overflow=True))
 
 
 def _disowned(leaf: Leaf) -> Leaf:

@@ -416,8 +416,8 @@ def test_a_conversation_that_is_older_than_the_guard_is_over_the_bound():
     delivery = first_delivery(p)
     guard = p.rules.guards[1]
     element = decisions.accept(p.conversation, delivery, p.rules).element
-    assert guard.observe(None, delivery._replace(hop=3, sender="agent"), element, 1.0).ledger.overflow
-    assert not guard.observe(None, delivery, element, 1.0).ledger.overflow
+    assert guard.observe(None, delivery, element, 1.0).ledger.overflow
+    assert not guard.observe(guard.opened(), delivery, element, 1.0).ledger.overflow
 
 
 def test_a_conversation_that_was_kept_without_the_guard_is_over_the_bound_whoever_speaks_next():

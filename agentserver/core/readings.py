@@ -1,8 +1,10 @@
 """Every way in which broken payload text can be read as elements that a schema knows.
 
-Owns the search: which ``<`` may be a tag and where an element may end, given the field tables. Refuses to
-judge: it names candidates, and repair decides among them. An element holds either elements or text, so only
-known tags can stand between elements, and within a text everything may be text, an end tag too.
+Owns the search: where an element may end, given the field tables. Refuses to judge: it names candidates, and repair
+decides among them. An element holds either elements or text, and what starts like a tag of a known name is one, so that
+a text ends at the next of them: there its end tag stands, or is missing. A missing end tag is thought of wherever
+a tag could not stand otherwise or could stand further out as well. A literal search finds more: it
+takes for text whatever may be text, tags too.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from agentserver.core.payload.lexical import escape_attribute
-from agentserver.core.payload.shape import PayloadType, Place, Record, Scalar
+from agentserver.core.payload.shape import Kind, PayloadType, Place, Record, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +34,7 @@ _BLANKS: Final = re.compile(r"[ \t\n]*")
 _TAG: Final = re.compile(rf"<(/?)({_NAME})(?=[ \t\n/>])")
 _END: Final = re.compile(r"[ \t\n]{0,99}(/?)>")
 _ATTRIBUTE: Final = re.compile(rf"[ \t\n]{{1,99}}({_NAME})[ \t\n]{{0,99}}=[ \t\n]{{0,99}}([\"'])")
+_WHITE: Final = frozenset(" \t\n")
 _CUT: Final = re.compile(r"(?:</?[\w.-]*)?\Z")
 
 
@@ -81,11 +84,13 @@ class Candidate:
         pieces: a PayloadType starts each payload.
         notes: what it takes, in order.
         outside: whether something that looks like markup is left beside the payloads.
+        loose: whether a text whose end tag is missing ends in white space, which may be its own or not.
     """
 
     pieces: tuple[Piece, ...]
     notes: tuple[Note, ...]
     outside: bool
+    loose: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,8 @@ class _State:
     pieces: Chain[Piece] = None
     notes: Chain[Note] = None
     outside: bool = False
+    loose: bool = False
+    implied: int = 0
 
     def put(self, *pieces: Piece) -> _State:
         chain = self.pieces
@@ -145,10 +152,11 @@ class Search:
         self._text = text
         self._roots = roots
         self._work = WORK
-        self._tags = tags(text, _vocabulary(roots))
+        self._tags = tags(text, vocabulary(roots))
         self._places = [tag.place for tag in self._tags]
         self._at = {tag.place: tag for tag in self._tags}
         self._end = _tail(text)
+        self._missing = _missing(text, self._tags)
 
     def candidates(self, start: int) -> Iterator[Candidate]:
         """Every way to read from ``start``, where a root's tag stands, to the end."""
@@ -158,7 +166,7 @@ class Search:
             if state is None:
                 ways.pop()
             elif state.place < 0:
-                yield Candidate(_chained(state.pieces), _chained(state.notes), state.outside)
+                yield Candidate(_chained(state.pieces), _chained(state.notes), state.outside, state.loose)
             elif self._spend():
                 ways.append(self._onward(state))
 
@@ -205,28 +213,43 @@ class Search:
             end = _END.match(self._text, tag.after)
             if end and not end[1]:
                 yield _closed(here, element, end.end())
-        elif not tag.closing and tag.name in (inner := _elements(element.type)):
-            yield from self._opened(here, tag, element.payload, inner[tag.name])
-        elif _ends(tag, element):
-            yield _closed(here, element, place).note(Repair.UNCLOSED, place)
+        else:
+            inner = {} if tag.closing else _elements(element.type)
+            if tag.name in inner:
+                yield from self._opened(here, tag, element.payload, inner[tag.name])
+            yield from self._implied(here, element, tag)
+
+    def _implied(self, state: _State, element: _Open, tag: Tag) -> Iterator[_State]:
+        """The element ended before a tag that shows it, while more end tags are missing."""
+        if state.implied < self._missing and self._ends(tag, element):
+            ended = replace(_closed(state, element, tag.place), implied=state.implied + 1)
+            yield ended.note(Repair.UNCLOSED, tag.place)
+
+    def _ends(self, tag: Tag, element: _Open) -> bool:
+        """Whether this tag could stand further out, so that it would show a missing end tag."""
+        around = element.outer
+        while around is not None:
+            if tag.name == around.name if tag.closing else tag.name in _elements(around.type):
+                return True
+            around = around.outer
+        return not tag.closing and tag.name in self._roots
 
     def _text_of(self, state: _State, element: _Open) -> Iterator[_State]:
-        """Within a text: each own end tag may end it; a missing one is thought of only before the first."""
-        own = False
-        for index in range(bisect_left(self._places, state.place), len(self._tags)):
-            if not self._spend():
-                return
-            tag = self._tags[index]
-            own_tag = tag.closing and tag.name == element.name
-            end = _END.match(self._text, tag.after) if own_tag else None
-            own = own or own_tag
-            if end and not end[1]:
-                yield _closed(state.put(Slice(state.place, tag.place)), element, end.end())
-            elif not own and _ends(tag, element):
-                ended = _closed(state.put(Slice(state.place, tag.place)), element, tag.place)
-                yield ended.note(Repair.UNCLOSED, tag.place)
-        if not own:
+        """Within a text: the next tag ends it, being its end tag or showing that it is missing."""
+        index = bisect_left(self._places, state.place)
+        if index == len(self._tags):
             yield from self._cut_text(state, element)
+            return
+        tag = self._tags[index]
+        held = state.put(Slice(state.place, tag.place))
+        if tag.closing and tag.name == element.name:
+            end = _END.match(self._text, tag.after)
+            if end and not end[1]:
+                yield _closed(held, element, end.end())
+            return
+        blank = self._text[state.place : tag.place][-1:] in _WHITE
+        kept = isinstance(element.type, Scalar) and element.type.kind is Kind.STR
+        yield from self._implied(replace(held, loose=held.loose or (blank and kept)), element, tag)
 
     def _cut_text(self, state: _State, element: _Open) -> Iterator[_State]:
         """A value may end with the input only if its end tag had begun: else nobody knows its rest."""
@@ -283,6 +306,31 @@ class Search:
             close = self._text.find(quote, close + 1)
 
 
+class LiteralSearch(Search):
+    """The candidates of a text whose writer may have meant tags as text: those of a search, and more."""
+
+    def __init__(self, text: str, roots: Mapping[str, Sequence[PayloadType]]) -> None:
+        super().__init__(text, roots)
+        self._missing = len(self._tags)  # of tags that may be text nothing can be counted
+
+    def _text_of(self, state: _State, element: _Open) -> Iterator[_State]:
+        """Within a text: each own end tag may end it; a missing one is thought of only before the first."""
+        own = False
+        for index in range(bisect_left(self._places, state.place), len(self._tags)):
+            if not self._spend():
+                return
+            tag = self._tags[index]
+            own_tag = tag.closing and tag.name == element.name
+            end = _END.match(self._text, tag.after) if own_tag else None
+            own = own or own_tag
+            if end and not end[1]:
+                yield _closed(state.put(Slice(state.place, tag.place)), element, end.end())
+            elif not own:
+                yield from self._implied(state.put(Slice(state.place, tag.place)), element, tag)
+        if not own:
+            yield from self._cut_text(state, element)
+
+
 def _tail(text: str) -> int:
     """Where the text ends, not counting the beginning of a tag that was cut off."""
     found = _CUT.search(text)
@@ -304,7 +352,14 @@ def end_of(text: str, tag: Tag) -> int | None:
     return end.end() if end and (tag.closing or end[1]) else None
 
 
-def _vocabulary(roots: Mapping[str, Sequence[PayloadType]]) -> frozenset[str]:
+def _missing(text: str, found: Sequence[Tag]) -> int:
+    """At most so many end tags are missing: of tags with attributes, which may be empty, it counts each as open."""
+    opened = sum(not tag.closing and end_of(text, tag) is None for tag in found)
+    return opened - sum(tag.closing for tag in found)
+
+
+def vocabulary(roots: Mapping[str, Sequence[PayloadType]]) -> frozenset[str]:
+    """Every name of an element that the payloads know."""
     names = set(roots)
     for payloads in roots.values():
         for payload in payloads:
@@ -321,16 +376,6 @@ def _elements(record: Record | Scalar) -> dict[str, Record | Scalar]:
 def _attributes(kind: Record | Scalar) -> set[str]:
     fields = kind.placed(Place.ATTRIBUTE) if isinstance(kind, Record) else ()
     return {"xmlns", *(field.xml for field in fields)}
-
-
-def _ends(tag: Tag, element: _Open) -> bool:
-    """Whether this tag cannot stand within the element, so that it would show a missing end tag."""
-    if not tag.closing:
-        return element.outer is not None and tag.name in _elements(element.outer.type)
-    around = element.outer
-    while around is not None and around.name != tag.name:
-        around = around.outer
-    return around is not None
 
 
 def _closed(state: _State, element: _Open, place: int) -> _State:

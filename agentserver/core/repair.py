@@ -6,8 +6,9 @@ schema does not know, and no character of a payload is dropped.
 
 Well-formed text means what it says and is never repaired, valid or not. Else prose, a code fence and an XML
 declaration around the payloads may go, and a root may get its namespace; if that suffices, the payloads are
-read as they stand. Else every reading that the field tables allow is tried, with raw ``&`` and ``<``, a
-literal tag, a missing or cut end tag. The one that validates is the answer; two are a refusal.
+read as they stand. Else every reading that the field tables allow is tried, with raw ``&`` and ``<``, a missing or
+cut end tag. The one that validates is the answer; two are a refusal. Markup never becomes text. Where something was
+left unescaped, though, its writer may have meant a tag as text, and a reading in which it is one is a second reading.
 """
 
 from __future__ import annotations
@@ -20,7 +21,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 from agentserver.core.envelope import Malformed, canonical, read_payload
 from agentserver.core.payload.lexical import escape_attribute
 from agentserver.core.payload.shape import PayloadType
-from agentserver.core.readings import GAP, MARKUP, UNNAMED, Note, Repair, Search, Slice, end_of, tags
+from agentserver.core.readings import (
+    GAP,
+    MARKUP,
+    UNNAMED,
+    LiteralSearch,
+    Note,
+    Repair,
+    Search,
+    Slice,
+    end_of,
+    tags,
+    vocabulary,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,6 +59,11 @@ _FENCE: Final = re.compile(r"(?:\A|\n)```[\w-]*[ \t]*\n[ \t\n]*\Z")
 _REFERENCE: Final = r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});"
 _BARE: Final = re.compile(rf"<|\]\]>|(?!{_REFERENCE})&")
 _ESCAPED: Final = re.compile(rf"{_REFERENCE}|<!\[CDATA\[|<!--|<\?")
+# What is markup under any name. A start tag without attributes is not: List<int>.
+_TAG_LIKE: Final = re.compile(
+    r"</[^\W\d][\w.:-]*[ \t\n]*>|<[^\W\d][\w.:-]*(?:[ \t\n]*/>|[ \t\n]+[\w.:-]+=[\"'])"
+)
+_ATTRIBUTE_LIKE: Final = re.compile(r"[\"'][ \t\n]+[^\W\d][\w.:-]*[ \t\n]*=[ \t\n]*[\"']")
 _BARE_AMPERSAND: Final = re.compile(rf"(?!{_REFERENCE})&")
 
 
@@ -210,13 +228,27 @@ class _Reader:
 
     def _searched(self, text: str, start: int) -> Reading | Unreadable:
         """The one valid reading among all that the field tables allow."""
-        search = Search(text, {root: _described(codecs) for root, codecs in self._roots().items()})
+        answer = self._only(text, start, Search)
+        if isinstance(answer, Reading) and any(note.kind is Repair.ESCAPED for note in answer.notes):
+            other = self._only(text, start, LiteralSearch)
+            return other if isinstance(other, Unreadable) else answer
+        return answer
+
+    def _only(self, text: str, start: int, kind: type[Search]) -> Reading | Unreadable:
+        """The one valid reading that a search finds. One in which a tag is text counts in a literal search alone."""
+        roots = {root: _described(codecs) for root, codecs in self._roots().items()}
+        search = kind(text, roots)
+        names = vocabulary(roots)
         found: dict[tuple[str, ...], Reading] = {}
+        outside = False
         for count, candidate in enumerate(search.candidates(start)):
-            answer = self._judged(candidate, text)
+            swallows = kind is not LiteralSearch and _swallows(candidate, text, names)
+            answer = None if swallows else self._judged(candidate, text)
             if isinstance(answer, Unreadable):
                 return answer
-            if answer is not None:
+            if answer is not None and candidate.outside:
+                outside = True
+            elif answer is not None:
                 found.setdefault(answer.payloads, answer)
             if len(found) > 1:
                 return Unreadable(Reason.AMBIGUOUS)
@@ -224,24 +256,37 @@ class _Reader:
                 return Unreadable(Reason.WORK)
         if search.exhausted:
             return Unreadable(Reason.WORK)
-        none = Unreadable(Reason.CUT if search.cut else Reason.INVALID)
-        return next(iter(found.values()), none)
+        none = Reason.OUTSIDE if outside else Reason.CUT if search.cut else Reason.INVALID
+        return next(iter(found.values()), Unreadable(none))
 
     def _judged(self, candidate: Candidate, text: str) -> Reading | Unreadable | None:
-        """The reading if it is valid, else None. One that has a twin or leaves markup out refuses all."""
+        """The reading if it is valid, else None. One that has a twin refuses all."""
         elements = []
         for payload, markup in _rendered(candidate, text):
             element = read_payload(markup.encode(), self.bounds)
             if isinstance(element, Malformed) or not self.codecs[payload.qname].valid(element):
                 return None
             elements.append(element)
-        if candidate.outside:
-            return Unreadable(Reason.OUTSIDE)
+        if candidate.loose:
+            return Unreadable(Reason.AMBIGUOUS)
         contents = [text[piece.start : piece.end] for piece in candidate.pieces if isinstance(piece, Slice)]
         bare = any(map(_BARE.search, contents))
         if bare and any(map(_ESCAPED.search, contents)):
             return Unreadable(Reason.AMBIGUOUS)  # who escapes one thing and not another meant either
         return Reading(_markup(elements), (*candidate.notes, *_escapes(candidate, text)))
+
+
+def _swallows(candidate: Candidate, text: str, names: frozenset[str]) -> bool:
+    """Whether markup has become text: a tag of a known name, an end tag, an attribute."""
+    for piece in candidate.pieces:
+        if not isinstance(piece, Slice):
+            continue
+        content = text[piece.start : piece.end]
+        if "<" in content and (tags(content, names) or _TAG_LIKE.search(content)):
+            return True
+        if piece.attribute and _ATTRIBUTE_LIKE.search(content):
+            return True
+    return False
 
 
 def _markup(elements: Iterable[etree._Element]) -> tuple[str, ...]:

@@ -125,28 +125,13 @@ READ = {
         [Note("use List<int> here")],
         {Repair.ESCAPED},
     ),
-    "a closing tag in the text": (
-        "<Note><t>say </t> please</t></Note>",
-        [Note("say </t> please")],
-        {Repair.ESCAPED},
-    ),
     "the end of CDATA in the text": ("<Note><t>a]]> b</t></Note>", [Note("a]]> b")], {Repair.ESCAPED}),
     "pay AT&T 100 if a < b": (
         "<Pay><note>pay AT&T 100 if a < b</note><amount>3</amount></Pay>",
         [Pay("pay AT&T 100 if a < b", 3)],
         {Repair.ESCAPED},
     ),
-    "markup that would make fields": (
-        "<Mail><to>a</to><subject>R & D</subject><body>x</body><to>evil</to><body>y</body></Mail>",
-        [Mail("a", "R & D", "x</body><to>evil</to><body>y")],
-        {Repair.ESCAPED},
-    ),
     "a raw attribute": ("<Order kind='a < b & c' />", [Order(kind="a < b & c")], {Repair.ESCAPED}),
-    "quotes in the same quotes": (
-        "<Order kind='x' kind='y'><remark>&</remark></Order>",
-        [Order(kind="x' kind='y", remark="&")],
-        {Repair.ESCAPED},
-    ),
     "quotes in the other quotes": (
         """<Order kind='say "a & b"'/>""",
         [Order(kind='say "a & b"')],
@@ -205,6 +190,16 @@ READ = {
     ),
     "a record's end tag missing": (
         "<Order><line><sku>a</sku><count>1</count></Order>",
+        [Order([Line("a", 1)])],
+        {Repair.UNCLOSED},
+    ),
+    "a start tag that shows a missing end tag": (
+        "<Mail><to>a</to><subject>b</subject><body>c<words>d</words></Mail>",
+        [Mail("a", "b", "c", "d")],
+        {Repair.UNCLOSED},
+    ),
+    "a number's end tag missing before a line end": (
+        "<Order><line>\n<sku>a</sku>\n<count>1\n</line></Order>",
         [Order([Line("a", 1)])],
         {Repair.UNCLOSED},
     ),
@@ -267,8 +262,24 @@ REFUSED = {
         Reason.AMBIGUOUS,
     ),
     "two payloads or one": ("<Note><t>a & b</t></Note><Note><t>c</t></Note>", Reason.AMBIGUOUS),
-    "a missing end tag or a literal tag": (
-        "<Mail><to>a</to><subject>b</subject><body>c<words>d</words></Mail>",
+    "a closing tag in the text": ("<Note><t>say </t> please</t></Note>", Reason.INVALID),
+    "a closing tag of no known name": ("<Note><t>a </b> & c</t></Note>", Reason.INVALID),
+    "elements of no known name": ("<Note><t>a <b>c</b> & <br/></t></Note>", Reason.INVALID),
+    "an element with attributes in the text": ("<Note><t>a <a href='x'> & c</t></Note>", Reason.INVALID),
+    "an element of another payload": ("<Note><t>a <sku> & c</t></Note>", Reason.INVALID),
+    "an end tag in an attribute": ("<Order kind='a </remark> & b'/>", Reason.INVALID),
+    "markup that would make fields": (
+        "<Mail><to>a</to><subject>R & D</subject><body>x</body><to>evil</to><body>y</body></Mail>",
+        Reason.INVALID,
+    ),
+    "a field that stands twice": ("<Pay><note>x</note><note>y</note><amount>3</amount>", Reason.INVALID),
+    "a field that stands twice, and something raw": (
+        "<Pay><note>x &</note><note>y</note><amount>3</amount></Pay>",
+        Reason.INVALID,
+    ),
+    "quotes in the same quotes": ("<Order kind='x' kind='y'><remark>&</remark></Order>", Reason.INVALID),
+    "a text whose end is not known to the space": (
+        "<Pay><note>x <amount>3</amount></Pay>",
         Reason.AMBIGUOUS,
     ),
     "one attribute or two": ("<Order kind='a & b' code='c'/>", Reason.AMBIGUOUS),

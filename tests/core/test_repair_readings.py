@@ -59,7 +59,7 @@ _TOKEN = re.compile(r"<(/?)([A-Za-z]+)[^<>]*?(/?)>|</([A-Za-z]*)\Z|(.)", re.DOTA
 
 
 def read(text):
-    return repair.read(text.encode(), KNOWN, Bounds())
+    return repair.read(text.encode(), KNOWN, Bounds(), 1000)
 
 
 def encoded(*values):

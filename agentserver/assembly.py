@@ -229,7 +229,7 @@ def rules(organism: Organism) -> Rules:
     handoffs = handed_over(organism)
     if handoffs is not None:
         discovered += [Handoff, Task, *handoffs.payloads]
-    codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)])
+    codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)], closed=True)
     bounds = Bounds(bytes=organism.limits.payload)
     rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
     return Rules(

@@ -209,7 +209,11 @@ class Storage(Protocol):
         ...
 
     def set(self, value: Any) -> None:
-        """Store an ``@xmlify`` value under its class. Raises ValueError when it is invalid or over the bound."""
+        """Store an ``@xmlify`` value under its class.
+
+        Raises ValueError when it is invalid or over the bound, TypeError for a class that the handler's module does
+        not name and ``replies:`` does not list.
+        """
         ...
 
     def delete(self, kind: type) -> None:

@@ -20,6 +20,7 @@ from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from agentserver.config.findings import Report, Where
@@ -43,10 +44,13 @@ class Binder:
         """The listener with its code, or None when something of it is wrong."""
         entry = declared.entry
         signature = self._signature(declared)
-        named = self._named_classes(declared)
+        named = self._named_classes(declared, "payload_class", declared.entry.payload_class)
+        replies = self._named_classes(declared, "replies", declared.entry.replies)
         settings = self._settings(declared)
         schema = self._schema(declared)
-        if signature is None or named is None or isinstance(settings, Refusal) or isinstance(schema, Refusal):
+        if signature is None or named is None or replies is None:
+            return None
+        if isinstance(settings, Refusal) or isinstance(schema, Refusal):
             return None
         handler, found = signature
         payloads = self._payloads(declared, named, found)
@@ -65,7 +69,7 @@ class Binder:
             retries=entry.retries,
             approval=entry.approval == "required",
         )
-        discovered = tuple(dict.fromkeys((*payloads, *discover(found.function))))
+        discovered = tuple(dict.fromkeys((*payloads, *replies, *discover(found.function))))
         where = declared.where()
         source = Place(where.file, where.line)
         return Bound(listener, handler, settings, found.returns_bytes, schema, source, discovered)
@@ -93,15 +97,17 @@ class Binder:
             self.report.error(where, f'"{path}" is None')
         return found
 
-    def _named_classes(self, declared: Declared) -> tuple[type, ...] | None:
-        """The classes of ``payload_class``; None when one of them is wrong."""
-        paths = declared.entry.payload_class or []
-        found = [self._payload_class(declared, i, path) for i, path in enumerate(paths)]
+    def _named_classes(
+        self, declared: Declared, key: str, paths: Sequence[str] | None
+    ) -> tuple[type, ...] | None:
+        """The payload classes that a key names; None when one of them is wrong."""
+        if key in declared.faulty:
+            return ()
+        found = [self._payload_class(declared.where(key, i), path) for i, path in enumerate(paths or [])]
         sound = tuple(kind for kind in found if kind is not None)
         return sound if len(sound) == len(found) else None
 
-    def _payload_class(self, declared: Declared, index: int, path: str) -> type | None:
-        where = declared.where("payload_class", index)
+    def _payload_class(self, where: Where, path: str) -> type | None:
         found = self.resolve(path, where)
         if found is None:
             return None

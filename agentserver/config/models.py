@@ -93,6 +93,11 @@ class ListenerEntry(Strict):
         description="Dotted path, or a list of them, of the @xmlify classes it accepts. "
         "May be left out when the handler's annotation names them.",
     )
+    replies: DottedList | None = Field(
+        default=None,
+        description="Dotted path, or a list of them, of @xmlify classes that the handler answers with or stores and "
+        "its module does not name at the top: imported inside a function, or made elsewhere.",
+    )
     agent: bool = Field(default=False, description="Whether the handler learns its own name, as agents do.")
     peers: Peers = Field(
         default_factory=list,

@@ -47,8 +47,8 @@ class Bound:
         returns_bytes: whether the handler's return annotation admits the deprecated ``bytes``.
         schema: a hand-written XSD inside the project directory, resolved, or None.
         source: where the YAML declares the listener; the file as the caller of ``load`` named it.
-        discovered: the ``@xmlify`` classes that the handler's code can name, in a stable order: candidates
-            for decoding the replies it gets. The listener's own payload classes are among them.
+        discovered: the ``@xmlify`` classes that the handler's code can name or the YAML lists, in a stable order: all
+            that it can answer with, store, and be answered with. Its own payload classes are among them.
     """
 
     listener: Listener

@@ -230,8 +230,8 @@ def _kind(value: object) -> str:
 def discover(function: FunctionType) -> tuple[type, ...]:
     """The ``@xmlify`` classes that a handler's code can name, by module and name.
 
-    Looks at the globals of its module, at enclosing variables, and in the modules among these at the
-    attributes that its code asks for.
+    Looks at the globals of its module, at enclosing variables, and in the modules among these, and those within
+    them, at the attributes that the code of its module asks for.
     """
     found = {item for layer in _layers(function) for item in _reachable(layer)}
     return tuple(sorted(found, key=lambda kind: (kind.__module__, kind.__qualname__)))
@@ -244,9 +244,26 @@ def _layers(function: Any) -> Iterator[FunctionType]:
         function = getattr(function, "__wrapped__", None)
 
 
+def _asked(function: FunctionType) -> frozenset[str]:
+    """Every name that the function, or a function or method beside it in its module, looks up."""
+    own = function.__globals__.get("__name__")
+    beside = [value for value in function.__globals__.values() if getattr(value, "__module__", None) == own]
+    methods = [value for kind in beside if isinstance(kind, type) for value in vars(kind).values()]
+    codes = [found.__code__ for found in (function, *beside, *methods) if isinstance(found, FunctionType)]
+    for code in codes:  # grows while it is gone through
+        codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
+    return frozenset(name for code in codes for name in code.co_names)
+
+
 def _reachable(function: FunctionType) -> Iterator[type]:
     values = [*function.__globals__.values(), *_enclosed(function).values()]
+    asked = _asked(function)
     modules = [value for value in values if isinstance(value, types.ModuleType)]
-    asked = function.__code__.co_names
-    values += [vars(module)[name] for module in modules for name in asked if name in vars(module)]
+    seen = {id(module) for module in modules}
+    for module in modules:  # grows while it is gone through
+        found = [vars(module)[name] for name in asked if name in vars(module)]
+        values += found
+        inner = [value for value in found if isinstance(value, types.ModuleType) and id(value) not in seen]
+        seen.update(map(id, inner))
+        modules += inner
     return (value for value in values if isinstance(value, type) and "__xml_name__" in vars(value))

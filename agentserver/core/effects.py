@@ -53,7 +53,10 @@ class ThreadStorage:
         return cast("T", codec.decode(element))
 
     def set(self, value: Any) -> None:
-        """Store an ``@xmlify`` value under its class. Raises ValueError when it is invalid or over the bound."""
+        """Store an ``@xmlify`` value under its class.
+
+        Raises ValueError when it is invalid or over the bound, TypeError for a class that a restart could not read.
+        """
         codec = self._codecs.of(type(value))
         data = codec.encode(value).encode()
         element = envelope.read_payload(data, self._bounds)

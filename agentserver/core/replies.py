@@ -12,7 +12,7 @@ from agentserver.contract import Code, HandlerResponse, Target
 from agentserver.core import repair
 from agentserver.core.envelope import Malformed, read_payload
 from agentserver.core.messages import Draft, Drafts, Failed
-from agentserver.core.payload.codec import Unencodable, of_system
+from agentserver.core.payload.codec import Unencodable, Unlisted, of_system
 from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.refusals import Refusal
 from agentserver.core.reserved import forgery
@@ -53,12 +53,17 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Draf
 def draft(
     payload: object, to: str | Target | None, codecs: Codecs, bounds: Bounds
 ) -> Draft | Refusal | Failed:
-    """Encode one payload, read it back and validate it."""
+    """Encode one payload, read it back and validate it.
+
+    What a restart could not read is refused at once: else it would be lost in a crash.
+    """
+    target = to if isinstance(to, str) else ""
     try:
         codec = codecs.of(type(payload))
+    except Unlisted as error:
+        return Refusal(Code.VALIDATION, str(error), target)
     except PayloadError as error:
         return Failed(Code.INTERNAL, str(error))
-    target = to if isinstance(to, str) else ""
     try:
         markup = codec.encode(payload)
     except Unencodable as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentserver.config import Bound, Organism, Place, Secrets
-from agentserver.config.signature import Refusal, read_signature
+from agentserver.config.signature import Refusal, discover, read_signature
 from agentserver.core.blueprint import Limits, Listener
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def listener(
     handler: Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]],
     *payloads: type,
     peers: Iterable[str] = (),
+    replies: Iterable[type] = (),
     settings: object | None = None,
     **facts: Any,
 ) -> Bound:
@@ -34,6 +35,7 @@ def listener(
         handler: its async function.
         payloads: the classes that it accepts; those of its annotation when none are given.
         peers: whom it may address.
+        replies: classes that it answers with or stores and its module does not name at the top.
         settings: what ``invocation().settings`` is.
         facts: ``description``, ``agent``, ``approval``, ``broadcast``, ``concurrency``, ``deadline``, ``retries``.
 
@@ -49,7 +51,8 @@ def listener(
     facts.setdefault("description", f"{name}.")
     declared = Listener(name=name, payloads=accepted, peers=frozenset(peers), **facts)
     place = Place(Path(signature.file), signature.line)
-    return Bound(declared, handler, settings, signature.returns_bytes, None, place, accepted)
+    known = tuple(dict.fromkeys((*accepted, *replies, *discover(signature.function))))
+    return Bound(declared, handler, settings, signature.returns_bytes, None, place, known)
 
 
 def organism_of(

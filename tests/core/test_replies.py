@@ -9,7 +9,7 @@ from agentserver.contract import Code, Target
 from agentserver.core.budget import Room
 from agentserver.core.envelope import Bounds
 from agentserver.core.messages import Drafts, Failed
-from agentserver.core.payload.codec import Codecs
+from agentserver.core.payload.codec import Codecs, Unlisted
 from agentserver.core.refusals import Refusal
 from agentserver.core.replies import normalise
 from tests.core.paper import Answer, Ask, Note
@@ -47,6 +47,21 @@ def test_responses_become_drafts_in_their_order(several):
     ]
     assert not found.deprecated
     assert read(respond(Answer("1"))).drafts[0].markup == markup(Answer("1"))
+
+
+def test_a_class_that_the_closed_codecs_do_not_hold_is_refused_with_advice_for_the_log_alone():
+    closed = Codecs([Ask, Answer], closed=True)
+    assert isinstance(normalise(respond(Answer("1")), closed, Bounds(), AMPLE), Drafts)
+    for value in (HandlerResponse(Note("x"), "b"), [respond(Answer("1")), HandlerResponse(Note("x"), "b")]):
+        found = normalise(value, closed, Bounds(), AMPLE)
+        assert (found.code, found.to, found.corrections) == (Code.VALIDATION, "b", ())
+        assert "list it under replies:" in found.detail
+    assert closed.named(CODECS.of(Note).name) is None
+    with pytest.raises(Unlisted):
+        closed.add(Note)
+    with pytest.raises(Unlisted):
+        closed.add(Note.__payload__)
+    assert closed.add(Ask) is closed.of(Ask)
 
 
 def test_one_invalid_payload_stands_in_the_way_of_all():

@@ -52,6 +52,16 @@ class Undecodable(ValueError):  # noqa: N818 - says what the element is
     """A valid element that the class itself refuses to be built from. The text names the class alone."""
 
 
+class Unlisted(PayloadError):  # noqa: N818 - says what the class is
+    """A payload class that nothing named when the codecs were made, so that a restart could not read its messages."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__(
+            f"{cls.__qualname__}: could not be read after a restart: import it at the top of the handler's module, or "
+            "list it under replies: of the listener"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Outline:
     """One field, for completion and forms.
@@ -247,21 +257,24 @@ class Codecs:
 
     Args:
         payloads: ``@xmlify`` classes, field tables, or codecs made elsewhere.
+        closed: whether these are all: what a restart would not find is then refused when it is met.
 
     Raises PayloadError for a class that is no payload, and for two classes that claim one root element with
     different schemas.
     """
 
-    def __init__(self, payloads: Iterable[Payload] = ()) -> None:
+    def __init__(self, payloads: Iterable[Payload] = (), *, closed: bool = False) -> None:
+        self._closed = False
         self._by_class: dict[type, Codec] = {}
         self._by_name: dict[str, Codec] = {}
         for system in SYSTEM_PAYLOADS:
             self.add(table(system, namespace=SYSTEM))
         for payload in payloads:
             self.add(payload)
+        self._closed = closed
 
     def add(self, payload: Payload) -> Codec:
-        """The codec of ``payload``, made now if it is new."""
+        """The codec of ``payload``, made now if it is new. Raises Unlisted when the codecs are closed."""
         if isinstance(payload, type):
             return self.of(payload)
         cls = payload.cls if isinstance(payload, PayloadType) else payload.payload
@@ -270,6 +283,8 @@ class Codecs:
             if known.name != (payload.qname if isinstance(payload, PayloadType) else payload.name):
                 raise PayloadError(f"{cls.__qualname__}: has a codec under another name; use two classes")
             return known
+        if self._closed:
+            raise Unlisted(cls)
         codec = Generated(payload) if isinstance(payload, PayloadType) else payload
         claim(cls, codec.name)
         other = self._by_name.setdefault(codec.name, codec)
@@ -282,13 +297,15 @@ class Codecs:
         return codec
 
     def of(self, cls: Any) -> Codec:
-        """The codec of a class. Raises PayloadError when it is no payload."""
+        """The codec of a class. Raises PayloadError when it is no payload, Unlisted when the codecs are closed."""
         if isinstance(cls, type) and cls in self._by_class:
             return self._by_class[cls]
         described = cls.__dict__.get("__payload__") if isinstance(cls, type) else None
         if not isinstance(described, (PayloadType, Source)) or described.cls is not cls:
             label = getattr(cls, "__qualname__", type(cls).__name__)
             raise PayloadError(f"{label}: is not a payload; put @xmlify above @dataclass")
+        if self._closed:
+            raise Unlisted(cls)
         return self.add(described if isinstance(described, PayloadType) else described.codec())
 
     def named(self, name: str) -> Codec | None:

@@ -1,0 +1,137 @@
+"""What a listener answers with is known at load: what a restart could not read is refused when it is returned."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from agentserver.assembly import rules
+from agentserver.config import forget
+from agentserver.contract import Code
+from agentserver.core.budget import Room
+from agentserver.core.effects import ThreadStorage
+from agentserver.core.messages import Drafts
+from agentserver.core.payload.codec import Unlisted
+from agentserver.core.refusals import Refusal
+from agentserver.core.replies import normalise
+from tests.config.conftest import CODE, ONE
+
+LATE = CODE.replace("class Reply", "class Late").replace("class Greeting", "class Kept")
+INSIDE = """
+    async def it(payload: Greeting, metadata):
+        import listeners.late
+        return HandlerResponse.respond(listeners.late.Late(payload.name))
+"""
+
+
+def organism(project, more=""):
+    """An organism whose handler imports the class of its reply when it is called."""
+    project.write("listeners/late.py", LATE)
+    project.write("listeners/greet.py", CODE + INSIDE.replace("\n    ", "\n"))
+    return project.load(ONE.replace("greet.greet", "greet.it").rstrip() + f"{more}\n")
+
+
+def answered(loaded):
+    """What becomes of the handler's answer."""
+    by, (bound,) = rules(loaded), loaded.listeners
+    (payload,) = bound.listener.payloads
+    result = asyncio.run(bound.handler(payload("Ada"), None))
+    return by, normalise(result, by.codecs, by.bounds, Room(10, 1 << 20))
+
+
+@pytest.fixture
+def late(project, monkeypatch):
+    """The project's folder is on the path while a handler runs, so that it can import at all."""
+    monkeypatch.syspath_prepend(project.root)
+    return project
+
+
+def test_a_class_imported_inside_a_handler_is_refused_with_advice(late):
+    _, said = answered(organism(late))
+    assert isinstance(said, Refusal)
+    assert (said.code, said.corrections) == (Code.VALIDATION, ())
+    for advice in ("Late", "import it at the top", "list it under replies:"):
+        assert advice in said.detail
+
+
+@pytest.mark.parametrize("listed", ["listeners.late.Late", "[listeners.late.Kept, listeners.late.Late]"])
+def test_a_class_that_is_listed_is_sent(late, listed):
+    by, said = answered(organism(late, f"\n    replies: {listed}"))
+    assert isinstance(said, Drafts)
+    assert by.codecs.named(said.drafts[0].root) is not None
+
+
+def test_what_is_sent_is_what_another_load_knows(late):
+    for more in ("", "\n    replies: listeners.late.Late"):
+        loaded = organism(late, more)
+        _, said = answered(loaded)
+        forget(loaded)
+        sys.modules.pop("listeners.late", None)
+        again = rules(organism(late, more))
+        known = isinstance(said, Drafts) and again.codecs.named(said.drafts[0].root) is not None
+        assert known == isinstance(said, Drafts)
+        assert known == bool(more)
+        forget(loaded)
+        sys.modules.pop("listeners.late", None)
+
+
+def test_what_is_stored_is_known_as_well(late):
+    from_load = rules(organism(late, "\n    replies: listeners.late.Kept"))
+    import listeners.late
+
+    storage = ThreadStorage({}, from_load.codecs, from_load.bounds, 1000)
+    storage.set(listeners.late.Kept("a"))
+    with pytest.raises(Unlisted, match="Late: could not be read after a restart"):
+        storage.set(listeners.late.Late("a"))
+    with pytest.raises(Unlisted):
+        storage.get(listeners.late.Late)
+    with pytest.raises(Unlisted):
+        storage.delete(listeners.late.Late)
+    assert len(storage.changes) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("replies: listeners.greet.Reqly", '7: listeners[0].replies: there is no name "Reqly" in'),
+        ("replies: [listeners.greet.Reply, listeners.greet.greet]", '7: listeners[0].replies[1]: "listeners.greet.greet"'),
+        ("replies: listeners.greet.SystemError", "7: listeners[0].replies: SystemError belongs to the system"),
+        ("replies: listeners.greet.TodoClosed", "7: listeners[0].replies: TodoClosed belongs to the system"),
+        ("replies: listeners.greet.Raw", "7: listeners[0].replies: the class Raw ("),
+        ("replies: 3", "7: listeners[0].replies: "),
+        ("reply: listeners.greet.Reply", "7: listeners[0].reply: unknown key"),
+    ],
+)  # fmt: skip
+def test_replies_that_are_refused(project, text, message):
+    code = "from agentserver.contract import SystemError, TodoClosed\nclass Raw: ...\n"
+    (finding,) = project.listener(text, code)
+    assert finding.startswith(f"organism.yaml:{message}")
+
+
+def test_a_misspelt_name_gets_a_suggestion(project):
+    (finding,) = project.listener("replies: listeners.greet.Reqly")
+    assert 'did you mean "Reply"?' in finding
+
+
+def discovered(project, code):
+    assert project.handler(code) == []
+    loaded = project.load((project.root / "organism.yaml").read_text())
+    forget(loaded)
+    return {kind.__name__ for kind in loaded.listeners[0].discovered}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from listeners import late\ndef made(x):\n    return late.Late(x)\nasync def it(payload, metadata): ...\n",
+        "import listeners.late\ndef made(x):\n    return listeners.late.Late(x)\nasync def it(payload, metadata): ...\n",
+        "from listeners import late\nclass Maker:\n    def made(self, x):\n        return late.Late(x)\nasync def it(payload, metadata): ...\n",
+        "from listeners import late\nasync def it(payload, metadata):\n    return [late.Late(x) for x in (lambda: 'a')()]\n",
+        "from listeners import late\nasync def it(payload, metadata):\n    def inner():\n        return late.Late('a')\n    return inner()\n",
+    ],
+)
+def test_classes_that_code_beside_the_handler_names_are_found(project, code):
+    project.write("listeners/late.py", LATE)
+    assert discovered(project, code) == {"Greeting", "Reply", "Late"}

@@ -1,4 +1,4 @@
-"""``agentserver journal``: how much it holds, shrinking it, copying it.
+"""``agentserver journal``: how much it holds, checking, shrinking, copying and restoring it.
 
 Owns the options by which every verb finds a journal. What is done to it is for engines/journal_care.py.
 """
@@ -95,7 +95,7 @@ def when(at: float | None) -> str:
     return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-@click.group("journal", short_help="Count, shrink or copy the journal.")
+@click.group("journal", short_help="Count, check, shrink, copy or restore the journal.")
 def command() -> None:
     """Look after the journal in which conversations are kept."""
 
@@ -132,6 +132,25 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
     with writing(ctx, path) as connection:
         journal_care.vacuum(connection)
     click.echo(f"{path}: {before} bytes before, {path.stat().st_size} now")
+
+
+@command.command("restore")
+@click.argument("copy", type=click.Path(path_type=Path, dir_okay=False))
+@journal_option
+@click.pass_context
+def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path | None) -> None:
+    """Put COPY, which export has made, in the journal's place. The server must not be running.
+
+    The copy is checked first. The journal of before is kept beside the new one, under the name that is printed.
+    """
+    from agentserver.engines import journal_restore
+
+    path = located(ctx, organism, journal)
+    with refusing(ctx):
+        kept = journal_restore.restore(copy, path)
+    click.echo(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
+    if kept is not None:
+        click.echo(f"the journal of before: {kept}")
 
 
 @command.command("verify")
@@ -182,11 +201,11 @@ def export(
     journal: Path | None,
 ) -> None:
     """Copy the journal, or CONVERSATIONS of it, to TARGET, as it is at one moment. The server may be running."""
-    from agentserver.engines import journal_care
+    from agentserver.engines import journal_restore
 
     path = located(ctx, organism, journal)
     with reading(ctx, path) as reader:
         wanted = [one_conversation(ctx, reader, prefix) for prefix in conversations]
     with refusing(ctx):
-        journal_care.export(path, target, wanted)
+        journal_restore.export(path, target, wanted)
     click.echo(f"{target}: {target.stat().st_size} bytes")

@@ -5,15 +5,13 @@ Owns what is removed and when. Refuses to touch an open conversation.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.engines.journal_file import open_reading
-from agentserver.engines.journal_reader import Ending, Reader
+from agentserver.engines.journal_reader import Ending
 from agentserver.engines.journal_seal import FORM, GENESIS, chained, mark
-from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -99,38 +97,15 @@ def vacuum(connection: sqlite3.Connection) -> None:
     connection.execute("pragma wal_checkpoint(truncate)").fetchall()
 
 
-def export(source: Path, target: Path, conversations: Collection[str] = ()) -> None:
-    """Write a copy of a journal, of one moment, while a server may be writing it; of some conversations, if named.
-
-    Raises EngineError when there is no journal or the target exists, LookupError for an unknown conversation.
-    """
-    if target.is_symlink() or target.exists():
-        raise EngineError(f"{target}: exists already")
-    with closing(open_reading(source)) as connection:
-        known = {key for key in conversations if Reader(connection).find(key) == [key]}
-        if known != set(conversations):
-            raise LookupError(", ".join(sorted(set(conversations) - known)))
-        _make(target)
-        connection.execute("vacuum into ?", (str(target),))  # which may be there as long as it is empty
-    if not conversations:
-        return
-    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        others = [
-            number for number, key in copy.execute("select number, id from conversation") if key not in known
-        ]
-        _remove(copy, others)
-        if _has(copy, "answer"):
-            copy.execute("delete from answer")  # they do not say of which conversation they are
-        copy.execute("vacuum")
-
-
-def _make(target: Path) -> None:
-    """An empty file that is its owner's alone before anything is in it. Raises EngineError."""
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        os.close(os.open(target, flags, 0o600))
-    except OSError as error:
-        raise EngineError(f"{target}: {error.strerror}") from error
+def only(copy: sqlite3.Connection, known: Collection[str]) -> None:
+    """Remove every other conversation from a copy of a journal."""
+    others = [
+        number for number, key in copy.execute("select number, id from conversation") if key not in known
+    ]
+    _remove(copy, others)
+    if _has(copy, "answer"):
+        copy.execute("delete from answer")  # they do not say of which conversation they are
+    copy.execute("vacuum")
 
 
 def stats(path: Path) -> Stats:

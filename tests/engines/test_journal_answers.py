@@ -11,7 +11,7 @@ import pytest
 
 from agentserver.core import approving
 from agentserver.core.approvals import Answer, Decided
-from agentserver.engines import journal_answers, journal_care
+from agentserver.engines import journal_answers, journal_restore
 from agentserver.engines.conformance import AskingGuard, Story
 from agentserver.engines.journal_file import Place, open_reading, open_writing
 from agentserver.engines.journal_lock import Lock
@@ -135,7 +135,7 @@ def test_a_copy_of_some_conversations_holds_no_answers(path, tmp_path):
     with closing(open_writing(Place(path))) as connection:
         Writer(connection, path).commit([first, second])
     journal_answers.leave(path, said(Answer.ONCE), 1.0)
-    journal_care.export(path, tmp_path / "all")
-    journal_care.export(path, tmp_path / "some", [first.conversation.id])
+    journal_restore.export(path, tmp_path / "all")
+    journal_restore.export(path, tmp_path / "some", [first.conversation.id])
     assert len(standing(tmp_path / "all")) == 1
     assert standing(tmp_path / "some") == []

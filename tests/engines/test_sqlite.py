@@ -14,7 +14,7 @@ from agentserver.contract import Code
 from agentserver.core import decisions
 from agentserver.core.messages import Done, Failed, Finished, Outside
 from agentserver.core.requeue import requeue
-from agentserver.engines import journal_care
+from agentserver.engines import journal_care, journal_restore
 from agentserver.engines.conformance import CHECKS, BrokenPromiseError, Story, Subject
 from agentserver.engines.journal_file import APPLICATION, Place, open_reading, open_writing
 from agentserver.engines.journal_lock import Lock
@@ -438,7 +438,7 @@ async def test_a_copy_is_whole_and_may_be_of_some_conversations(tmp_path):
             await engine.commit(one)
 
         def copy(name, *conversations):
-            return engine._do(lambda: journal_care.export(path, tmp_path / name, conversations))
+            return engine._do(lambda: journal_restore.export(path, tmp_path / name, conversations))
 
         await copy("all")
         await copy("one", ones[1].conversation.id)

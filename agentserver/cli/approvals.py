@@ -6,8 +6,6 @@ Owns the listing and what is said about an answer. Whether an answer still count
 from __future__ import annotations
 
 import json
-import os
-import pwd
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -128,7 +126,7 @@ def _answer(ctx: click.Context, path: Path, prefix: str, answer: Answer) -> None
     if len(prefix) < SHORT:  # what was meant may be gone, and this another one
         project.refuse(ctx, f"{prefix!r} is too short to be sure: name it by {SHORT} characters or more")
     with refusing(ctx):
-        left = journal_answers.leave(path, Decided(one.id, one.digest, answer, _user()), time.time())
+        left = journal_answers.leave(path, Decided(one.id, one.digest, answer, project.user()), time.time())
     if not left:
         project.refuse(ctx, f"{_route(one)}{_answered(answers.get(one.id)) or ' is answered already'}")
     click.echo(f"{_route(one)}: {answer}; {TAKEN}")
@@ -146,15 +144,6 @@ def _without(one: Approval, secrets: Secrets) -> Approval:
     message = secrets.redact(one.delivery.message.decode("utf-8", "backslashreplace")).encode()
     questions = tuple(each._replace(text=secrets.redact(each.text)) for each in one.questions)
     return one._replace(delivery=one.delivery._replace(message=message), questions=questions)
-
-
-def _user() -> str:
-    """Who answers, for the record: the owner of this process, whatever the environment says."""
-    number = os.getuid()
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
 
 
 def _route(one: Approval) -> str:

@@ -134,22 +134,49 @@ def _commit(ctx: click.Context, books: _Books, decide: Callable[[], Outcome]) ->
 @click.argument("delivery")
 @journal_option
 @click.pass_context
-def requeue(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
-    """Queue one again on its thread; the next run takes it up. The server must not be running.
+def again(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
+    """Queue one again; the next run takes it up. The server must not be running.
 
-    Possible while its conversation is open and its thread lives: elsewhere nobody waits for what would come of it.
+    While its thread lives it is queued there, and what comes of it goes where it would have gone. Otherwise it becomes
+    a request of the same principal in a conversation of its own, and what it is answered waits for the principal. Its
+    words are no orders of the principal's: where provenance is enforced, nothing that comes of it reaches a sink.
     """
-    from agentserver.assembly import SystemClock
-    from agentserver.core.requeue import requeue as again
+    from agentserver.core.requeue import lives
 
     with _books(ctx, organism, journal) as books:
         letter = _chosen(ctx, books.reader.dead(), delivery)
-        conversation = books.reader.load(letter.delivery.conversation)
-        if conversation is None:
-            project.refuse(ctx, "its conversation is finished: nobody waits for what would come of it")
-        moment = SystemClock().moment()
-        _commit(ctx, books, lambda: again(conversation, letter.delivery, books.rules, moment))
-    click.echo(f"{letter.delivery.id} is queued again")
+        one, conversation = letter.delivery, books.reader.load(letter.delivery.conversation)
+        told = "queued again"
+        if conversation is not None and lives(conversation, one):
+            _requeue(ctx, books, conversation, one)
+        else:
+            new = _redrive(ctx, books, letter)
+            over = "thread is closed" if letter.open else "conversation is finished"
+            told = f"a new request of {letter.principal}, in conversation {new}, since its {over}"
+    click.echo(f"{one.id} is {told}")
+
+
+def _requeue(ctx: click.Context, books: _Books, conversation: Conversation, delivery: Delivery) -> None:
+    from agentserver.assembly import SystemClock
+    from agentserver.core.requeue import requeue
+
+    moment = SystemClock().moment()
+    _commit(ctx, books, lambda: requeue(conversation, delivery, books.rules, moment))
+
+
+def _redrive(ctx: click.Context, books: _Books, letter: DeadLetter) -> str:
+    """Make a dead letter a request of its own; gives the conversation that it opens."""
+    from agentserver.assembly import SystemClock
+    from agentserver.core.conversation import Conversation
+    from agentserver.core.messages import Redriven
+    from agentserver.core.requeue import redrive
+
+    clock = SystemClock()
+    opened = Conversation.opened(letter.principal, clock.moment())
+    redriven = Redriven(letter.delivery, next(clock.moment().ids()), project.user())
+    moment = clock.moment()
+    _commit(ctx, books, lambda: redrive(opened, redriven, books.rules, moment))
+    return opened.id
 
 
 # What waits

@@ -6,6 +6,7 @@ Owns the options and the messages that verbs share. Refuses to know what an orga
 from __future__ import annotations
 
 import os
+import pwd
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -101,6 +102,15 @@ def principal(organism: Organism) -> str:
     taken = {bound.listener.name for bound in organism.listeners}
     free = (f"{PRINCIPALS[-1]}-{number}" for number in range(len(taken) + 1))
     return next(name for name in (*PRINCIPALS, *free) if name not in taken)
+
+
+def user() -> str:
+    """Who gives a command, for the record: the owner of this process, whatever the environment says."""
+    number = os.getuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def refuse(ctx: click.Context, message: str) -> NoReturn:

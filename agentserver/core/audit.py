@@ -22,6 +22,7 @@ class Event(StrEnum):
     """What a record reports."""
 
     RECEIVED = "received"  # an outside message was accepted
+    REDRIVEN = "redriven"  # a dead letter became a request of its own; its words are nobody's orders
     SENT = "sent"  # a listener's message was admitted
     HANDLED = "handled"  # a listener finished with a message
     ASKED = "asked"  # an admitted message waits until a person permits it

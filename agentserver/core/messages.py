@@ -284,6 +284,20 @@ class Closing(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """A dead letter that an operator had tried again."""
+    """A dead letter that an operator had tried again where it was."""
 
     delivery: Delivery
+
+
+class Redriven(NamedTuple):
+    """A dead letter that an operator had tried again as a request of its own, in a new conversation.
+
+    Args:
+        delivery: the dead letter.
+        request: the id of the request.
+        by: the operator.
+    """
+
+    delivery: Delivery
+    request: str
+    by: str

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
         GivenUp,
         Moment,
         Outside,
+        Redriven,
         Reply,
         Requeued,
         TurnedAway,
     )
 
-    Cause: TypeAlias = Outside | TurnedAway | Finished | GivenUp | Decided | Closing | Requeued
+    Cause: TypeAlias = Outside | TurnedAway | Finished | GivenUp | Decided | Closing | Requeued | Redriven
 
 
 class Outcome(NamedTuple):

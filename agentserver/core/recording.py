@@ -18,6 +18,7 @@ from agentserver.core.audit import Event, Record
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import (
     Closing,
+    Delivery,
     Draft,
     Drafts,
     Effects,
@@ -25,6 +26,7 @@ from agentserver.core.messages import (
     Finished,
     GivenUp,
     Outside,
+    Redriven,
     Reply,
     Requeued,
     Returned,
@@ -32,7 +34,7 @@ from agentserver.core.messages import (
 )
 from agentserver.core.receipts import Key, Receipt
 from agentserver.core.refusals import Refusal
-from agentserver.core.requeue import requeue
+from agentserver.core.requeue import redrive, requeue
 from agentserver.core.snapshot import UnreadableError, encode
 from agentserver.core.threads import ThreadTree
 
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Moment
+    from agentserver.core.messages import Moment
     from agentserver.core.outcome import Cause, Outcome
 
 
@@ -83,6 +85,9 @@ def dump(outcome: Outcome) -> bytes:
             row = ["close", cause.reason]
         case Requeued():
             row = ["requeue", cause.delivery.id]
+        case Redriven(letter, request, by):
+            kept = {**letter._asdict(), "message": _plain(letter.message), "attempt": 0}
+            row = ["redrive", request, by, kept]
         case GivenUp():
             delivery, detail, element, unseen = cause
             observed = element is not None
@@ -205,6 +210,8 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
             return decisions.close(conversation, rules, moment, cause.reason)
         case Requeued():
             return requeue(conversation, cause.delivery, rules, moment)
+        case Redriven():
+            return redrive(conversation, cause, rules, moment)
         case GivenUp():
             return decisions.give_up(conversation, cause, rules, moment)
         case Finished():
@@ -231,6 +238,8 @@ class _Loading:
                 return Closing(reason)
             case "requeue", [delivery]:
                 return Requeued(self._deliveries[delivery])
+            case "redrive", [request, by, letter]:
+                return Redriven(Delivery(**{**letter, "message": _bytes(letter["message"])}), request, by)
             case "give_up", [key, attempt, observed, unseen, detail]:
                 delivery = self._deliveries[key]._replace(attempt=attempt)
                 return GivenUp(delivery, detail, self._element(delivery) if observed else None, unseen)

@@ -1,21 +1,37 @@
 """A dead letter on its way again.
 
-Owns when that is possible: while its thread lives, because only then somebody waits for what comes of it. Refuses to
-know where dead letters are kept.
+Owns when that is possible, and as what: where it was while its thread lives, because only then somebody waits for what
+comes of it, else as a new request of its principal. Refuses to know where dead letters are kept.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.core.messages import Requeued
+from agentserver.core import envelope, intake
+from agentserver.core.audit import Event
+from agentserver.core.messages import SYSTEM, TODO, Letter, Requeued
+from agentserver.core.minutes import local
+from agentserver.core.routing import Proposal, Route
 from agentserver.core.step import Step
 
 if TYPE_CHECKING:
+    from lxml import etree
+
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Moment
+    from agentserver.core.messages import Delivery, Moment, Redriven
     from agentserver.core.outcome import Outcome
+
+
+REDRIVEN_HOP = 2
+"""The hop of a redriven letter. The first is for what the principal says."""
+
+
+def lives(conversation: Conversation | None, delivery: Delivery) -> bool:
+    """Whether a dead letter can be tried again where it was."""
+    thread = None if conversation is None or conversation.closed else conversation.tree.get(delivery.thread)
+    return thread is not None and thread.parent is not None
 
 
 def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment: Moment) -> Outcome:
@@ -24,9 +40,9 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
     The request it belongs to is open again; its answer goes where the first one went. Raises LookupError when its
     thread is closed or the delivery waits already.
     """
-    thread = conversation.tree.get(delivery.thread)
-    if conversation.closed or thread is None or thread.parent is None:
+    if not lives(conversation, delivery):
         raise LookupError("its thread is closed: nobody waits for what would come of it")
+    thread = conversation.tree.nodes[delivery.thread]
     if any(waiting.id == delivery.id for waiting in thread.waiting()):
         raise LookupError("it waits already")
     step = Step(conversation, rules, moment)
@@ -40,3 +56,62 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
         step.requests.began_on(delivery.request, top.id)
     step.revive(delivery._replace(attempt=0))
     return step.finish()
+
+
+def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment: Moment) -> Outcome:
+    """Give a dead letter to its listener once more, as a request of the principal whose conversation it is from.
+
+    Its words are not taken for the principal's: a listener may have written them, out of what strangers said, and
+    nothing of that is known here. Guards are told that they missed it, so that lineage objects to every sink.
+
+    Args:
+        conversation: a new one of that principal.
+        redriven: the letter, and who wants it.
+        rules: what to decide by, for the letter as well: those it was admitted under may be others.
+        moment: when.
+
+    Raises LookupError when the letter cannot be a request, or may not be one.
+    """
+    letter, principal, root = redriven.delivery, conversation.principal, conversation.tree.root
+    element = _payload(letter, rules)
+    markup = envelope.canonical(element).decode()
+    step = Step(conversation, rules, moment)
+    step.cause = redriven
+    step.requests.begin(redriven.request)
+    step.memory = rules.missed(step.memory)
+    sender = rules.blueprint.principal(principal)
+    proposal = Proposal(sender, root, letter.to, Route.REDRIVEN, letter.root, markup, element)
+    ruling = rules.ruling(step.memory, proposal, moment.now)
+    if ruling.denied is not None:
+        raise LookupError(f"it may not be a request of its own: {ruling.denied.reason}")
+    about = {"thread": root, "sender": principal, "to": letter.to}
+    for note in ruling.notes:
+        step.minutes.note(Event.FLAGGED, detail=note, **about)
+    told = f"dead letter {letter.id} of conversation {letter.conversation}, by {redriven.by}"
+    step.minutes.note(Event.REDRIVEN, root=local(letter.root), detail=told, **about)
+    new = Letter(
+        principal,
+        root,
+        letter.root,
+        markup,
+        redriven.request,
+        REDRIVEN_HOP,
+        element=element,
+        questions=ruling.questions,
+    )
+    step.call(new, letter.to)
+    return step.finish()
+
+
+def _payload(letter: Delivery, rules: Rules) -> etree._Element:
+    """What a dead letter says. Raises LookupError when its listener takes no such thing unasked."""
+    name = local(letter.root)
+    if letter.sender in {SYSTEM, TODO}:
+        raise LookupError(f"its {name} is the system's, about something that is over")
+    if not rules.blueprint.accepts(letter.to, letter.root):
+        raise LookupError(f"{letter.to} takes no {name} that it has not asked for")
+    codec = rules.codecs.named(letter.root)
+    element = None if codec is None else intake.read_own(letter, codec, rules.bounds)
+    if element is None:
+        raise LookupError(f"its {name} does not satisfy its present schema")
+    return element

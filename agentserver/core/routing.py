@@ -31,6 +31,9 @@ class Route(StrEnum):
     SELF = "self"  # the sender, on a new thread
     SERVICE = "service"  # system.*
     PEER = "peer"  # any other listener
+    REDRIVEN = (
+        "redriven"  # by an operator, with a dead letter, in the name of a principal who did not write it
+    )
 
 
 class Proposal(NamedTuple):

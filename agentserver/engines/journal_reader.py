@@ -36,6 +36,7 @@ class Ending(IntEnum):
     DROPPED = 2
     DEAD = 3
     DISCARDED = 4
+    REDRIVEN = 5
 
 
 class Summary(NamedTuple):

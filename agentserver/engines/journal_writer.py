@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording, snapshot
 from agentserver.core.audit import Event
-from agentserver.core.messages import Reply, Requeued
+from agentserver.core.messages import Redriven, Reply, Requeued
 from agentserver.core.receipts import Receipt, given
 from agentserver.engines import journal_head
 from agentserver.engines import journal_seal as seal
@@ -299,6 +299,11 @@ class Writer:
         if isinstance(outcome.cause, Requeued):
             self._revive(outcome.cause.delivery, kept, rows)
             return []
+        if isinstance(outcome.cause, Redriven):
+            told = f"redriven in conversation {outcome.conversation.id}"
+            rows.end(
+                self._dead(outcome.cause.delivery), Ending.REDRIVEN, told, float(outcome.conversation.touched)
+            )
         digests = []
         for delivery in outcome.added:
             self._last["delivery"] += 1
@@ -311,14 +316,20 @@ class Writer:
         return digests
 
     def _revive(self, delivery: Delivery, kept: _Kept, rows: Rows) -> None:
+        number = self._dead(delivery)
+        kept.queue(delivery.id, number, seal.delivery(number, kept.number, row_delivery(delivery)))
+        rows.end(number, Ending.QUEUED)
+
+    def _dead(self, delivery: Delivery) -> int:
+        """The number of a dead letter. Raises ValueError when it is none, or none any more."""
         row = self._connection.execute(
-            "select number from delivery where conversation = ? and id = ? and state = ?",
-            (kept.number, delivery.id, Ending.DEAD),
+            "select d.number from delivery d join conversation c on c.number = d.conversation"
+            " where c.id = ? and d.id = ? and d.state = ?",
+            (delivery.conversation, delivery.id, Ending.DEAD),
         ).fetchone()
         if row is None:
             raise ValueError("what is no dead letter cannot be queued again")
-        kept.queue(delivery.id, row[0], seal.delivery(row[0], kept.number, row_delivery(delivery)))
-        rows.end(row[0], Ending.QUEUED)
+        return int(row[0])
 
     def _end_deliveries(self, outcome: Outcome, kept: _Kept, rows: Rows) -> None:
         at = float(outcome.conversation.touched)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core import recording
 from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
-from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Requeued, TurnedAway
+from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Redriven, Requeued, TurnedAway
 from agentserver.core.minutes import local
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
             return f"{cause.delivery.to} was given up with {local(cause.delivery.root)} from {cause.delivery.sender}"
         case Requeued():
             return f"a dead letter to {cause.delivery.to}, queued again"
+        case Redriven():
+            return f"a dead letter to {cause.delivery.to}, as a request of its own"
 
 
 def _difference(

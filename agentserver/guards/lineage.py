@@ -186,6 +186,7 @@ class LineageGuard:
         """Whether a message may be sent: its listener's part in the policy decides."""
         if proposal.route is Route.SERVICE or proposal.to not in self._classes:
             return None
+        redriven = proposal.route is Route.REDRIVEN
         known = _recalled(memory).stepped()
         confined = self._confined(proposal)
         if isinstance(confined, Denied) or not self._consequential(known, proposal):
@@ -198,7 +199,9 @@ class LineageGuard:
             proposal.element,
             self._readings[proposal.root].leaves(proposal.element),
         )
-        return _answer(self._judged(known, said, at), known.permitted, self._redact) or confined
+        ordered = self._orders_from(said.sender) and not redriven
+        judged = self._judged(known, said, at, ordered=ordered)
+        return _answer(judged, known.permitted, self._redact) or confined
 
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
         """Whether a message is a call of a sink, or may carry something out to what it names for a destination."""
@@ -207,9 +210,9 @@ class LineageGuard:
         fetched = declared or (receiver.source and proposal.route is not Route.ANSWER)
         return receiver.sink or (fetched and (memory.ledger.tainted or bool(self._policy.deny)))
 
-    def _judged(self, memory: Memory, said: _Said, at: float) -> Judgement:
+    def _judged(self, memory: Memory, said: _Said, at: float, *, ordered: bool) -> Judgement:
         """The verdict on a message by all that is known, its own words included where they are no record."""
-        if self._orders_from(said.sender):
+        if ordered:
             # The principal's own message is an order: nothing but the deny list stands against it.
             return judge(Ledger(), self._orders, self._call(said, memory, at))
         if self._class(said.sender).source or said.sender in self._trusted.quarantined:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from agentserver.cli import approvals
+from agentserver.cli import approvals, project
 from agentserver.config.secrets import Secrets
 from agentserver.core.approvals import Approval
 from agentserver.core.messages import Delivery, Question
@@ -321,9 +321,9 @@ def test_a_plain_prompt_without_the_extra_asks_too(terminal, tmp_path):
 
 def test_who_answers_is_the_owner_of_the_process(monkeypatch):
     monkeypatch.setenv("LOGNAME", "somebody else")
-    assert approvals._user() == ME
+    assert project.user() == ME
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
-    assert approvals._user() == f"user {2**31 - 7}"
+    assert project.user() == f"user {2**31 - 7}"
 
 
 def test_what_is_listed_and_shown_hides_the_secrets_of_the_organism():

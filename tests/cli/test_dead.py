@@ -207,16 +207,38 @@ def test_one_that_fails_again_is_dead_again(letter, monkeypatch):
     assert dead("list").split()[0] == letter
 
 
-def test_a_letter_whose_conversation_is_over_cannot_be_queued_again(failing):
+def test_a_letter_whose_conversation_is_over_becomes_a_request_of_its_own(failing, monkeypatch):
     say(close=True)
     letter = dead("list").split()[0]
-    assert "its conversation is finished" in dead("requeue", letter, status=2)
     assert "which is finished" in dead("show", letter)
+    said = dead("requeue", letter[:8])
+    assert said.startswith(f"{letter} is a new request of console, in conversation ")
+    assert said.endswith(", since its conversation is finished\n")
+    assert dead("list") == ""
+    assert "no dead letters begin with" in dead("requeue", letter, status=2)
+    monkeypatch.delenv("WORKS_FAIL")
+    assert "tea, attempt 0" in heard()[-1]
+    sys.modules.pop("works_handlers", None)
+    assert "; 0 differ" in verb("replay")
+    new = said.split("conversation ")[1].split(",")[0]
+    sys.modules.pop("works_handlers", None)
+    assert f"redriven console -> worker  Part  dead letter {letter} of conversation" in verb("trace", new)
 
 
-def test_a_letter_whose_thread_is_closed_cannot_be_queued_again(failing):
-    assert "failed: internal" in say(JOB)  # the boss answered, which ended what it had asked for
-    assert "its thread is closed" in dead("requeue", dead("list").split()[0], status=2)
+def test_a_letter_whose_thread_is_closed_becomes_a_request_of_its_own(failing, monkeypatch):
+    assert "failed: internal" in say(JOB, close=True)  # the boss answered, which ended what it had asked for
+    assert "a new request of console" in dead("requeue", dead("list").split()[0])
+    monkeypatch.delenv("WORKS_FAIL")
+    assert "tea, attempt 0" in heard()[-1], "the principal gets what the worker would have told the boss"
+
+
+def test_one_that_its_listener_takes_no_more_stays_where_it_is(failing):
+    say(close=True)
+    change(Path("works_handlers.py"), "payload: Part,", "payload: Job,")
+    change(Path("organism.yaml"), "payload_class: works_handlers.Part", "payload_class: works_handlers.Job")
+    letter = dead("list").split()[0]
+    assert "worker takes no Part that it has not asked for" in dead("requeue", letter, status=2)
+    assert dead("list").startswith(letter)
 
 
 def test_nothing_is_changed_while_a_server_has_the_journal(letter):

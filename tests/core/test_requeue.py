@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from agentserver import HandlerResponse, SystemError
-from agentserver.core import decisions
-from agentserver.core.messages import Done
-from agentserver.core.requeue import requeue
+from agentserver.core import decisions, recording
+from agentserver.core.audit import Event
+from agentserver.core.conversation import Conversation
+from agentserver.core.messages import Done, Redriven
+from agentserver.core.requeue import redrive, requeue
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 SHOP = rules(listener("agent", "tool"), listener("tool", "deep"), listener("deep"))
@@ -117,3 +119,53 @@ def test_the_root_is_no_place_for_a_delivery(paper):
     paper.say(Ask("x"), "agent")
     with pytest.raises(LookupError, match="its thread is closed"):
         again(paper, dead(paper, "agent")._replace(thread=paper.conversation.tree.root))
+
+
+# As a request of its own
+
+
+def driven(letter, works, shop=SHOP):
+    """The letter in a new conversation."""
+    paper = Paper(shop, works)
+    paper.conversation = Conversation.opened("console", paper.moment())
+    return paper, redrive(paper.conversation, Redriven(letter, "again", "ada"), shop, paper.moment())
+
+
+def test_a_letter_of_a_closed_conversation_is_answered_to_its_principal(paper, works):
+    works.broken = {"tool"}
+    paper.say(Ask("x"), "agent")
+    paper.run()
+    letter = dead(paper, "tool")
+    works.broken = set()
+    new, outcome = driven(letter, works)
+    (delivery,) = outcome.added
+    assert (delivery.sender, delivery.to, delivery.request, delivery.hop) == ("console", "tool", "again", 2)
+    (record,) = [record for record in outcome.records if record.event is Event.REDRIVEN]
+    assert record.detail == f"dead letter {letter.id} of conversation {letter.conversation}, by ada"
+    new.apply(outcome)
+    new.run()
+    assert new.replies == [Answer("tool")]
+    assert done(new) == [True]
+
+
+def test_it_is_recorded_with_all_that_it_needs_and_decided_again(paper, works):
+    paper.say(Ask("x"), "agent")
+    new, outcome = driven(dead(paper, "agent"), works)
+    cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), SHOP)
+    assert cause == outcome.cause
+    again_ = recording.decide(new.conversation, cause, SHOP, outcome.moment)
+    assert again_._replace(parsed={}) == outcome._replace(parsed={})
+
+
+def test_what_a_listener_had_asked_for_or_the_system_wrote_is_no_request(paper, works):
+    paper.say(Ask("x"), "agent")
+    paper.run()
+    answers = [d for outcome in paper.outcomes for d in outcome.added if "Answer" in d.root]
+    with pytest.raises(LookupError, match="takes no Answer that it has not asked for"):
+        driven(answers[0], works)
+    with pytest.raises(LookupError, match="Answer is the system's"):
+        driven(answers[0]._replace(sender="system"), works)
+    with pytest.raises(LookupError, match="nobody takes no Ask"):
+        driven(dead(paper, "agent")._replace(to="nobody"), works)
+    with pytest.raises(LookupError, match="does not satisfy"):
+        driven(dead(paper, "agent")._replace(message=b"<torn"), works)

@@ -18,7 +18,9 @@ from agentserver.core.approvals import Decided
 from agentserver.core.approving import decide
 from agentserver.core.audit import Event
 from agentserver.core.handoffs import Param
+from agentserver.core.messages import Redriven
 from agentserver.core.payload.xmlify import PayloadError
+from agentserver.core.requeue import redrive
 from agentserver.core.routing import Proposal, Route
 from agentserver.core.snapshot import restore, take
 from agentserver.guards import lineage_memory
@@ -906,3 +908,43 @@ def test_after_a_message_that_it_missed_every_sink_is_refused():
     for memory in (None, Memory()):
         missed = guard.load(guard.dump(guard.missed(memory)))
         assert missed.ledger.overflow
+
+
+# What an operator redrives
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_redriven_letter_to_a_sink_is_no_order_of_the_principals(mode):
+    p = story(replace(BASE, mode=mode))
+    p.say(Letter("ada@corp.example", "hello"), "post")
+    letter = p.outcomes[-1].added[0]
+    assert p.replies == []
+    new = story(replace(BASE, mode=mode))
+    redriven = Redriven(letter, "again", "ada")
+    if mode is Mode.ENFORCE:
+        with pytest.raises(LookupError, match="may not be a request of its own"):
+            redrive(new.conversation, redriven, new.rules, new.moment())
+        return
+    outcome = redrive(new.conversation, redriven, new.rules, new.moment())
+    assert bool(outcome.asked) == (mode is Mode.CONFIRM)
+    assert (Event.FLAGGED in [record.event for record in outcome.records]) == (mode is Mode.AUDIT)
+
+
+def test_what_a_redriven_letter_leads_to_reaches_no_sink():
+    policy = replace(BASE, plan=PlanSource.QUERY)
+    writes = {"agent": lambda call: HandlerResponse(Letter("ada@corp.example", "hello"), "post")
+              if isinstance(call.payload, Ask) else HandlerResponse.respond(Note("done"))}  # fmt: skip
+    p = story(policy, writes)
+    p.say(Ask("Write to ada@corp.example."), "agent")
+    letter = p.outcomes[-1].added[0]
+    p.run()
+    assert p.seen("post"), "the principal's own words are orders"
+    new = story(policy, writes)
+    new.apply(redrive(new.conversation, Redriven(letter, "again", "ada"), new.rules, new.moment()))
+    new.run()
+    assert new.seen("post") == []
+    kept = memory(new)
+    assert kept.ledger.overflow
+    assert kept.ledger.queries == ()
+    guards = new.rules.guards
+    assert restore(take(new.conversation, guards), guards) == new.conversation

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from agentserver.config.organism import Handoffs
 from agentserver.contract import TodoComplete, TodoUntil
+from agentserver.core import envelope, familiar
 from agentserver.core.blueprint import Blueprint
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
@@ -230,7 +231,8 @@ def rules(organism: Organism) -> Rules:
     if handoffs is not None:
         discovered += [Handoff, Task, *handoffs.payloads]
     codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)], closed=True)
-    bounds = Bounds(bytes=organism.limits.payload)
+    known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
+    bounds = Bounds(bytes=organism.limits.payload, names=known)
     rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
     return Rules(
         blueprint(organism, codecs),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Drafts, Effects, Finished, GivenUp, Moment, Outside
+    from agentserver.core.messages import Delivery, Draft, Drafts, Effects, Finished, GivenUp, Moment, Outside
     from agentserver.core.outcome import Outcome
     from agentserver.core.payload.codec import Codec
     from agentserver.core.routing import Proposal
@@ -67,13 +67,23 @@ class Accepted(NamedTuple):
     room: Room
 
 
-def receive(conversation: Conversation, outside: Outside, rules: Rules, moment: Moment) -> Outcome:
-    """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own."""
+def receive(
+    conversation: Conversation,
+    outside: Outside,
+    rules: Rules,
+    moment: Moment,
+    read: Draft | Refusal | None = None,
+) -> Outcome:
+    """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own.
+
+    ``read`` is what ``intake`` made of it, if it was asked before.
+    """
     step = Step(conversation, rules, moment)
     step.cause = outside
     request = outside.request
     step.requests.begin(request)
-    read = intake.read_outside(outside.data, outside.to, rules)
+    if read is None:
+        read = intake.read_outside(outside.data, outside.to, rules)
     place = Place(rules.blueprint.principal(conversation.principal), conversation.tree.root, None, moment.now)
     judged = (
         unheard(read, place, rules)

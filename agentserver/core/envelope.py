@@ -14,9 +14,13 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from lxml import etree
+
+from agentserver.core.familiar import familiar
+
+Names: TypeAlias = frozenset[bytes]
 
 NAMESPACE: Final = "urn:agentserver:envelope:v1"
 
@@ -61,6 +65,7 @@ class Bounds:
         text: characters of one run of text or of one attribute value.
         name: characters of an element's or attribute's name and its prefix together. Beyond 50,000 it is a
             syntax error to libxml2.
+        names: those that the server's own schemas declare. A document with others has a parser of its own.
     """
 
     bytes: int = 1 << 20
@@ -69,6 +74,7 @@ class Bounds:
     attributes: int = 64
     text: int = 1 << 20
     name: int = 256
+    names: Names = frozenset()
 
 
 class Fault(StrEnum):
@@ -113,23 +119,29 @@ class Envelope:
 
 _DEFAULT: Final = Bounds()
 
+
 # Reused because a new parser costs a third of a small message. lxml locks a parser while it works, so threads
 # may share it. `collect_ids=False` is absent on purpose: with it libxml2 opens external DTDs. Comments and
-# processing instructions go because they would split `.text`. What stays of a document, in any lxml parser, is each
-# name that the thread had not seen before.
-_PARSER: Final = etree.XMLParser(
-    encoding="utf-8",
-    resolve_entities=False,
-    no_network=True,
-    load_dtd=False,
-    dtd_validation=False,
-    attribute_defaults=False,
-    huge_tree=False,
-    recover=False,
-    remove_comments=True,
-    remove_pis=True,
-    strip_cdata=True,
-)
+# processing instructions go because they would split `.text`. What stays of a document is each name that the thread
+# had not seen before, for as long as the thread lives or this parser does: one with unknown names gets another
+# parser, and whoever reads documents of strangers does it in a thread of its own.
+def _parser() -> etree.XMLParser:
+    return etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        attribute_defaults=False,
+        huge_tree=False,
+        recover=False,
+        remove_comments=True,
+        remove_pis=True,
+        strip_cdata=True,
+    )
+
+
+_PARSER: Final = _parser()
 _SCHEMA: Final = etree.XMLSchema(etree.fromstring(SCHEMA.encode(), _PARSER))
 
 _FROM, _TO, _THREAD = (f"{{{NAMESPACE}}}{name}" for name in ("from", "to", "thread"))
@@ -230,7 +242,7 @@ def _parse(data: bytes, bounds: Bounds) -> etree._Element | Malformed:
     if refusal is not None:
         return refusal
     try:
-        root = etree.fromstring(data, _PARSER)
+        root = etree.fromstring(data, _PARSER if familiar(data, bounds.names) else _parser())
         return _after(root, data, bounds) or root
     except etree.LxmlError as error:  # not only its syntax errors: libxml2 raises on trees that it dislikes
         return _unparsed(error)

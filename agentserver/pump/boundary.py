@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from agentserver.core.approvals import Decided
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Outside
+    from agentserver.core.messages import Delivery, Draft, Outside
     from agentserver.core.outcome import Outcome
+    from agentserver.core.refusals import Refusal
     from agentserver.ports import Clock
 
     Call: TypeAlias = Callable[[Accepted], Awaitable[Finished | None]]
@@ -129,8 +130,17 @@ class Boundary:
 
     # What comes from outside of a conversation
 
-    async def receive(self, conversation: str, outside: Outside, refused: Code | None = None) -> bool:
-        """Admit an outside message, or turn it away: with ``refused``, if that is given, unseen."""
+    async def receive(
+        self,
+        conversation: str,
+        outside: Outside,
+        refused: Code | None = None,
+        read: Draft | Refusal | None = None,
+    ) -> bool:
+        """Admit an outside message, or turn it away: with ``refused``, if that is given, unseen.
+
+        ``read`` is what it was read as, if it was read before.
+        """
 
         def turn_away(now: Conversation, code: Code) -> Outcome:
             return decisions.turn_away(now, outside, code, self._rules, self._clock.moment())
@@ -138,7 +148,7 @@ class Boundary:
         def decide(now: Conversation) -> Outcome:
             if refused is not None:
                 return turn_away(now, refused)
-            return decisions.receive(now, outside, self._rules, self._clock.moment())
+            return decisions.receive(now, outside, self._rules, self._clock.moment(), read)
 
         try:
             return await self._step(conversation, decide, patient=False)

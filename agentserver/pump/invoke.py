@@ -17,7 +17,6 @@ import anyio
 from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, Running
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.messages import Failed, Finished, Returned
-from agentserver.core.replies import normalise
 from agentserver.pump.calls import Call, Stage
 from agentserver.pump.contexts import CleanContext
 from agentserver.pump.settings import supply
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
     from agentserver.core.decisions import Accepted
     from agentserver.core.guard import Rules
+    from agentserver.pump.apart import Apart
     from agentserver.pump.settings import Supply
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
@@ -67,10 +67,12 @@ class Invoker:
     Args:
         rules: codecs and bounds for what handlers store.
         resources: what the organism's lifespan provides.
+        apart: reads results.
     """
 
-    def __init__(self, rules: Rules, resources: Sequence[object]) -> None:
+    def __init__(self, rules: Rules, resources: Sequence[object], apart: Apart) -> None:
         self._rules = rules
+        self._apart = apart
         self._limits = rules.blueprint.limits
         self._resources = tuple(resources)
         self._clean = CleanContext()
@@ -146,7 +148,7 @@ class Invoker:
                 payload = accepted.codec.decode(accepted.element)
                 value = await bound.handler(payload, accepted.metadata)
                 _check_unharmed(call)
-                said = normalise(value, self._rules.codecs, self._rules.bounds, accepted.room)
+                said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
             if not isinstance(error, asyncio.CancelledError):
                 call.returned(_crashed(accepted, error))

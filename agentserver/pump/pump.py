@@ -21,6 +21,7 @@ from agentserver.core.conversation import Conversation
 from agentserver.core.messages import SYSTEM, Failed, Finished
 from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
 from agentserver.pump.accounts import Accounts
+from agentserver.pump.apart import Apart
 from agentserver.pump.boundary import Boundary, UndecidedError
 from agentserver.pump.exchanges import Exchanges, OverError
 from agentserver.pump.invoke import Invoker
@@ -77,7 +78,8 @@ class Pump:
         self._clock = clock
         self._reporter = Reporter(onlookers.observers)
         self._waiting = Waiting(rules.blueprint.limits.approval, onlookers)
-        self._invoker = Invoker(rules, resources)
+        self._apart = Apart(rules)
+        self._invoker = Invoker(rules, resources, self._apart)
         self._boundary = Boundary(rules, clock, self._step)
         self._turns = Turns()
         self._door = Door()
@@ -184,7 +186,9 @@ class Pump:
         busy = not self._accounts.admits(principal, len(outside.data))
         try:
             with self._accounts.arriving(principal, len(outside.data)):
-                accepted = await self._boundary.receive(conversation, outside, Code.BUSY if busy else None)
+                read = None if busy else await self._apart.outside(principal, conversation, outside)
+                refused = Code.BUSY if busy else None
+                accepted = await self._boundary.receive(conversation, outside, refused, read)
         except RepeatedError:
             raise
         except (EngineError, UndecidedError) as error:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
 from agentserver.contract import Code
-from agentserver.core import approving, decisions
+from agentserver.core import approving, decisions, familiar
 from agentserver.core.approvals import Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.conversation import Conversation
 from agentserver.core.decisions import Accepted
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
-from agentserver.core.envelope import Bounds, read
+from agentserver.core.envelope import SCHEMA, Bounds, read
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Done, Failed, Finished, Moment, Outside, Reply, Returned
 from agentserver.core.payload.codec import Codecs
@@ -51,8 +51,13 @@ def rules(*listeners, guards=None, payloads=(Answer, Note), **limits):
     usage = {name: usage_instructions(one, named, codecs) for name, one in named.items()}
     blueprint = Blueprint(named, Limits(**limits), roots, services, usage)
     asked = (PeersGuard(),) if guards is None else tuple(guards)
+    known = familiar.names([SCHEMA, *(codec.xsd() for codec in codecs)])
     return Rules(
-        blueprint, codecs, asked, Bounds(), explain=lambda one: usage_instructions(one, named, codecs)
+        blueprint,
+        codecs,
+        asked,
+        Bounds(names=known),
+        explain=lambda one: usage_instructions(one, named, codecs),
     )
 
 

@@ -1,0 +1,90 @@
+"""Documents with names of a stranger's own, read in a thread that is used once.
+
+Owns the threads: what libxml2 keeps of the names goes with the thread that read them. Those who wait for one take
+turns. Refuses to know what is made of what was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from agentserver.core import intake, replies
+from agentserver.core.familiar import familiar
+from agentserver.pump.rounds import Rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.core.budget import Room
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Draft, Drafts, Failed, Outside
+    from agentserver.core.refusals import Refusal
+
+T = TypeVar("T")
+
+THREADS = 2
+"""Documents that are read apart at once."""
+
+
+class Apart:
+    """Reads what the server's own schemas do not account for; a few documents at a time.
+
+    Args:
+        rules: what is read by.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._free = THREADS
+        self._waiting: Rounds[asyncio.Future[None]] = Rounds()
+
+    async def outside(self, principal: str, conversation: str, outside: Outside) -> Draft | Refusal | None:
+        """An outside message that should not be read here; None for any other, and for one that cannot be read."""
+        if familiar(outside.data, self._rules.bounds.names):
+            return None
+        done = await self._done(
+            principal, conversation, partial(intake.read_outside, outside.data, outside.to, self._rules)
+        )
+        return None if done.exception() is not None else done.result()
+
+    async def result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
+        """The result of a handler, read here unless it is text that should not be. Raises what reading raises."""
+        read = partial(replies.normalise, value, self._rules.codecs, self._rules.bounds, room)
+        if not isinstance(value, bytes) or familiar(value, self._rules.bounds.names):
+            return read()
+        return (await self._done("", conversation, read)).result()
+
+    async def _done(self, principal: str, conversation: str, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Have a thread do something while the event loop turns."""
+        await self._enter(principal, conversation)
+        thread = ThreadPoolExecutor(1, "apart")
+        done = asyncio.wrap_future(thread.submit(work))
+        done.add_done_callback(lambda _: self._leave())
+        thread.shutdown(wait=False)
+        await asyncio.wait([done])
+        return done
+
+    async def _enter(self, principal: str, conversation: str) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.put(principal, conversation, turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """Let the next in, not counting those that have given up."""
+        while self._waiting:
+            turn = self._waiting.take()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1

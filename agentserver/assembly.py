@@ -194,6 +194,19 @@ class Server:
             raise RuntimeError("the server is not running")
         return await self._pump.decide(conversation, decided)
 
+    @property
+    def durable(self) -> bool:
+        """Whether what is not finished outlives the process."""
+        return not isinstance(self.engine, MemoryEngine)
+
+    async def drain(self) -> None:
+        """Refuse new messages and wait until nothing runs, for ``limits.drain`` seconds at most.
+
+        Leaving the context does so too, and waits no longer for having been asked twice.
+        """
+        if self._pump is not None:
+            await self._pump.drain()
+
     def conversation(self, conversation: str) -> Conversation | None:
         """A conversation as it stands, for operators; None when it is unknown or over."""
         return None if self._pump is None else self._pump.conversation(conversation)

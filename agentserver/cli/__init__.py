@@ -29,6 +29,7 @@ from agentserver.cli import (
     schemas,
     trace,
 )
+from agentserver.cli.ending import follow
 from agentserver.cli.logs import Format, Level, Logging
 
 if TYPE_CHECKING:
@@ -124,5 +125,10 @@ for _command in (
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """The entry point. Always ends in SystemExit."""
-    cli.main(args, prog_name="agentserver")
+    """The entry point. Always ends in SystemExit, and without ``args`` the process ends with it."""
+    try:
+        cli.main(args, prog_name="agentserver")
+    except SystemExit as ended:
+        if args is None:
+            follow(ended.code if isinstance(ended.code, int) else 1)
+        raise

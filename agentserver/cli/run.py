@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
+from agentserver.cli.ending import Ending
 from agentserver.cli.logs import without_hops
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     Fed from standard input it is a script: each message is awaited to rest before the next line, and the exit code
     tells whether every message was answered without an error.
 
+    However the session ends, what runs has the time of limits.drain; what is not finished then goes on with the next
+    start, if there is a journal. A second signal ends the process at once, and loses no more.
+
     What needs a permission is asked here: at a prompt, or where there is a journal, into which agentserver approve and
     agentserver deny write answers. A script without a journal is refused what needs one. A script may answer what waits
     with /approve, and waits at its end for what is not answered.
@@ -55,8 +59,13 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     server = project.server(ctx, project.load(ctx, organism), durable=True)
     _escape(sys.stdout)
     screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
+    ending = Ending(server.organism.limits.drain)
     console = Console(
-        server, screen, interactive=sys.stdin.isatty(), principal=project.principal(server.organism)
+        server,
+        screen,
+        interactive=sys.stdin.isatty(),
+        principal=project.principal(server.organism),
+        ending=ending,
     )
     if console.interactive or server.organism.journal is not None:
         server.approver = console.questions
@@ -74,7 +83,8 @@ def command(ctx: click.Context, organism: Path | None) -> None:
         return status
 
     try:
-        status = anyio.run(session, backend="asyncio")
+        with ending:
+            status = anyio.run(ending.run, session, backend="asyncio")
     except EngineError as error:
         project.refuse(ctx, str(error))
     ctx.exit(status)

@@ -16,6 +16,7 @@ import anyio
 from agentserver.core.approvals import Answer
 from agentserver.gateways import console_lines, console_view, trace_text
 from agentserver.gateways.console_complete import Ids
+from agentserver.gateways.console_ending import Unhurried
 from agentserver.gateways.console_hops import HopView
 from agentserver.gateways.console_input import Key
 from agentserver.gateways.console_lines import Address, Blank, Command, Completeness, Gathering, Letter, Verb
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from agentserver.core.audit import Record
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Reply
+    from agentserver.gateways.console_ending import Ending
     from agentserver.gateways.console_input import Lines
     from agentserver.gateways.console_lines import Meaning, Takers
     from agentserver.gateways.console_talks import Host, Talk
@@ -41,7 +43,11 @@ INTERRUPTED = 128 + signal.SIGINT
 """The exit status of a script that Ctrl-C ended."""
 
 
-class Ending(Enum):
+CLOSING = 0.4
+"""Seconds that the end of a session may take after the drain; a journal that cannot be written keeps it no longer."""
+
+
+class Reason(Enum):
     """Why a session ends before its lines do."""
 
     QUIT = "quit"
@@ -65,9 +71,19 @@ class Console:
         screen: where everything is shown.
         interactive: whether a person types, for whom Ctrl-C cancels what runs before it ends the session.
         principal: in whose name messages are sent.
+        ending: where signals come from, and what is told when the session begins to end.
     """
 
-    def __init__(self, host: Host, screen: Screen, *, interactive: bool, principal: str = "console") -> None:
+    def __init__(
+        self,
+        host: Host,
+        screen: Screen,
+        *,
+        interactive: bool,
+        principal: str = "console",
+        ending: Ending | None = None,
+    ) -> None:
+        self._process = ending or Unhurried()
         self._host = host
         self._screen = screen
         self.interactive = interactive
@@ -81,7 +97,7 @@ class Console:
         self._raw = False
         self._failures = 0
         self._mistakes = 0
-        self._ending: Ending | None = None
+        self._ending: Reason | None = None
         self._reading: anyio.CancelScope
         self._commands: Mapping[Verb, Callable[[str], Awaitable[None]]] = {
             Verb.HELP: self._help,
@@ -119,8 +135,7 @@ class Console:
 
         Returns:
             0; for a script 1 when a message was refused or not answered, 2 when a line meant nothing (which
-            weighs more), 130 after Ctrl-C. SIGTERM waits ``limits.drain`` seconds for what runs, not for what waits
-            for a person, and gives 0.
+            weighs more), 130 after Ctrl-C. SIGTERM gives 0. However it ends, what runs has ``limits.drain`` seconds.
 
         Raises:
             ValueError: when the principal's name is a listener's.
@@ -234,7 +249,13 @@ class Console:
             # The conversation was closed since it was looked up, or the server stops.
             self._screen.say(str(error), Style.BAD)
         if talk.kept:
-            self._screen.say("still waits for a permission", Style.WARN)
+            only_asks = self.questions.only_asks(talk)
+            why = (
+                "still waits for a permission"
+                if only_asks
+                else "not finished: it goes on with the next start"
+            )
+            self._screen.say(why, Style.WARN)
         elif not answered:
             self._failures += 1
             self.questions.flush()
@@ -264,24 +285,32 @@ class Console:
             self._screen.show(*(((Style.WARN, part),) for part in own_lines(line)))
 
     async def _wind_up(self) -> None:
-        """End every conversation; after SIGTERM let what runs come to rest, and keep what waits for a person."""
-        stopped = self._ending is Ending.TERMINATED
-        if stopped:
-            with anyio.move_on_after(self._host.rules.blueprint.limits.drain):
-                await self._settled()
-        for talk in self._talks:
-            if stopped and self.questions.only_asks(talk):
-                talk.keep()
-            else:
+        """Let what runs come to rest, while there is time, and end what has. The rest is for the next session.
+
+        Where nothing outlives the process it is ended too.
+        """
+        self._process.begin(self._status())
+        await self._host.drain()
+        with anyio.move_on_after(CLOSING):
+            for talk in self._talks:
+                if self._unfinished(talk) and self._host.durable:
+                    talk.keep()
+                elif self._unfinished(talk):
+                    await talk.close()
+            await self._talks.rest.wait()
+            for talk in self._talks:
                 await talk.close()
-        await self._talks.rest.wait()
-        self.questions.flush()
-        await self._screen.written()
+            self.questions.flush()
+            await self._screen.written()
+
+    def _unfinished(self, talk: Talk) -> bool:
+        conversation = self._host.conversation(talk.exchange.id)
+        return conversation is not None and bool(conversation.requests)
 
     def _status(self) -> int:
-        if self._ending is Ending.INTERRUPTED:
+        if self._ending is Reason.INTERRUPTED:
             return INTERRUPTED
-        if self.interactive or self._ending is Ending.TERMINATED:
+        if self.interactive or self._ending is Reason.TERMINATED:
             return 0
         return 2 if self._mistakes else int(self._failures > 0 or self._screen.gone)
 
@@ -346,21 +375,20 @@ class Console:
         self._hops.on = switch == "on"
 
     async def _quit(self, _: str) -> None:
-        self._ending = Ending.QUIT
+        self._ending = Reason.QUIT
 
     # Signals
 
     async def _signals(self) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-            async for number in received:
-                if number == signal.SIGTERM:
-                    self._end(Ending.TERMINATED)
-                elif self.interactive:
-                    await self._interrupt()
-                else:
-                    self._end(Ending.INTERRUPTED)
+        async for number in self._process.signals():
+            if number == signal.SIGTERM:
+                self._end(Reason.TERMINATED)
+            elif self.interactive:
+                await self._interrupt()
+            else:
+                self._end(Reason.INTERRUPTED)
 
-    def _end(self, why: Ending) -> None:
+    def _end(self, why: Reason) -> None:
         self._ending = why
         self._reading.cancel()
 
@@ -373,4 +401,4 @@ class Console:
             for talk in running:
                 await talk.close()
         else:
-            self._end(Ending.QUIT)
+            self._end(Reason.QUIT)

@@ -34,6 +34,15 @@ class Host(Ingress, Protocol):
         """What happened lately."""
         ...
 
+    @property
+    def durable(self) -> bool:
+        """Whether what is not finished outlives the process."""
+        ...
+
+    async def drain(self) -> None:
+        """Refuse new messages and wait until nothing runs, for ``limits.drain`` seconds at most."""
+        ...
+
     async def decide(self, conversation: str, decided: Decided) -> bool:
         """Commit a person's answer. False when nothing waits for it any more."""
         ...

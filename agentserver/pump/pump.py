@@ -92,6 +92,7 @@ class Pump:
         self._exchanges = Exchanges(engine, self)
         self._accounts = Accounts(rules.blueprint.limits)
         self._stopping = False
+        self._drained = 0.0
         self._halted = False
         self._life = self._run()
 
@@ -121,14 +122,20 @@ class Pump:
             self._tasks.start_soon(self._waiting.watch, self._clock, self.decide)
             try:
                 yield
-                self._stopping = True
-                with anyio.move_on_after(self._limits.drain):
-                    await self._accounts.rest.wait()
+                await self.drain()
                 self._exchanges.settle()
             finally:
                 self._stopping = self._halted = True
                 self._exchanges.stop()
                 self._tasks.cancel_scope.cancel()
+
+    async def drain(self) -> None:
+        """Refuse new messages and let what is in hand finish, until ``limits.drain`` seconds after the first call."""
+        if not self._stopping:
+            self._stopping = True
+            self._drained = anyio.current_time() + self._limits.drain
+        with anyio.CancelScope(deadline=self._drained):
+            await self._accounts.rest.wait()
 
     async def _take_up(self) -> None:
         """Schedule what an earlier run left; everything that waits in its conversations is in hand again."""

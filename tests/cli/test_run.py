@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import shutil
 import signal
 import stat
 import subprocess
@@ -64,7 +65,8 @@ def test_a_closed_pipe_ends_the_script_quietly(project):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_signals_end_a_script(project, number, status):
+def test_signals_end_a_script(project, number, status, tmp_path):
+    project = own(project, tmp_path, "1ms" if number == signal.SIGINT else "20s")
     with subprocess.Popen(
         [sys.executable, "-m", "agentserver", "run"],
         cwd=project, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -77,6 +79,15 @@ def test_signals_end_a_script(project, number, status):
     assert running.returncode == status, logged
     assert ("waited" in shown) is (number == signal.SIGTERM)
     assert "Traceback" not in logged
+
+
+def own(project, folder, drain):
+    """A project whose journal no other test sees."""
+    copy = folder / "own"
+    shutil.copytree(project, copy, ignore=shutil.ignore_patterns("out"))
+    organism = copy / "config" / "organism.yaml"
+    organism.write_text(f"{organism.read_text()}limits: {{drain: {drain}}}\n")
+    return copy
 
 
 def test_ctrl_c_ends_a_call_with_130(project):

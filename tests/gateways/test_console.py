@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+from dataclasses import replace
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -12,6 +14,9 @@ import pytest
 from agentserver.assembly import build
 from agentserver.core.audit import Event, Record
 from agentserver.core.blueprint import Limits
+from agentserver.engines.journal_file import Place
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways import console_hops
 from agentserver.gateways.console import Console
 from agentserver.gateways.console_complete import Ids
@@ -20,6 +25,7 @@ from agentserver.gateways.console_input import Key
 from agentserver.gateways.console_talks import Talk, Talks
 from agentserver.gateways.terminal import Screen
 from agentserver.gateways.trace import CONVERSATIONS
+from agentserver.ports import EngineError
 from agentserver.testing import listener, organism_of
 from tests.gateways.payloads import DESK, Greet, Wait, greet, wait
 
@@ -28,6 +34,7 @@ pytestmark = pytest.mark.anyio
 
 IDLE = organism_of(listener("greeter", greet, Greet), limits=Limits(idle=0.25))
 CROWDED = organism_of(listener("waiter", wait, Wait), limits=Limits(principal_conversations=1))
+HASTY = replace(DESK, limits=Limits(drain=0.05))
 NAMESAKE = organism_of(listener("console", greet, Greet))
 
 
@@ -70,15 +77,19 @@ def send(number, pause=10):
     return step
 
 
-async def session(*steps, interactive=False, organism=None, redact=str):
+async def session(*steps, interactive=False, organism=None, redact=str, engine=None, meanwhile=None):
     """The status and everything shown."""
     shown = io.StringIO()
     feed = Feed(steps, shown, concurrent=interactive)
     with anyio.fail_after(10):
-        async with build(organism or DESK) as server:
+        async with build(organism or DESK, engine=engine) as server:
             screen = Screen(redact=redact, out=lambda: shown)
             console = Console(server, screen, interactive=interactive)
-            status = await console.run(feed)
+            async with anyio.create_task_group() as tasks:
+                if meanwhile is not None:
+                    tasks.start_soon(meanwhile, shown)
+                status = await console.run(feed)
+                tasks.cancel_scope.cancel()
     return status, shown.getvalue(), feed.prompts
 
 
@@ -231,8 +242,11 @@ async def test_a_server_that_stops_is_no_crash(fresh_server):
         async def open(self, principal):
             return Stopping()
 
+        async def drain(self):
+            pass
+
         def conversation(self, conversation):
-            return object()
+            return SimpleNamespace(requests={})
 
     shown = io.StringIO()
     console = Console(Host(), Screen(out=lambda: shown), interactive=False)
@@ -305,12 +319,85 @@ async def test_ctrl_c_forgets_half_an_element():
     assert "not complete" not in shown
 
 
-async def test_quit_cancels_what_runs():
+ENDS = pytest.mark.parametrize(
+    ("interactive", "status", "end"),
+    [
+        (True, 0, "/quit"),
+        (True, 0, Key.END),
+        (True, 0, signal.SIGTERM),
+        (False, 0, signal.SIGTERM),
+        (False, 130, signal.SIGINT),
+    ],
+)
+
+
+async def ended(end, *, interactive, engine=None):
+    """The status and the screen of a session that ends while something runs."""
+    runs = until("console -> waiter")
+
+    async def meanwhile(shown):
+        await runs(shown)
+        os.kill(os.getpid(), end)
+
+    comes = isinstance(end, signal.Signals)  # from beside: a script reads no line while something runs
+    steps = ["@waiter seconds=60", *([until("never")] if comes else [runs, end])]
+    beside = meanwhile if comes else None
     status, shown, _ = await session(
-        "@waiter seconds=60", until("console -> waiter"), "/quit", interactive=True
+        *steps, interactive=interactive, organism=HASTY, engine=engine, meanwhile=beside
+    )
+    return status, shown
+
+
+@ENDS
+async def test_however_a_session_ends_what_is_not_finished_is_kept(interactive, status, end, tmp_path):
+    guards = build(DESK).rules.guards
+    engine = SqliteEngine(Place(tmp_path / "journal.sqlite"), guards)
+    found, shown = await ended(end, interactive=interactive, engine=engine)
+    assert found == status
+    assert "not finished: it goes on with the next start" in shown
+    async with SqliteEngine(Place(tmp_path / "journal.sqlite"), guards) as engine:
+        (kept,) = [key async for key in engine.at_work()]
+        assert len((await engine.load(kept)).requests) == 1
+
+
+@ENDS
+async def test_where_nothing_is_kept_it_is_cancelled(interactive, status, end):
+    found, shown = await ended(end, interactive=interactive)
+    assert found == status
+    assert "cancelled" in shown
+
+
+class Full(MemoryEngine):
+    """Keeps nothing any more once it is told so."""
+
+    full = False
+
+    async def commit(self, outcome):
+        if self.full:
+            raise EngineError("no space left")
+        await super().commit(outcome)
+
+
+@pytest.mark.parametrize("end", ["/quit", send(signal.SIGTERM)])
+async def test_a_journal_that_cannot_be_written_holds_nobody(end):
+    engine = Full()
+
+    async def fill(shown):
+        engine.full = True
+
+    status, _, _ = await session(
+        "@greeter Ada", until("Good day"), fill, end, interactive=True, organism=HASTY, engine=engine
     )
     assert status == 0
-    assert "cancelled" in shown
+
+
+async def test_what_came_to_rest_is_not_kept(tmp_path):
+    guards = build(DESK).rules.guards
+    engine = SqliteEngine(Place(tmp_path / "journal.sqlite"), guards)
+    status, shown, _ = await session("@greeter Ada", "/new", "@greeter Bob", "/quit", engine=engine)
+    assert (status, "kept" in shown) == (0, False)
+    async with SqliteEngine(Place(tmp_path / "journal.sqlite"), guards) as engine:
+        assert [key async for key in engine.belongings("console")] == []
 
 
 async def test_a_signal_is_ctrl_c_where_no_prompt_reads_keys():
@@ -324,19 +411,6 @@ async def test_a_signal_is_ctrl_c_where_no_prompt_reads_keys():
     )
     assert status == 0
     assert "cancelled" in shown
-
-
-async def test_ctrl_c_ends_a_script_with_130():
-    async def later():
-        await anyio.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(later)
-        status, shown, _ = await session("@waiter seconds=60", "@greeter Ada")
-    assert status == 130
-    assert "cancelled" in shown
-    assert "Ada" not in shown
 
 
 async def test_sigterm_lets_what_runs_finish():

@@ -13,7 +13,10 @@ from agentserver import HandlerMetadata, HandlerResponse
 from agentserver.assembly import build
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.blueprint import Limits
+from agentserver.engines.journal_file import Place
+from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.console import Console
+from agentserver.gateways.console_input import Key
 from agentserver.gateways.console_questions import SHOWN
 from agentserver.gateways.terminal import Screen
 from agentserver.testing import listener, organism_of
@@ -70,10 +73,10 @@ class Typing(Feed):
         return await super().next(prompt)
 
 
-async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=None):
+async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=None, engine=None):
     """The status and everything shown, on a server that asks at the console."""
     shown = io.StringIO()
-    server = build(organism)
+    server = build(organism, engine=engine)
     console = Console(server, Screen(out=lambda: shown), interactive=interactive)
     if asks:
         server.approver = console.questions
@@ -253,11 +256,16 @@ async def test_an_answer_that_comes_too_late_is_said_so():
         assert await console.questions.answer(key, Answer.ONCE) == "it does not wait any more"
 
 
-async def test_a_stop_keeps_what_waits_and_quitting_does_not():
-    status, shown = await session("@clerk name=Ada", WAITS, send(signal.SIGTERM))
+@pytest.mark.parametrize("end", [send(signal.SIGTERM), "/quit", Key.END])
+async def test_the_end_of_a_session_keeps_what_waits(end, tmp_path):
+    engine = SqliteEngine(Place(tmp_path / "journal.sqlite"), build(DESK).rules.guards)
+    status, shown = await session("@clerk name=Ada", WAITS, end, engine=engine)
     assert status == 0
     assert "still waits for a permission" in shown
     assert "gone with" not in shown
+
+
+async def test_what_waits_is_gone_where_nothing_is_kept():
     _, shown = await session("@clerk name=Ada", WAITS, "/quit")
     assert "gone with" in shown
 

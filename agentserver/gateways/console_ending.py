@@ -1,0 +1,39 @@
+"""What a console session needs of the process around it.
+
+Owns the seam. Refuses to know how a process is made to end.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Ending(Protocol):
+    """The process around a session."""
+
+    def signals(self) -> AsyncIterator[int]:
+        """SIGINT and SIGTERM, as they come."""
+        ...
+
+    def begin(self, status: int) -> None:
+        """The session ends with the drain, at the latest. May see to it that the process does too."""
+        ...
+
+
+class Unhurried:
+    """A process that lives on after the session."""
+
+    async def signals(self) -> AsyncIterator[int]:
+        """The signals of the event loop."""
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+            async for number in received:
+                yield number
+
+    def begin(self, status: int) -> None:
+        """Nothing to see to."""

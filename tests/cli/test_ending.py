@@ -1,0 +1,171 @@
+"""The server ends when it is told to, whatever its handlers do, and keeps what is not finished."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from agentserver.cli import ending
+from agentserver.cli.ending import Ending
+from tests.cli.conftest import environment
+
+HANDLERS = """
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from agentserver import xmlify
+
+
+@xmlify
+@dataclass(frozen=True)
+class Ping:
+    timeout: int = 0
+
+
+async def hold(payload: Ping, metadata):
+    print("at work", flush=True)
+    time.sleep(1000)
+
+
+async def swallow(payload: Ping, metadata):
+    print("at work", flush=True)
+    asyncio.get_running_loop().run_in_executor(None, time.sleep, 1000)
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            pass
+"""
+
+ORGANISM = """
+name: odd
+listeners:
+  - {{name: {0}, description: Never ends., payload_class: odd.Ping, handler: odd.{0}}}
+limits: {{drain: {1}}}
+"""
+
+
+@pytest.fixture
+def running(tmp_path):
+    """Start a server with one message at work, send it signals, and give its status and what is queued then."""
+
+    def run(handler, drain, number, *, again=False):
+        (tmp_path / "odd.py").write_text(HANDLERS)
+        (tmp_path / "organism.yaml").write_text(ORGANISM.format(handler, drain))
+        with subprocess.Popen(
+            [sys.executable, "-m", "agentserver", "run"],
+            cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            process.stdin.write(f"@{handler}/Ping\n")
+            process.stdin.flush()
+            while "at work" not in process.stdout.readline():
+                pass
+            process.send_signal(number)
+            while again and process.poll() is None:  # two that come as one are one
+                time.sleep(0.1)
+                process.send_signal(number)
+            try:
+                _, logged = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        with closing(sqlite3.connect(tmp_path / "out" / "journal.sqlite")) as journal:
+            (queued,) = journal.execute("select count(*) from delivery where state = 0").fetchone()
+        return process.returncode, queued, logged
+
+    return run
+
+
+def test_a_handler_that_swallows_its_cancellation_and_leaves_a_thread_holds_nobody(running):
+    status, queued, logged = running("swallow", "100ms", signal.SIGTERM)
+    assert (status, queued) == (0, 1), logged
+    assert "Traceback" not in logged
+
+
+def test_a_handler_that_holds_the_loop_is_left_after_the_drain(running):
+    assert running("hold", "100ms", signal.SIGTERM)[:2] == (128 + signal.SIGTERM, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_it_at_once(running, number):
+    assert running("hold", "1h", number, again=True)[:2] == (128 + number, 1)
+
+
+# Inside
+
+
+class End(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """The statuses with which the process would have ended; the thread that says so goes on."""
+    found, heard = [], threading.Event()
+
+    def end(status):
+        found.append(status)
+        heard.set()
+
+    monkeypatch.setattr(ending, "end_process", end)
+    return found, heard
+
+
+def test_a_signal_before_the_session_listens_ends_the_process(ended):
+    found, heard = ended
+    with Ending(1000.0):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert heard.wait(30)
+    assert found[0] == 128 + signal.SIGTERM
+
+
+def test_a_signal_is_the_sessions_and_the_next_one_the_processes(ended):
+    found, heard = ended
+
+    async def session():
+        signals = one.signals()
+        waiting = asyncio.ensure_future(anext(signals))
+        await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await waiting == signal.SIGINT
+        await signals.aclose()
+        one.begin(0)
+
+    with Ending(1000.0) as one:
+        asyncio.run(session())
+        assert found == []
+        os.kill(os.getpid(), signal.SIGINT)
+        assert heard.wait(30)
+    assert found[0] == 128 + signal.SIGINT
+
+
+def test_a_session_that_began_to_end_has_the_time_of_the_drain(ended):
+    found, heard = ended
+    with Ending(-1.0) as one:
+        one.begin(7)
+        assert heard.wait(30)
+    assert found[0] == 7
+
+
+def test_a_child_has_its_own_signals(ended):
+    with Ending(1000.0):
+        child = os.fork()
+        if not child:
+            time.sleep(30)
+            os._exit(1)
+        os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGTERM
+    assert ended[0] == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

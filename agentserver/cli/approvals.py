@@ -14,7 +14,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.journal import journal_option, located, refusing, when
-from agentserver.cli.shown import journal_and_secrets
+from agentserver.cli.shown import journal_and_secrets, shown_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ TAKEN = "a running server takes it within a second or so, a stopped one when it 
 
 
 @click.group("approvals", short_help="List or show what waits for a permission.", invoke_without_command=True)
-@journal_option
+@shown_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
 def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool) -> None:
@@ -48,7 +48,7 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
 
 @command.command("show")
 @click.argument("approval")
-@journal_option
+@shown_option
 @click.pass_context
 def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
     """Show APPROVAL, the id or its beginning, in full: what guards ask, with the lineage, and the message."""

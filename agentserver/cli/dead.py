@@ -12,7 +12,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.journal import journal_option, located, reading, refusing, when, writing
-from agentserver.cli.shown import journal_and_secrets
+from agentserver.cli.shown import journal_and_secrets, shown_option
 from agentserver.core import decisions
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:
 
 
 @command.command("list")
-@journal_option
+@shown_option
 @click.pass_context
 def listing(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """List the dead letters, oldest first."""
@@ -62,7 +62,7 @@ def listing(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
 
 @command.command("show")
 @click.argument("delivery")
-@journal_option
+@shown_option
 @click.pass_context
 def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
     """Show one dead letter: why it was given up, and its message."""

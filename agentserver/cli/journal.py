@@ -17,7 +17,6 @@ from agentserver.cli import project
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agentserver.config import Organism
     from agentserver.engines.journal_reader import Reader
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -34,18 +33,26 @@ def journal_option(function: F) -> F:
 
 
 def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
-    """The journal that is meant. Ends the command when the organism keeps none."""
-    return journal or own(ctx, project.load(ctx, organism))
+    """The journal that is meant: the one that is named, or that of the organism, which need not load.
 
+    Where there is no organism it is the one that a new organism would have. Ends the command when there is none.
+    """
+    from agentserver.config.organism import Journal
 
-def own(ctx: click.Context, organism: Organism) -> Path:
-    """The organism's journal. Ends the command when it keeps none."""
-    from agentserver.assembly import journal_path
-
-    path = journal_path(organism)
-    if path is None:
+    if journal is not None:
+        return journal
+    default = Path(Journal().path)
+    file = project.found(organism)
+    if file is None and default.is_file():
+        return default
+    file = project.located(organism)
+    seen = project.glimpse(ctx, file)
+    if seen.unkept:
         project.refuse(ctx, "the organism keeps no journal; name one with --journal")
-    return path
+    if seen.journal is None:
+        told = seen.unread or f"{file}: journal: it cannot be read"
+        project.refuse(ctx, f"{told}\nwhich journal the organism has is not known: name it with --journal")
+    return seen.journal
 
 
 @contextmanager

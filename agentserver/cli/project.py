@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from agentserver.assembly import Server
-    from agentserver.config import Organism
+    from agentserver.config import Glimpse, Organism
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -54,15 +54,29 @@ def organism_option(function: F) -> F:
     )(function)
 
 
+def found(path: Path | None) -> Path | None:
+    """The organism's file, named or found here; None when there is none."""
+    return path or next((default for default in DEFAULTS if default.is_file()), None)
+
+
 def located(path: Path | None) -> Path:
     """The organism's file. Raises click.UsageError when none is named and none is found."""
-    if path is not None:
-        return path
-    found = next((default for default in DEFAULTS if default.is_file()), None)
-    if found is None:
+    file = found(path)
+    if file is None:
         names = " or ".join(map(str, DEFAULTS))
         raise click.UsageError(f"there is no {names} here; name a file, or begin with: agentserver init DIR")
-    return found
+    return file
+
+
+def glimpse(ctx: click.Context, path: Path) -> Glimpse:
+    """What can be known of an organism that may not load. None of its code runs; logging is set up on the way."""
+    from agentserver import config
+
+    options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
+    seen = config.glimpse(path, os.environ)
+    configure(options, seen.secrets)
+    ctx.meta[SECRETS] = seen.secrets.redact
+    return seen
 
 
 def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -> Organism:

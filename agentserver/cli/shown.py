@@ -1,21 +1,45 @@
 """What verbs that show recorded messages need: the journal, and what in it nobody may read.
 
-Owns where the secrets come from. Refuses to know what is shown.
+Owns where the secrets come from, and that nothing is shown while they are not known. Refuses to know what is shown.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import own
+from agentserver.cli.journal import journal_option, located
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from agentserver.config import Secrets
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+UNREDACTED = "agentserver.unredacted"
+"""The key of the context under which it is kept that the user wants to see what may hold secrets."""
+
+
+def _wanted(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - a callback's signature
+    del param
+    if value:
+        ctx.meta[UNREDACTED] = True
+
+
+def shown_option(function: F) -> F:
+    """Which journal, and whether to show it though secrets may stand in it."""
+    wanted = click.option(
+        "--unredacted",
+        is_flag=True,
+        expose_value=False,
+        callback=_wanted,
+        help="Show it although the organism's files cannot be read, so that not all of its secrets are known.",
+    )
+    return journal_option(wanted(function))
 
 
 def journal_and_secrets(
@@ -23,16 +47,22 @@ def journal_and_secrets(
 ) -> tuple[Path, Secrets]:
     """The journal that is meant, and the secrets of the organism that is named or found here.
 
-    A journal can be looked into where there is no organism; that its secrets are then not known is said on standard
-    error. Ends the command when there is an organism that cannot be loaded, or no journal.
+    The organism need not load, and none of its code runs. Where there is none, that its secrets are not known is said
+    on standard error. Ends the command when there is one whose files cannot be read, unless ``--unredacted`` was
+    given, and when there is no journal.
     """
     from agentserver.config import Secrets
 
-    nowhere = organism is None and not any(default.is_file() for default in project.DEFAULTS)
-    if journal is not None and nowhere:
-        click.echo(
-            "no organism is known here, so its secrets are not taken out; name it with --organism", err=True
-        )
-        return journal, Secrets()
-    loaded = project.load(ctx, organism)
-    return journal or own(ctx, loaded), loaded.secrets
+    file = project.found(organism)
+    if file is None:
+        path = located(ctx, None, journal)
+        told = "no organism is known here, so its secrets are not taken out; name it with --organism"
+        click.echo(told, err=True)
+        return path, Secrets()
+    seen = project.glimpse(ctx, file)
+    if seen.unread and not ctx.meta.get(UNREDACTED):
+        told = "so not all of its secrets are known, and nothing is shown; --unredacted shows it all the same"
+        project.refuse(ctx, f"{seen.unread}\n{told}")
+    if seen.unread:
+        click.echo(f"{seen.unread}\nnot all of its secrets are known, and taken out", err=True)
+    return located(ctx, organism, journal), seen.secrets

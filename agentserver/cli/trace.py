@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import journal_option, one_conversation, reading
-from agentserver.cli.shown import journal_and_secrets
+from agentserver.cli.journal import one_conversation, reading
+from agentserver.cli.shown import journal_and_secrets, shown_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Form(StrEnum):
 
 @click.command("trace", short_help="Show what happened in a conversation.")
 @click.argument("conversation")
-@journal_option
+@shown_option
 @click.option("--json", "form", flag_value=Form.JSON, type=Form, help="One JSON object for each record.")
 @click.option("--html", "form", flag_value=Form.HTML, type=Form, help="A page that needs nothing else.")
 @click.option("--no-payloads", is_flag=True, help="Leave out what the messages say.")

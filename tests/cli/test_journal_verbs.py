@@ -129,8 +129,10 @@ def test_dead_letters_are_listed_shown_and_discarded(shop):
     verb("dead", "discard", key, status=2)
 
 
-def test_a_dead_letter_of_a_finished_conversation_cannot_be_queued_again(shop):
-    verb("dead", "requeue", letter(), status=2)
+def test_a_dead_letter_of_a_finished_conversation_becomes_a_request_of_its_own(shop):
+    key = letter()
+    assert f"{key} is a new request of " in verb("dead", "requeue", key)
+    assert "; 0 differ" in verb("replay")
 
 
 def test_what_changes_the_journal_is_refused_while_a_server_has_it(shop):

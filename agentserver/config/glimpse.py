@@ -1,0 +1,60 @@
+"""What can be known of an organism without loading it, though it may be broken: its journal and its secrets.
+
+Owns how much of it was read. Runs no code of the organism, and refuses to know the rest of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import ValidationError
+
+from agentserver.config.findings import Report, Severity
+from agentserver.config.loading import project_directory
+from agentserver.config.models import JournalEntry, unjournalled
+from agentserver.config.secrets import Secrets
+from agentserver.config.sources import Sources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+class Glimpse(NamedTuple):
+    """What was read of an organism.
+
+    Args:
+        secrets: every value that it takes from the environment or a file, as far as they could be read.
+        unread: why there may be more, a mistake a line; empty when there are no others.
+        journal: the file of its journal; None when it keeps none or it cannot be told.
+        unkept: whether it says that it keeps none.
+    """
+
+    secrets: Secrets
+    unread: str = ""
+    journal: Path | None = None
+    unkept: bool = False
+
+
+def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
+    """What can be read of the organism in this file, whatever is wrong with it."""
+    report, project = Report(), project_directory(path)
+    sources = Sources(project, environ, report)
+    sources.read(path)
+    secrets = Secrets.of(sources.values)
+    faults = report.settle([document.file for document in sources.documents], secrets)
+    unread = "\n".join(str(fault) for fault in faults if fault.severity is Severity.ERROR)
+    found = Glimpse(secrets, unread)
+    # Without the main file the first document is an included one.
+    if not sources.documents or sources.documents[0].directory != path.parent.resolve():
+        return found
+    said = unjournalled(sources.documents[0].data.get("journal"))
+    return found._replace(journal=_journal(said, project), unkept=said is None)
+
+
+def _journal(said: object, project: Path) -> Path | None:
+    try:
+        written = None if said is None else JournalEntry.model_validate(said).path
+    except ValidationError:
+        return None
+    return None if written is None else project / written

@@ -1,0 +1,124 @@
+"""Verbs that look into a journal while its organism cannot load, or is not there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.journals import change, verb
+from tests.cli.test_dead import dead, failing, letter, say, works  # noqa: F401 - fixtures
+
+BROKEN = {
+    "a handler that does not import": (
+        "worker, description",
+        "worker, description",
+        "import nothing_of_the_kind",
+    ),
+    "a peer that is none": ("peers: [worker]", "peers: [nobody]", ""),
+    "an unknown key": ("limits:", "limitz:", ""),
+}
+
+
+@pytest.fixture
+def kept(letter):  # noqa: F811 - a fixture
+    """A journal with a dead letter, in whose reason a secret stands; gives the letter and its conversation."""
+    sys.modules.pop("works_handlers", None)
+    return letter, verb("conversations").split()[0]
+
+
+def looks(kept, *options):
+    """What every verb that reads has to say."""
+    letter_, conversation = kept
+    return {
+        "conversations": verb("conversations", *options),
+        "trace": verb("trace", conversation, *options),
+        "list": verb("dead", "list", *options),
+        "show": verb("dead", "show", letter_, *options),
+        "approvals": verb("approvals", *options),
+        "stats": verb("journal", "stats", *options),
+    }
+
+
+@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.usefixtures("works")
+def test_while_the_organism_is_broken_everything_is_read_and_no_secret_shown(kept, how):
+    before = looks(kept)
+    old, new, code = BROKEN[how]
+    change(Path("organism.yaml"), old, new)
+    Path("works_handlers.py").write_text(code or Path("works_handlers.py").read_text())
+    after = looks(kept)
+    assert after == before
+    assert "[redacted]" in after["list"]
+    assert not any("s3cret" in text for text in after.values())
+
+
+def test_no_code_of_the_organism_runs(kept):
+    Path("works_handlers.py").write_text("raise SystemExit('it ran')\n")
+    looks(kept)
+
+
+def test_what_changes_the_journal_works_too(kept, tmp_path):
+    change(Path("organism.yaml"), "peers: [worker]", "peers: [nobody]")
+    verb("journal", "export", "copy.sqlite")
+    verb("journal", "vacuum")
+    assert dead("discard", kept[0]) == f"{kept[0]} is discarded\n"
+    assert verb("dead", "list", "--journal", "copy.sqlite").startswith(kept[0])
+
+
+@pytest.mark.parametrize("how", ["no YAML", "a secret that is not set", "a file that is not there"])
+def test_while_its_secrets_cannot_be_read_nothing_is_shown_that_may_hold_one(kept, how, monkeypatch):
+    if how == "no YAML":
+        Path("organism.yaml").write_text("name: [")
+    elif how == "a secret that is not set":
+        monkeypatch.delenv("WORKS_KEY")
+    else:
+        change(Path("organism.yaml"), "limits:", "include: [gone.yaml]\nlimits:")
+    named = ["--journal", "out/journal.sqlite"]
+    for args in (
+        ["trace", kept[1]],
+        ["dead", "list"],
+        ["dead", "show", kept[0]],
+        ["approvals"],
+        ["approvals", "show", "x"],
+    ):
+        said = verb(*args, *named, status=2)
+        assert "not all of its secrets are known, and nothing is shown" in said
+        assert "s3cret" not in said
+    assert kept[0] in verb("dead", "list", "--unredacted", *named)
+    assert "[redacted]" in verb("dead", "list", "--unredacted", *named) or how != "a file that is not there"
+    assert "tea" in verb("trace", kept[1], "--unredacted", *named)
+    verb("conversations", *named)
+    verb("journal", "stats", *named)
+
+
+def test_a_journal_that_cannot_be_told_is_to_be_named(kept):
+    Path("organism.yaml").write_text("name: [")
+    assert "name it with --journal" in verb("conversations", status=2)
+    change_to = Path("organism.yaml")
+    change_to.write_text("name: works\nlisteners: []\njournal: {path: 7}\n")
+    assert "name it with --journal" in verb("journal", "stats", status=2)
+    change_to.write_text("name: works\nlisteners: []\njournal: none\n")
+    assert "keeps no journal" in verb("conversations", status=2)
+
+
+def test_without_an_organism_the_journal_of_its_place_is_read_and_that_no_secret_is_known_said(kept):
+    Path("organism.yaml").unlink()
+    assert kept[1] in verb("conversations")
+    for args in (["trace", kept[1]], ["dead", "list"], ["dead", "show", kept[0]], ["approvals"]):
+        assert "its secrets are not taken out" in verb(*args)
+    Path("out/journal.sqlite").rename("elsewhere.sqlite")
+    assert "name a file, or begin with: agentserver init" in verb("conversations", status=2)
+    assert kept[1] in verb("conversations", "--journal", "elsewhere.sqlite")
+
+
+def test_an_organism_that_is_named_and_not_there_is_no_reason_to_show_secrets(kept):
+    said = verb("trace", kept[1], "--organism", "gone.yaml", "--journal", "out/journal.sqlite", status=2)
+    assert "nothing is shown" in said
+
+
+def test_a_journal_elsewhere_is_found_in_a_broken_organism(kept):
+    Path("out/journal.sqlite").rename("moved.sqlite")
+    change(Path("organism.yaml"), "limits:", "journal: {path: moved.sqlite}\nlimitz:")
+    assert kept[1] in verb("conversations")

@@ -52,12 +52,19 @@ if TYPE_CHECKING:
     from agentserver.pump import ServerExchange
 
 
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemClock:
     """The machine's clock and its source of randomness."""
 
     def moment(self) -> Moment:
         """The present time with a fresh seed."""
         return Moment(time.time(), os.urandom(16))
+
+    def steady(self) -> float:
+        """Seconds since the machine was started, where the system says so with the time that it slept."""
+        return time.clock_gettime(_STEADY)
 
 
 def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:

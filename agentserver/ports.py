@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.conversation import Conversation
+    from agentserver.core.elapsed import Calendar
     from agentserver.core.messages import Done, EventPlace, Moment, Reply
     from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
@@ -81,8 +82,21 @@ class Engine(Protocol):
         """Open conversations in which nothing has happened since, in seconds since the epoch."""
         ...
 
-    async def expire(self, now: float) -> int:
-        """Forget conversations that were closed longer ago than this engine keeps them; gives how many."""
+    async def expire(self, now: float, calendar: Calendar = ...) -> int:
+        """Forget conversations that were closed longer ago than this engine keeps them; gives how many.
+
+        Args:
+            now: what the clock says, in seconds since the epoch.
+            calendar: what is known of the clock.
+        """
+        ...
+
+    async def calendar(self) -> Calendar:
+        """The calendar that an earlier server has kept, as far as it is known."""
+        ...
+
+    async def keep_calendar(self, calendar: Calendar) -> None:
+        """Keep the calendar for the servers to come. Raises EngineError."""
         ...
 
     def belongings(self, principal: str) -> AsyncIterator[str]:
@@ -124,6 +138,10 @@ class Clock(Protocol):
 
     def moment(self) -> Moment:
         """The present time with a fresh seed."""
+        ...
+
+    def steady(self) -> float:
+        """Seconds, since some time or other, by a clock that nobody can set."""
         ...
 
 

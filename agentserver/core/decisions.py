@@ -84,7 +84,9 @@ def receive(
     step.requests.begin(request)
     if read is None:
         read = intake.read_outside(outside.data, outside.to, rules)
-    place = Place(rules.blueprint.principal(conversation.principal), conversation.tree.root, None, moment.now)
+    place = Place(
+        rules.blueprint.principal(conversation.principal), conversation.tree.root, None, step.moment.now
+    )
     judged = (
         unheard(read, place, rules)
         if isinstance(read, Refusal)

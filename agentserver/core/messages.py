@@ -35,6 +35,10 @@ class Moment(NamedTuple):
     now: float
     seed: bytes
 
+    def not_before(self, time: float) -> Moment:
+        """The same moment, or one at that time when the clock was set back meanwhile."""
+        return self if self.now >= time else self._replace(now=time)
+
     def ids(self) -> Iterator[str]:
         """Ids in the form of UUIDs that nobody without the seed can foretell."""
         number = 0

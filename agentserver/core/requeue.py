@@ -81,7 +81,7 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
     step.memory = rules.missed(step.memory)
     sender = rules.blueprint.principal(principal)
     proposal = Proposal(sender, root, letter.to, Route.REDRIVEN, letter.root, markup, element)
-    ruling = rules.ruling(step.memory, proposal, moment.now)
+    ruling = rules.ruling(step.memory, proposal, step.moment.now)
     if ruling.denied is not None:
         raise LookupError(f"it may not be a request of its own: {ruling.denied.reason}")
     about = {"thread": root, "sender": principal, "to": letter.to}

@@ -37,9 +37,10 @@ PARSED_LIMIT = 1 << 14
 
 
 class Step:
-    """The books of one step. Made from a conversation, which it leaves as it was."""
+    """The books of one step. Made from a conversation, which it leaves as it was, and in which time never runs back."""
 
     def __init__(self, conversation: Conversation, rules: Rules, moment: Moment) -> None:
+        moment = moment.not_before(conversation.touched)
         self.before = conversation
         self.rules = rules
         self.moment = moment

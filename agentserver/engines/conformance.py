@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from agentserver.core.elapsed import Calendar, Jump
 from agentserver.engines.conformance_receipts import RECEIPTS
 from agentserver.engines.conformance_story import AskingGuard, BrokenPromiseError, Story, Subject, hold
 from agentserver.ports import ConflictError
@@ -250,6 +251,18 @@ async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
             hold(await engine.load(conversation.id) == conversation, "a commit is there when it is told")
 
 
+async def the_calendar_outlives_a_restart(subject: Subject) -> None:
+    """What is known of the clock is kept for the next server; for an engine that is not durable it is not known."""
+    calendar = Calendar((Jump(5.0, 9.0),), 11.0)
+    async with subject.open() as engine:
+        hold(not (await engine.calendar()).jumps, "no jump is known at first")
+        await engine.keep_calendar(Calendar((), 4.0))
+        await engine.keep_calendar(calendar)
+    if subject.durable:
+        async with subject.open() as engine:
+            hold(await engine.calendar() == calendar, "the last calendar is kept")
+
+
 CHECKS: tuple[Check, ...] = (
     a_committed_conversation_is_there,
     a_stale_decision_changes_nothing,
@@ -264,5 +277,6 @@ CHECKS: tuple[Check, ...] = (
     what_left_is_there_until_it_is_acknowledged,
     a_commit_is_there_when_it_is_told,
     *RECEIPTS,
+    the_calendar_outlives_a_restart,
 )
 """Every check. Each opens its own engine and raises BrokenPromiseError."""

@@ -142,13 +142,21 @@ MIGRATIONS: Final = (
     alter table answer add column seal blob not null default x'';
     alter table head add column seal blob not null default x'';
     """,
+    """
+    create table calendar (
+        jumps text not null,
+        last real not null,
+        seal blob not null
+    ) strict;
+    """,
 )
 """What brings a file from one version to the next. The version of a file is how many of them it has seen.
 
 ``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator, 5 a request of its own.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 Seals, marks and the ``form`` of a step's link: see journal_seal.py; what an earlier version wrote has none.
-``answer``: see journal_answers.py. ``head``: see journal_head.py.
+``answer``: see journal_answers.py. ``head``: see journal_head.py. ``calendar``: see
+journal_calendar.py.
 ``receipt``: the messages that came under an id of their sender's; see core/receipts.py.
 """
 

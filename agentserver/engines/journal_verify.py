@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core import recording
 from agentserver.core.snapshot import UnreadableError
-from agentserver.engines import journal_head
+from agentserver.engines import journal_calendar, journal_head
 from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_care import broken_link
 from agentserver.engines.journal_file import DRIVER, MIGRATIONS, SEALED, open_reading, told
@@ -52,6 +52,9 @@ def _faults(connection: sqlite3.Connection, path: Path, said: Noted | None) -> I
         yield from _conversations(connection)
         yield from _marks(connection)
         yield from _answers(connection)
+        known = connection.execute("select 1 from sqlite_master where name = 'calendar'").fetchone()
+        if known and not journal_calendar.sound(connection):
+            yield "the calendar is not what was written"
 
 
 def _shape(connection: sqlite3.Connection) -> Iterator[str]:

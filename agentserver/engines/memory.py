@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from agentserver.core.elapsed import STEADY, Calendar
 from agentserver.core.receipts import given
 from agentserver.ports import ConflictError, RepeatedError
 
@@ -90,7 +91,14 @@ class MemoryEngine:
             if conversation.touched < before:
                 yield conversation.id
 
-    async def expire(self, now: float) -> int:  # noqa: ARG002 - an engine's signature
+    async def calendar(self) -> Calendar:
+        """No server was here before."""
+        return Calendar()
+
+    async def keep_calendar(self, calendar: Calendar) -> None:
+        """No server comes after."""
+
+    async def expire(self, now: float, calendar: Calendar = STEADY) -> int:  # noqa: ARG002 - an engine's signature
         """Nothing closed is kept."""
         return 0
 

@@ -116,7 +116,7 @@ def _difference(
 
 
 def _essence(record: Record) -> Record:
-    return record._replace(detail="", code=str(record.code), event=Event(record.event))
+    return record._replace(at=0.0, detail="", code=str(record.code), event=Event(record.event))
 
 
 def _parted(then: Record | None, now: Record | None, redact: Callable[[str], str]) -> tuple[str, str]:

@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from agentserver.core.elapsed import STEADY, Calendar
 from agentserver.core.snapshot import UnreadableError
-from agentserver.engines import journal_answers, journal_care
+from agentserver.engines import journal_answers, journal_calendar, journal_care
 from agentserver.engines.journal_file import DRIVER, Place, open_writing, told
 from agentserver.engines.journal_lock import Lock
 from agentserver.engines.journal_reader import Reader
@@ -221,11 +222,19 @@ class SqliteEngine:
         everything = any(one.version is None for one in found)
         return lambda place: everything or place in places
 
-    async def expire(self, now: float) -> int:
+    async def calendar(self) -> Calendar:
+        """What an earlier server has kept."""
+        return await self._do(lambda: journal_calendar.read(self._connection))
+
+    async def keep_calendar(self, calendar: Calendar) -> None:
+        """Keep it in the journal."""
+        await self._do(lambda: journal_calendar.keep(self._connection, calendar))
+
+    async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
         """Forget closed conversations whose time is over, some at a time, so that commits can go between."""
         if self._retention is None:
             return 0
-        limit, total, gone = now - self._retention, 0, 1
+        limit, total, gone = calendar.before(self._retention, now), 0, 1
         while gone:
             gone = await self._do(lambda: journal_care.forget(self._connection, limit))
             total += gone

@@ -27,6 +27,7 @@ from agentserver.pump.exchanges import Exchanges, OverError
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
 from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
+from agentserver.pump.timekeeper import Timekeeper
 from agentserver.pump.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from agentserver.pump.invoke import Bound
 
 logger = logging.getLogger("agentserver.pump")
+
+LOOK = 3600.0
+"""Seconds after which the clock is looked at again, should it have been set meanwhile."""
 
 
 class Pump:
@@ -80,6 +84,7 @@ class Pump:
         self._waiting = Waiting(rules.blueprint.limits.approval, onlookers)
         self._apart = Apart(rules)
         self._invoker = Invoker(rules, resources, self._apart)
+        self._time = Timekeeper(clock, engine)
         self._boundary = Boundary(rules, clock, self._step)
         self._turns = Turns()
         self._door = Door()
@@ -115,11 +120,12 @@ class Pump:
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
         async with anyio.create_task_group() as self._tasks:
+            await self._time.begin()
             await self._take_up()
             for _ in range(self._limits.concurrency):
                 self._tasks.start_soon(self._work)
             self._tasks.start_soon(self._sweep)
-            self._tasks.start_soon(self._waiting.watch, self._clock, self.decide)
+            self._tasks.start_soon(self._waiting.watch, self._time, self.decide)
             try:
                 yield
                 await self.drain()
@@ -149,7 +155,17 @@ class Pump:
             self._waiting.add(conversation.approvals())
             for thread in conversation.tree.nodes.values():
                 if thread.inbox:
-                    self._dispatch(Ticket(conversation.principal, thread.inbox[0]))
+                    self._take_up_one(conversation, thread.inbox[0])
+
+    def _take_up_one(self, conversation: Conversation, delivery: Delivery) -> None:
+        """A repetition keeps the rest of its delay, which began at the latest when its conversation was touched."""
+        ticket = Ticket(conversation.principal, delivery)
+        delay = backoff(delivery.attempt) if delivery.attempt else 0.0
+        rest = min(delay, conversation.touched + delay - self._clock.moment().now)
+        if rest > 0:
+            self._tasks.start_soon(self._retry, ticket, rest)
+        else:
+            self._dispatch(ticket)
 
     # Gateways
 
@@ -326,7 +342,8 @@ class Pump:
         for delivery in outcome.ready:
             self._dispatch(Ticket(outcome.conversation.principal, delivery))
         if outcome.retry is not None:
-            self._tasks.start_soon(self._retry, Ticket(outcome.conversation.principal, outcome.retry))
+            ticket = Ticket(outcome.conversation.principal, outcome.retry)
+            self._tasks.start_soon(self._retry, ticket, backoff(outcome.retry.attempt))
         self._exchanges.release(outcome)
         if outcome.conversation.closed:
             self._forget(outcome.conversation.id)
@@ -338,29 +355,29 @@ class Pump:
         self._accounts.close(conversation)
         self._exchanges.over(conversation)
 
-    async def _retry(self, ticket: Ticket) -> None:
-        await anyio.sleep(backoff(ticket.delivery.attempt))
+    async def _retry(self, ticket: Ticket, delay: float) -> None:
+        await anyio.sleep(delay)
         self._dispatch(ticket)
 
     async def _sweep(self) -> None:
         """Close conversations in which nothing has happened for ``limits.idle`` seconds."""
         while True:
-            await anyio.sleep(self._limits.idle / 4)
-            for conversation in [each.id for each in self._live.values() if self._idle(each)]:
-                await self._boundary.close(conversation, "idle", self._idle)
+            await anyio.sleep(min(self._limits.idle / 4, LOOK))
             await self._tidy()
 
     async def _tidy(self) -> None:
-        """Close idle conversations that an earlier server left, and let those go that were kept long enough."""
-        now = self._clock.moment().now
+        """Close idle conversations, also those that an earlier server left; let those go that were kept long enough."""
+        before = await self._time.before(self._limits.idle)
+
+        def idle(conversation: Conversation) -> bool:
+            return conversation.touched < before and not conversation.requests
+
+        for conversation in [each.id for each in self._live.values() if idle(each)]:
+            await self._boundary.close(conversation, "idle", idle)
         try:
-            left = [key async for key in self._engine.idle(now - self._limits.idle) if key not in self._live]
+            left = [key async for key in self._engine.idle(before) if key not in self._live]
             for conversation in left:
-                await self._boundary.close(conversation, "idle", self._idle, patient=False)
-            await self._engine.expire(now)
+                await self._boundary.close(conversation, "idle", idle, patient=False)
+            await self._time.expire()
         except EngineError as error:
             logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all
-
-    def _idle(self, conversation: Conversation) -> bool:
-        limit = self._clock.moment().now - self._limits.idle
-        return conversation.touched < limit and not conversation.requests

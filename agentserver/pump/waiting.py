@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from agentserver.core.approvals import Approval
     from agentserver.core.audit import Record
-    from agentserver.ports import Clock
     from agentserver.pump.reporting import Onlookers
+    from agentserver.pump.timekeeper import Timekeeper
 
     Decide: TypeAlias = Callable[[str, Decided], Awaitable[bool]]
 
@@ -72,43 +72,46 @@ class Waiting:
                 if record.event in _OVER:
                     self._known.pop(record.delivery, None)
 
-    async def watch(self, clock: Clock, decide: Decide) -> None:
+    async def watch(self, time: Timekeeper, decide: Decide) -> None:
         """Pass on the answers that are left elsewhere, and answer no for whoever does not answer; never ends.
 
         An answer that was given in time counts, though it is found later: there may have been no server.
         """
-        await self._take_answers(decide)  # what was left while no server ran, whether something waits or not
+        await self._take_answers(
+            time, decide
+        )  # what was left while no server ran, whether something waits or not
         while True:
             self._news.clear()
             if self._known:
-                await self._take_answers(decide)
-            now = clock.moment().now
-            for approval in self._overdue(now):
+                await self._take_answers(time, decide)
+            now = await time.look()
+            for approval in self._overdue(time, now):
                 why = "nobody is there to ask" if self._nobody else "no answer in time"
                 said = Decided(approval.id, approval.digest, Answer.DENY, why)
                 await decide(approval.delivery.conversation, said)
                 self._known.pop(approval.delivery.id, None)
-            await self._sleep(now)
+            await self._sleep(time, now)
 
-    def _overdue(self, at: float) -> list[Approval]:
-        return [one for one in self._known.values() if one.at + self._limit <= at]
+    def _overdue(self, time: Timekeeper, at: float) -> list[Approval]:
+        known = self._known.values()
+        return [one for one in known if self._nobody or time.left(self._limit, one.at, at) <= 0]
 
-    async def _take_answers(self, decide: Decide) -> None:
+    async def _take_answers(self, time: Timekeeper, decide: Decide) -> None:
         if self._answers is None:
             return
         try:
             found = await self._answers.answers()
             for decided, at in found:
                 approval = next((one for one in self._known.values() if one.id == decided.approval), None)
-                if approval is not None and approval not in self._overdue(at):
+                if approval is not None and approval not in self._overdue(time, at):
                     await decide(approval.delivery.conversation, decided)
             if found:
                 await self._answers.drop_answers([decided.approval for decided, _ in found])
         except EngineError as error:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 
-    async def _sleep(self, now: float) -> None:
+    async def _sleep(self, time: Timekeeper, now: float) -> None:
         oldest = min((one.at for one in self._known.values()), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
-        with anyio.move_on_after(None if oldest is None else min(oldest + self._limit - now, nap)):
+        with anyio.move_on_after(None if oldest is None else min(time.left(self._limit, oldest, now), nap)):
             await self._news.wait()

@@ -13,10 +13,11 @@ from agentserver.cli import cli
 from agentserver.contract import Code
 from agentserver.core import decisions
 from agentserver.core.approvals import Answer, Decided
+from agentserver.core.elapsed import Calendar, Jump
 from agentserver.core.messages import Drafts, Effects, Failed, Finished, Returned
 from agentserver.core.receipts import Key
 from agentserver.core.snapshot import UnreadableError
-from agentserver.engines import journal_answers, journal_care
+from agentserver.engines import journal_answers, journal_calendar, journal_care
 from agentserver.engines.conformance import Story
 from agentserver.engines.journal_file import DRIVER, Place, Sync, open_reading, open_writing
 from agentserver.engines.journal_lock import HEAD, beside
@@ -26,7 +27,7 @@ from agentserver.engines.journal_verify import findings
 from agentserver.engines.journal_writer import Writer
 from agentserver.ports import EngineError
 
-TABLES = ("conversation", "step", "delivery", "event", "value", "receipt", "answer", "head")
+TABLES = ("conversation", "step", "delivery", "event", "value", "receipt", "answer", "head", "calendar")
 KEYS = {"value": "conversation", "receipt": "conversation", "answer": "approval"}
 """What stands for the number of a row where there is none."""
 
@@ -72,6 +73,7 @@ def everything(tmp_path_factory):
         left = [Left(outcomes[2].conversation.id)]
         assert writer.commit(outcomes) == [None] * len(outcomes)
         assert writer.commit([], left) == []
+        journal_calendar.keep(connection, Calendar((Jump(5.0, 9.0),), 11.0))
         journal_care.discard(connection, Reader(connection).dead()[0].delivery.id)
     assert journal_answers.leave(path, Decided("one", "digest", Answer.DENY, "ada"), 5.0)
     assert list(findings(path)) == []
@@ -143,7 +145,7 @@ def test_any_column_of_any_row_that_changes_is_noticed(journal, table, column):
         assert noticed(journal), (where, value)
 
 
-@pytest.mark.parametrize("table", [table for table in TABLES if table not in {"answer", "head"}])
+@pytest.mark.parametrize("table", [table for table in TABLES if table not in {"answer", "head", "calendar"}])
 def test_any_row_that_goes_is_noticed(journal, table):
     before = journal.read_bytes()
     with closing(sqlite3.connect(journal)) as connection:

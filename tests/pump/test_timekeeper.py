@@ -1,0 +1,196 @@
+"""The machine's clock is set while a server runs, or between two of them: nothing is over for that alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core.elapsed import Calendar, Jump
+from agentserver.engines.journal_file import Place
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite import SqliteEngine
+from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.peers import PeersGuard
+from agentserver.ports import EngineError
+from agentserver.pump import Onlookers, Pump, waiting
+from agentserver.pump.schedule import backoff
+from agentserver.pump.timekeeper import Timekeeper
+from agentserver.testing import FakeClock
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import answer, desk, until
+
+pytestmark = pytest.mark.anyio
+
+DAY = 86_400.0
+YEARS = 10 * 365 * DAY
+LIMITS = {"idle": 30 * DAY, "approval": 2 * DAY}
+
+
+class Person:
+    def asked(self, approval):
+        pass
+
+
+async def tell(payload, metadata):
+    if isinstance(payload, Ask):
+        return HandlerResponse(payload, "sink")
+    return HandlerResponse.respond(Answer("told"))
+
+
+def shop(path, clock):
+    guards = [PeersGuard(), ApprovalGuard({"sink"})]
+    engine = SqliteEngine(Place(path), guards, retention=10 * DAY)
+    listeners = ((listener("a", "sink"), tell), (listener("sink"), answer), (listener("b"), answer))
+    people = Onlookers((), Person(), None)
+    return engine, desk(*listeners, engine=engine, guards=guards, people=people, clock=clock, **LIMITS)
+
+
+async def kept(engine):
+    """The open conversations, and how many are kept in all."""
+    count = "select count(*), sum(closed is null) from conversation"
+    return await engine._do(lambda: engine._connection.execute(count).fetchone())
+
+
+@pytest.fixture(autouse=True)
+def naps(monkeypatch):
+    monkeypatch.setattr(waiting, "LONGEST_NAP", 0.002)
+
+
+async def fill(d):
+    """One that waits for a person, one that does nothing, one that is closed."""
+    await d.send(await d.open(), Ask("one"))
+    await d.ask(Ask("two"), "b")
+    closed = await d.open()
+    await d.ask(Ask("three"), "b", closed)
+    await closed.close()
+    await until(d.pump.approvals)
+
+
+@pytest.mark.parametrize("years", [YEARS, -YEARS])
+async def test_a_clock_that_is_set_while_the_server_runs_ends_nothing(tmp_path, years, caplog):
+    clock = FakeClock(now=1.8e9)
+    engine, running = shop(tmp_path / "j", clock)
+    async with engine, running as d:
+        await fill(d)
+        clock.jump(years)
+        await d.pump._tidy()
+        await asyncio.sleep(0.02)
+        assert (await kept(engine), len(d.pump.approvals())) == ((3, 2), 1)
+        assert "the clock went from" in caplog.text
+
+
+async def test_a_clock_that_is_set_between_two_servers_ends_nothing_and_later_time_counts(tmp_path):
+    engine, running = shop(tmp_path / "j", FakeClock(now=1.8e9))
+    async with engine, running as d:
+        await fill(d)
+    clock = FakeClock(now=1.8e9 + YEARS)
+    engine, running = shop(tmp_path / "j", clock)
+    async with engine, running as d:
+        await d.pump._tidy()
+        await asyncio.sleep(0.02)
+        assert (await kept(engine), len(d.pump.approvals())) == ((3, 2), 1)
+        clock.advance(3 * DAY)
+        await until(lambda: not d.pump.approvals())
+        assert await kept(engine) == (3, 2)
+    engine, running = shop(tmp_path / "j", clock)
+    async with engine, running as d:
+        clock.advance(8 * DAY)
+        await d.pump._tidy()
+        assert await kept(engine) == (2, 2)
+        clock.advance(23 * DAY)
+        await d.pump._tidy()
+        assert (await kept(engine))[1] == 0
+
+
+async def test_servers_that_are_started_now_and_then_age_their_journal(tmp_path):
+    now, counts = 1.8e9, []
+    for turn in range(14):
+        clock = FakeClock(now=now + turn * DAY)
+        engine, running = shop(tmp_path / "j", clock)
+        async with engine, running as d:
+            if not turn:
+                await fill(d)
+            await d.pump._tidy()
+            counts.append((await kept(engine))[0])
+    assert counts[:10] == [3] * 10
+    assert counts[-1] == 2
+
+
+async def test_time_never_runs_backwards_within_a_conversation(tmp_path):
+    clock = FakeClock(now=1.8e9)
+    engine, running = shop(tmp_path / "j", clock)
+    async with engine, running as d:
+        exchange = await d.open()
+        for seconds in (0, -3600.0, -YEARS, 30.0, YEARS):
+            clock.jump(seconds)
+            assert await d.ask(Ask("x"), "b", exchange) == Answer("re: x")
+        times = await engine._do(
+            lambda: engine._connection.execute("select at from step order by number").fetchall()
+        )
+        assert times == sorted(times)
+        assert len(times) == 10
+
+
+class Delaying(Pump):
+    """Knows with which delays it repeats."""
+
+    async def _retry(self, ticket, delay):
+        self.delays = [*getattr(self, "delays", []), delay]
+
+
+@pytest.mark.parametrize(("later", "rest"), [(0.0, 0.2), (0.15, 0.05), (-YEARS, 0.2), (1.0, None)])
+async def test_a_repetition_keeps_the_rest_of_its_delay_across_a_restart(later, rest, monkeypatch):
+    async def broken(payload, metadata):
+        raise ValueError("not yet")
+
+    engine, clock = MemoryEngine(), FakeClock(now=1.8e9, step=0.0)
+    monkeypatch.setattr("tests.pump.desk.Pump", Delaying)
+    async with desk((listener("a", retries=3), broken), engine=engine, clock=clock, drain=0.01) as d:
+        await d.send(await d.open(), Ask("one"))
+        await until(lambda: getattr(d.pump, "delays", None))
+        (conversation,) = d.pump._live.values()
+        (delivery,) = [one.inbox[0] for one in conversation.tree.nodes.values() if one.inbox]
+        delivery = delivery._replace(attempt=2)
+        clock.now += later
+        d.pump.delays, ran = [], []
+        monkeypatch.setattr(d.pump, "_dispatch", ran.append)
+        d.pump._take_up_one(conversation, delivery)
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+        assert backoff(2) == 0.2
+        assert d.pump.delays == ([] if rest is None else [pytest.approx(rest, abs=1e-6)])
+        assert len(ran) == (rest is None)
+
+
+class Forgetful(MemoryEngine):
+    """Cannot keep a calendar at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.calendars = []
+        self.full = True
+
+    async def keep_calendar(self, calendar):
+        if self.full:
+            raise EngineError("the disk is full")
+        self.calendars.append(calendar)
+
+
+async def test_a_calendar_that_cannot_be_kept_is_kept_later(caplog):
+    engine, clock = Forgetful(), FakeClock(now=1000.0, step=0.0)
+    time = Timekeeper(clock, engine)
+    await time.begin()
+    clock.jump(5000.0)
+    await time.look()
+    assert "the time cannot be kept: the disk is full" in caplog.text
+    engine.full = False
+    clock.advance(1.0)
+    await time.look()
+    assert engine.calendars == [Calendar((Jump(1000.0, 6000.0),), 6001.0)]
+    clock.advance(1.0)
+    await time.look()
+    assert len(engine.calendars) == 1, "not at each look"

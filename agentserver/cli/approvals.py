@@ -6,6 +6,7 @@ Owns the listing and what is said about an answer. Whether an answer still count
 from __future__ import annotations
 
 import json
+import os
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
 
     from agentserver.config import Secrets
     from agentserver.core.approvals import Answer, Approval, Decided
+    from agentserver.core.guard import Rules
 
 SHORT = 6
 """Characters of an id by which it is answered, at least: an empty or a stray one must not mean what is left."""
+
+DIGEST = 12
+"""Characters of a digest by which a message is permitted, at least."""
 
 TAKEN = "a running server takes it within a second or so, a stopped one when it starts"
 
@@ -51,47 +56,52 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
 @shown_option
 @click.pass_context
 def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
-    """Show APPROVAL, the id or its beginning, in full: what guards ask, with the lineage, and the message."""
-    from agentserver.gateways import explained
-    from agentserver.gateways.console_view import ASKS, MARGIN
-    from agentserver.gateways.terminal import visible_lines
+    """Show APPROVAL, the id or its beginning, in full: what guards ask, with the lineage, and the message.
+
+    The message stands in fields, where the organism is known, and as it is sent; texts are in quotes, a line a
+    piece. The last line is the digest by which it is permitted.
+    """
+    from agentserver.gateways import approval_view
+    from agentserver.gateways.terminal import paint
 
     outer = ctx.parent.params if ctx.parent is not None else {}
-    path, secrets = journal_and_secrets(
-        ctx, organism or outer.get("organism"), journal or outer.get("journal")
-    )
+    organism, journal = organism or outer.get("organism"), journal or outer.get("journal")
+    path, secrets = journal_and_secrets(ctx, organism, journal)
     found, answers = _waiting(ctx, path)
-    one = _without(_chosen(ctx, found, approval), secrets)
+    one, rules = _chosen(ctx, found, approval), _rules(organism)
     delivery = one.delivery
-    texts = [
-        ("", f"approval {one.id}, asked {when(one.at)}{_answered(answers.get(one.id))}"),
-        ("", f"{_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}"),
-        *((ASKS, "\n".join(explained.full(question.text))) for question in one.questions),
-        (MARGIN, delivery.message.decode("utf-8", "backslashreplace")),
-        ("", f"sha-256 {one.digest}"),
+    click.echo(f"approval {one.id}, asked {when(one.at)}{_answered(answers.get(one.id))}")
+    click.echo(f"{_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}")
+    shown = [
+        *approval_view.reasons(_without(one, secrets)),
+        *(approval_view.said(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
+        *approval_view.said(one, None, secrets.redact),
     ]
-    for margin, text in texts:
-        for row in visible_lines(text, whole=True):
-            click.echo(f"{margin}{row}")
+    for line in shown:
+        click.echo(paint(line, colour=False, whole=True))
 
 
 @click.command("approve", short_help="Permit a message that waits.")
-@click.argument("approval")
+@click.argument("digest")
 @click.option(
     "--always", is_flag=True, help="For the rest of its conversation, whatever is the same to the guard."
 )
 @journal_option
 @click.pass_context
 def approve(
-    ctx: click.Context, approval: str, organism: Path | None, journal: Path | None, *, always: bool
+    ctx: click.Context, digest: str, organism: Path | None, journal: Path | None, *, always: bool
 ) -> None:
-    """Permit the message of APPROVAL, the id or its beginning: this one message, or --always.
+    """Permit a message: this one, or --always. DIGEST is what agentserver approvals show ends with, or its beginning.
 
-    The answer is for the message as it is now, and is spent once.
+    The answer is for the message that was shown, and is spent once.
     """
     from agentserver.core.approvals import Answer
 
-    _answer(ctx, located(ctx, organism, journal), approval, Answer.ALWAYS if always else Answer.ONCE)
+    path = located(ctx, organism, journal)
+    found, _ = _waiting(ctx, path)
+    one = _digested(ctx, found, digest)
+    _check_other(ctx, path, one, _rules(organism))
+    _answer(ctx, path, one, Answer.ALWAYS if always else Answer.ONCE)
 
 
 @click.command("deny", short_help="Refuse a message that waits.")
@@ -102,7 +112,12 @@ def deny(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     """Refuse the message of APPROVAL, the id or its beginning; its sender learns so. Takes back an approve."""
     from agentserver.core.approvals import Answer
 
-    _answer(ctx, located(ctx, organism, journal), approval, Answer.DENY)
+    path = located(ctx, organism, journal)
+    found, _ = _waiting(ctx, path)
+    one = _chosen(ctx, found, approval)
+    if len(approval) < SHORT:  # what was meant may be gone, and this another one
+        project.refuse(ctx, f"{approval!r} is too short to be sure: name it by {SHORT} characters or more")
+    _answer(ctx, path, one, Answer.DENY)
 
 
 def _waiting(ctx: click.Context, path: Path) -> tuple[list[Approval], dict[str, Decided]]:
@@ -117,17 +132,15 @@ def _waiting(ctx: click.Context, path: Path) -> tuple[list[Approval], dict[str, 
     return found, {decided.approval: decided for decided, _ in answers}
 
 
-def _answer(ctx: click.Context, path: Path, prefix: str, answer: Answer) -> None:
+def _answer(ctx: click.Context, path: Path, one: Approval, answer: Answer) -> None:
     from agentserver.core.approvals import Decided
     from agentserver.engines import journal_answers
 
-    found, answers = _waiting(ctx, path)
-    one = _chosen(ctx, found, prefix)
-    if len(prefix) < SHORT:  # what was meant may be gone, and this another one
-        project.refuse(ctx, f"{prefix!r} is too short to be sure: name it by {SHORT} characters or more")
+    decided = Decided(one.id, one.digest, answer, project.user())
     with refusing(ctx):
-        left = journal_answers.leave(path, Decided(one.id, one.digest, answer, project.user()), time.time())
+        left = journal_answers.leave(path, decided, time.time())
     if not left:
+        _, answers = _waiting(ctx, path)
         project.refuse(ctx, f"{_route(one)}{_answered(answers.get(one.id)) or ' is answered already'}")
     click.echo(f"{_route(one)}: {answer}; {TAKEN}")
 
@@ -137,6 +150,46 @@ def _chosen(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
     if len(matching) != 1:
         project.refuse(ctx, f"{len(matching) or 'no'} messages wait for a permission under {prefix!r}")
     return matching[0]
+
+
+def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
+    """The message whose digest begins so: who names it was shown all of it."""
+    matching = [one for one in found if one.digest.startswith(prefix)]
+    if len(prefix) >= DIGEST and len(matching) == 1:
+        return matching[0]
+    known = any(one.id.startswith(prefix) or one.digest.startswith(prefix) for one in found)
+    why = f"no messages wait for a permission under {prefix!r}"
+    if prefix and known:
+        shows = f"agentserver approvals show {prefix}"
+        why = f"name it by {DIGEST} characters or more of its digest, which is the last line of: {shows}"
+    return project.refuse(ctx, why)
+
+
+def _check_other(ctx: click.Context, path: Path, one: Approval, rules: Rules | None) -> None:
+    """End the command when the organism wants somebody else to permit it. The server looks again."""
+    from agentserver.core import approving
+    from agentserver.engines.journal_file import open_reading
+    from agentserver.engines.journal_reader import Reader
+
+    if rules is None or rules.blueprint.limits.approvers == "anyone":
+        return
+    with refusing(ctx), closing(open_reading(path)) as connection:
+        conversation = Reader(connection, rules.guards).load(one.delivery.conversation)
+    why = "" if conversation is None else approving.barred(conversation, project.user(), rules)
+    if why:
+        project.refuse(ctx, why)
+
+
+def _rules(organism: Path | None) -> Rules | None:
+    """What the organism that is named or found here decides by; None where there is none, or it does not load."""
+    from agentserver import assembly, config
+    from agentserver.core.payload.xmlify import PayloadError
+
+    file = project.found(organism)
+    try:
+        return None if file is None else assembly.rules(config.load(file, environ=os.environ))
+    except (config.ConfigError, PayloadError):
+        return None
 
 
 def _without(one: Approval, secrets: Secrets) -> Approval:

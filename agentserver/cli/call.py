@@ -150,10 +150,10 @@ async def _exchange(server: Server, call: Call, data: bytes) -> int:
     from agentserver.gateways.trace_redact import Redaction, redacted
     from agentserver.ports import QuotaError
 
-    status = SILENT
+    status, me = SILENT, project.principal(server.organism)
     async with server:
         try:
-            exchange = await server.open(project.principal(server.organism))
+            exchange = await server.open(me)
         except QuotaError as error:
             click.echo(str(error), err=True)
             return REFUSED

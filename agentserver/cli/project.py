@@ -112,10 +112,20 @@ def server(ctx: click.Context, organism: Organism, *, durable: bool = False) -> 
 
 
 def principal(organism: Organism) -> str:
-    """The name under which the command line opens conversations."""
-    taken = {bound.listener.name for bound in organism.listeners}
+    """The name under which the command line opens conversations: one for all, or where it matters, the user's.
+
+    Raises click.ClickException when it matters and the user's name is none that a principal can bear.
+    """
+    from agentserver.core import principals
+
+    taken = principals.taken(bound.listener.name for bound in organism.listeners)
+    if organism.limits.approvers != "anyone":
+        why = principals.unfit(user(), taken)
+        if why:
+            raise click.ClickException(f"limits.approvers: the name of this user, {user()}, {why}")
+        return user()
     free = (f"{PRINCIPALS[-1]}-{number}" for number in range(len(taken) + 1))
-    return next(name for name in (*PRINCIPALS, *free) if name not in taken)
+    return next(name for name in (*PRINCIPALS, *free) if not principals.unfit(name, taken))
 
 
 def user() -> str:

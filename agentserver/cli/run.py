@@ -65,6 +65,7 @@ def command(ctx: click.Context, organism: Path | None) -> None:
         screen,
         interactive=sys.stdin.isatty(),
         principal=project.principal(server.organism),
+        by=project.user(),
         ending=ending,
     )
     if console.interactive or server.organism.journal is not None:

@@ -60,6 +60,10 @@ Trusts: TypeAlias = Annotated[_Words, BeforeValidator(listed, json_schema_input_
 Approval: TypeAlias = Annotated[
     Literal["required"] | None, BeforeValidator(given, json_schema_input_type=Literal["required"])
 ]
+Approvers: TypeAlias = Annotated[
+    Literal["anyone", "others"],
+    BeforeValidator(given, json_schema_input_type=Literal["anyone", "others"]),
+]
 ProvenanceEntry: TypeAlias = Annotated[
     dict[str, Any] | None,
     WithJsonSchema(
@@ -216,6 +220,10 @@ class LimitsEntry(Strict):
     approval: Idle = Field(
         default=_LIMITS.approval,
         description="Time that a message waits for a person's permission; then it is refused.",
+    )
+    approvers: Approvers = Field(
+        default=_LIMITS.approvers,
+        description="Who may permit what waits: anyone, or only others than whoever opened its conversation.",
     )
     grace: Drain = Field(
         default=_LIMITS.grace,

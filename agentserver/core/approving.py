@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
+from agentserver.core import principals
 from agentserver.core.approvals import Answer, digest
 from agentserver.core.step import Step
 
@@ -19,18 +20,31 @@ if TYPE_CHECKING:
     from agentserver.core.outcome import Outcome
 
 
+def barred(conversation: Conversation, by: str, rules: Rules) -> str:
+    """Why somebody may not permit what waits in a conversation, if they may not; anybody may deny it."""
+    if rules.blueprint.limits.approvers == "anyone":
+        return ""
+    if conversation.principal.partition("-")[0] in principals.NOBODY:
+        return "nobody knows who asked for it, and limits.approvers wants somebody else"
+    if not by or principals.same(by, conversation.principal):
+        return f"{conversation.principal} asked for it, and limits.approvers wants somebody else"
+    return ""
+
+
 def decide(conversation: Conversation, decided: Decided, rules: Rules, moment: Moment) -> Outcome | None:
     """Let a message that waits for a person go on, or tell its sender that it does not.
 
     None when the answer is to nothing that waits, or to another message than the one that does: it was spent
-    already, the message went with its thread, or the person was shown something else. A message that is not the
-    one that was asked about any more can still be denied.
+    already, the message went with its thread, or the person was shown something else. None, too, for a permission by
+    somebody who is barred. A message that is not the one that was asked about any more can still be denied.
     """
     approval = next((one for one in conversation.approvals() if one.id == decided.approval), None)
     if approval is None or approval.digest != decided.digest:
         return None
     delivery = approval.delivery
-    if decided.answer is not Answer.DENY and approval.digest != digest(delivery):
+    if decided.answer is not Answer.DENY and (
+        approval.digest != digest(delivery) or barred(conversation, decided.by, rules)
+    ):
         return None
     step = Step(conversation, rules, moment)
     step.cause = decided

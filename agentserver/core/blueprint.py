@@ -6,7 +6,7 @@ Owns Listener, Limits and Blueprint. Refuses to know handlers, files and running
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +61,7 @@ class Limits:
         idle: after so long without a message a conversation closes.
         drain: how long a graceful stop waits for work in hand.
         approval: how long a message waits for a person; then it is refused.
+        approvers: who may permit one: anyone, or only others than the principal that opened its conversation.
         grace: how long an invocation that was cancelled may go on; then it is abandoned.
     """
 
@@ -78,6 +79,7 @@ class Limits:
     idle: float = 3600.0
     drain: float = 10.0
     approval: float = 3600.0
+    approvers: Literal["anyone", "others"] = "anyone"
     grace: float = 2.0
 
 

@@ -71,6 +71,7 @@ class Console:
         screen: where everything is shown.
         interactive: whether a person types, for whom Ctrl-C cancels what runs before it ends the session.
         principal: in whose name messages are sent.
+        by: who answers what waits for a permission, for the record; the principal when left out.
         ending: where signals come from, and what is told when the session begins to end.
     """
 
@@ -81,6 +82,7 @@ class Console:
         *,
         interactive: bool,
         principal: str = "console",
+        by: str = "",
         ending: Ending | None = None,
     ) -> None:
         self._process = ending or Unhurried()
@@ -91,7 +93,7 @@ class Console:
         self._addressee = next(iter(self._takers))
         self._talks = Talks(host, principal)
         self._hops = HopView(self._talks, screen)
-        self.questions = Questions(host, screen, self._hops.flush, principal)
+        self.questions = Questions(host, screen, self._hops.flush, by or principal, paged=interactive)
         self._stirred = asyncio.Event()
         self._gathering: Gathering | None = None
         self._raw = False

@@ -50,7 +50,7 @@ HELP: Mapping[Verb, tuple[str, str]] = {
     Verb.LISTENERS: ("", "who listens, and the fields they take"),
     Verb.TRACE: ("[ID]", "the hops of this conversation, or of another one of yours"),
     Verb.CANCEL: ("[ID]", "end this conversation, or another one of yours, with all that runs in it"),
-    Verb.APPROVALS: ("[ID]", "what waits for a permission, or one of them in full"),
+    Verb.APPROVALS: ("[ID [PAGE]]", "what waits for a permission, or a page of what one of them says"),
     Verb.APPROVE: ("ID [always]", "permit a message; always: for the rest of its conversation"),
     Verb.DENY: ("ID", "do not permit a message; its sender learns so"),
     Verb.RAW: ("on|off", "show replies as XML too"),

@@ -11,23 +11,21 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from agentserver.core import approving
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event
-from agentserver.gateways import console_view
+from agentserver.gateways import approval_view
+from agentserver.gateways.approval_view import Asking
 from agentserver.gateways.console_lines import ALWAYS
-from agentserver.gateways.console_view import Asking
 from agentserver.gateways.terminal import Style
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agentserver.core.approvals import Approval
     from agentserver.core.audit import Record
     from agentserver.gateways.console_talks import Host, Talk
-    from agentserver.gateways.terminal import Screen
-
-SHOWN = 40
-"""Lines of a message that are shown with the question about it."""
+    from agentserver.gateways.terminal import Line, Screen
 
 SHORT = 6
 """Characters of an approval's id that name it, as long as they name no other one."""
@@ -47,9 +45,14 @@ class Questions:
         screen: where questions are shown.
         before: called before anything is shown, so that what happened earlier comes first.
         by: who answers, for the record.
+        paged: whether a long message is shown by pages, none of which may be missed by whoever permits it.
     """
 
-    def __init__(self, host: Host, screen: Screen, before: Callable[[], None], by: str) -> None:
+    def __init__(
+        self, host: Host, screen: Screen, before: Callable[[], None], by: str, *, paged: bool
+    ) -> None:
+        self._paged = paged
+        self._seen: dict[str, set[int]] = {}
         self._host = host
         self._screen = screen
         self._before = before
@@ -70,6 +73,7 @@ class Questions:
     def _note(self, record: Record) -> None:
         if record.event in _OUTCOMES:
             approval = self._known.pop(record.delivery, None)
+            self._seen.pop(record.delivery, None)
             if approval is not None:
                 self._events.append((approval, record))
                 self._news.set()
@@ -89,10 +93,7 @@ class Questions:
         while self._events:
             approval, record = self._events.popleft()
             if record is None:
-                lines = console_view.question_lines(
-                    self._asking(approval), self._host.rules.codecs, most=SHOWN
-                )
-                self._screen.show(*lines)
+                self._show(approval, 0, brief=True)
             else:
                 text, style = _OUTCOMES[record.event]
                 self._screen.say(f"approval {self._short(approval)}: {text.format(record.detail)}", style)
@@ -112,18 +113,57 @@ class Questions:
 
     # Commands
 
-    def tell(self, prefix: str) -> str:
-        """Show what waits, or one of it in full; gives what was wrong with the id."""
+    def tell(self, words: str) -> str:
+        """Show what waits, or a page of one, the first that was not shown if none is named; gives what was wrong."""
         self.flush()
+        prefix, *rest = words.split() or [""]
         if not prefix:
-            lines = [console_view.waiting_line(self._asking(one)) for one in self._known.values()]
+            lines = [approval_view.waiting_line(self._asking(one)) for one in self._known.values()]
             self._screen.show(*(lines or [((Style.DIM, "nothing waits for a permission"),)]))
             return ""
         found = self._find(prefix)
         if isinstance(found, str):
             return found
-        self._screen.show(*console_view.question_lines(self._asking(found), self._host.rules.codecs))
+        total = len(self._pages(found))
+        page = rest[0] if rest else str(min(self._unseen(found), default=0) + 1)
+        if len(rest) > 1 or not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) <= total):
+            return f"say /approvals {self._short(found)} PAGE, of {total}"
+        self._show(found, int(page) - 1)
         return ""
+
+    def _show(self, approval: Approval, page: int, *, brief: bool = False) -> None:
+        """Show a page of a message, with the reasons before the first and how to answer after the last."""
+        key, pages = self._short(approval), self._pages(approval)
+        more = f"/approvals {key}"
+        if not page:
+            self._screen.show(approval_view.head_line(self._asking(approval)))
+            self._screen.show(*approval_view.reasons(approval, more if brief else ""))
+        self._screen.show(*pages[page], whole=True)
+        if approval.delivery.id in self._known:
+            self._seen.setdefault(approval.delivery.id, set()).add(page)
+        place = f"  (page {page + 1} of {len(pages)}) " if len(pages) > 1 else "  "
+        answers = f"/approve {key}, /approve {key} {ALWAYS}, or /deny {key}"
+        if self._unseen(approval):
+            answers = f"{more} shows the next; it cannot be permitted before; or /deny {key}"
+        self._screen.say(f"{place}{answers}", Style.DIM)
+
+    def _pages(self, approval: Approval) -> list[Sequence[Line]]:
+        """What the message says; a script has it whole, since nobody turns its pages."""
+        lines = approval_view.said(approval, self._host.rules.codecs, self._screen.redact)
+        return approval_view.pages(lines) if self._paged else [lines]
+
+    def _unseen(self, approval: Approval) -> set[int]:
+        """The pages that were not shown."""
+        return set(range(len(self._pages(approval)))) - self._seen.get(approval.delivery.id, set())
+
+    def _barred(self, approval: Approval) -> str:
+        """Why it cannot be permitted here and now, if it cannot."""
+        unseen = self._unseen(approval)
+        if unseen:
+            key, page = self._short(approval), min(unseen) + 1
+            return f"{len(unseen)} pages of it were not shown: /approvals {key} {page} shows the next"
+        conversation = self._host.conversation(approval.delivery.conversation)
+        return "" if conversation is None else approving.barred(conversation, self._by, self._host.rules)
 
     async def answer(self, words: str, answer: Answer, *, unnamed: bool = False) -> str:
         """Answer what is named; gives what was wrong with the command.
@@ -146,6 +186,10 @@ class Questions:
             return found
         if prefix and len(prefix) < SHORT:  # what was meant may be gone, and this another one
             return f"{prefix} is too short to be sure: say {self._short(found)}"
+        self.flush()
+        why = "" if answer is Answer.DENY else self._barred(found)
+        if why:
+            return why
         said = Answer.ALWAYS if rest else answer
         decided = Decided(found.id, found.digest, said, self._by)
         spent = await self._host.decide(found.delivery.conversation, decided)

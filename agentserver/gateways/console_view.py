@@ -6,13 +6,12 @@ stands behind a margin, so that it cannot pass for a line of the console's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
 from agentserver.core.payload.codec import Undecodable
-from agentserver.gateways import explained
-from agentserver.gateways.console_lines import ALWAYS, HELP, usage
+from agentserver.gateways.console_lines import HELP, usage
 from agentserver.gateways.form import text_field
 from agentserver.gateways.plain_values import entries
 from agentserver.gateways.terminal import Style, own_lines, plain
@@ -20,7 +19,6 @@ from agentserver.gateways.terminal import Style, own_lines, plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agentserver.core.approvals import Approval
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.conversation import Conversation
     from agentserver.core.messages import Reply
@@ -36,19 +34,6 @@ SPENT = (
     "a request may use limits.messages messages and limits.hops hops: ask for less at a time, or raise them"
 )
 """How to go on after a request has used up its budget; its SystemError says the same whatever was spent."""
-
-
-class Asking(NamedTuple):
-    """A message that waits for a permission, as it is shown.
-
-    Args:
-        id: as much of the approval's id as names it.
-        until: when it is refused, as a text.
-    """
-
-    id: str
-    approval: Approval
-    until: str
 
 
 def decoded(message: bytes, codecs: Codecs) -> object | None:
@@ -79,43 +64,6 @@ def reply_lines(
             yield from field_lines(value, redact=redact)
     if raw or value is None:
         yield from _margined(redact(reply.message.decode(errors="surrogateescape")), Style.DIM)
-
-
-def question_lines(one: Asking, codecs: Codecs, *, most: int | None = None) -> Iterator[Line]:
-    """A message that waits for a permission: who asks and why, what it says, how to answer.
-
-    With ``most``, the reasons are told briefly, and at most so many lines of what the message says; what is left out
-    is counted.
-    """
-    delivery = one.approval.delivery
-    more = f"/approvals {one.id}"
-    yield (
-        (Style.WARN, f"approval {one.id}"),
-        (Style.NAME, f"  {delivery.sender} -> {delivery.to}"),
-        (Style.PAYLOAD, f"  {delivery.root.rpartition('}')[2]}"),
-        (Style.DIM, f"  in conversation {delivery.conversation}; refused at {one.until}"),
-    )
-    for question in one.approval.questions:
-        told = explained.full(question.text) if most is None else explained.brief(question.text, more)
-        yield from _margined("\n".join(told), margin=ASKS)
-    value = decoded(delivery.message, codecs)
-    text = delivery.message.decode(errors="surrogateescape")
-    said = list(_margined(text) if value is None else field_lines(value))
-    yield from said[:most]
-    if len(said) > len(said[:most]):
-        yield ((Style.DIM, f"  ({len(said[most:])} more lines: {more})"),)
-    yield ((Style.DIM, f"  /approve {one.id}, /approve {one.id} {ALWAYS}, or /deny {one.id}"),)
-
-
-def waiting_line(one: Asking) -> Line:
-    """A message that waits for a permission, at a glance."""
-    delivery = one.approval.delivery
-    return (
-        (Style.WARN, one.id),
-        (Style.NAME, f"  {delivery.sender} -> {delivery.to}"),
-        (Style.PAYLOAD, f"  {delivery.root.rpartition('}')[2]}"),
-        (Style.DIM, f"  in conversation {delivery.conversation}; refused at {one.until}"),
-    )
 
 
 def _error(sender: str, error: SystemError) -> Iterator[Line]:

@@ -25,11 +25,12 @@ def jsonable(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """One line's worth of a payload: how deep it lies, its name, and its text; None for a heading."""
+    """A field of a payload: how deep it lies, its name, and its text, None for a heading; ``held`` is what it holds."""
 
     depth: int
     name: str
     text: str | None
+    held: Any = dataclasses.field(default=None, compare=False)
 
 
 def entries(value: Any, depth: int = 0) -> Iterator[Entry]:
@@ -45,7 +46,7 @@ def entries(value: Any, depth: int = 0) -> Iterator[Entry]:
                 yield Entry(depth, name, None)
                 yield from entries(item, depth + 1)
             else:
-                yield Entry(depth, name, _text(item))
+                yield Entry(depth, name, _text(item), item)
 
 
 def _text(value: Any) -> str:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from agentserver.contract import Code
-from agentserver.core import envelope
+from agentserver.core import envelope, principals
 from agentserver.core.conversation import Conversation
-from agentserver.core.messages import SYSTEM, Failed, Finished
+from agentserver.core.messages import Failed, Finished
 from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.apart import Apart
@@ -78,6 +78,7 @@ class Pump:
         self._rules = rules
         self._limits = rules.blueprint.limits
         self._bound = bound
+        self._taken = principals.taken(bound)
         self._engine = engine
         self._clock = clock
         self._reporter = Reporter(onlookers.observers)
@@ -172,12 +173,12 @@ class Pump:
     async def open(self, principal: str) -> ServerExchange:
         """Open a conversation.
 
-        Raises ValueError when the name belongs to a listener or to the system, or no envelope can carry it, and
+        Raises ValueError when no principal can bear the name (core/principals.py), or no envelope can carry it, and
         QuotaError when the principal has as many conversations open as it may.
         """
-        folded = principal.casefold()
-        if principal in self._bound or folded == SYSTEM or folded.startswith(f"{SYSTEM}."):
-            raise ValueError(f"{principal!r} is the name of a listener, so no principal can bear it")
+        why = principals.unfit(principal, self._taken)
+        if why:
+            raise ValueError(f"{principal!r} {why}, so no principal can bear it")
         envelope.write(principal, None, None, "")
         conversation = Conversation.opened(principal, self._clock.moment())
         await self._door.enter(principal, conversation.id)

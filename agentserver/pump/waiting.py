@@ -103,8 +103,10 @@ class Waiting:
             found = await self._answers.answers()
             for decided, at in found:
                 approval = next((one for one in self._known.values() if one.id == decided.approval), None)
-                if approval is not None and approval not in self._overdue(time, at):
-                    await decide(approval.delivery.conversation, decided)
+                if approval is None or approval in self._overdue(time, at):
+                    continue
+                if not await decide(approval.delivery.conversation, decided):
+                    logger.warning("the answer of %s to approval %s does not count", decided.by, approval.id)
             if found:
                 await self._answers.drop_answers([decided.approval for decided, _ in found])
         except EngineError as error:

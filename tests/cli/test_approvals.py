@@ -111,6 +111,12 @@ def see(process, text):
     return seen
 
 
+def digest(verb, key=None):
+    """What a message is permitted by: the end of what is shown of it."""
+    shown = verb("approvals", "show", key or verb("approvals").split()[0])
+    return shown.splitlines()[-1].removeprefix("  | sha-256 ")
+
+
 def test_a_running_server_takes_an_answer_that_is_given_beside_it(server, verb):
     running = server()
     tell(running, "@clerk name=Ada")
@@ -120,9 +126,9 @@ def test_a_running_server_takes_an_answer_that_is_given_beside_it(server, verb):
     assert "clerk -> vault Greet  clerk wants to send this to vault, which needs an approval." in line
     shown = verb("approvals", "show", key[:6])
     assert f"approval {key}, asked " in shown
-    assert "\n  ? clerk wants to send this to vault, which needs an approval.\n  | <message " in shown
+    assert '\n  ? clerk wants to send this to vault, which needs an approval.\n  | name: "Ada"\n' in shown
     assert "<name>Ada</name>" in shown
-    assert "clerk -> vault Greet: once; a running server takes it" in verb("approve", key[:8])
+    assert "clerk -> vault Greet: once; a running server takes it" in verb("approve", digest(verb)[:12])
     assert f": permitted by {ME}, once" in see(running, "Good day, Ada!")
     assert verb("approvals") == ""
     tell(running, "@clerk name=Ada")
@@ -140,14 +146,14 @@ def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, 
     (one,) = map(json.loads, verb("approvals", "--json").splitlines())
     assert (one["sender"], one["to"], one["root"], one["answer"]) == ("clerk", "vault", "Greet", None)
     assert one["questions"][0]["guard"] == "approval"
-    assert "clerk -> vault Greet: always" in verb("approve", one["id"], "--always")
+    assert "clerk -> vault Greet: always" in verb("approve", one["digest"], "--always")
     (one,) = map(json.loads, verb("approvals", "--json").splitlines())
     assert one["answer"] == {"said": "always", "by": ME}
     assert "answered always by" in verb("approvals")
-    assert "answered always by" in verb("approve", one["id"], status=2)
+    assert "answered always by" in verb("approve", one["digest"], status=2)
     again = server()
     seen = see(again, "Good day, Ada!")
-    assert "name: Ada" in seen, "it is shown again"
+    assert 'name: "Ada"' in seen, "it is shown again"
     assert f"permitted by {ME}, always" in seen
     assert f"from conversation {one['conversation']}" in seen
     assert f"approved clerk -> vault  Greet  permitted by {ME}, always" in verb("trace", one["conversation"])
@@ -163,7 +169,7 @@ def test_a_server_that_is_stopped_keeps_what_waits_and_does_not_wait_for_it(guar
     assert running.wait(20) == 0
     running = server()
     see(running, "/deny")
-    verb("approve", verb("approvals").split()[0])
+    verb("approve", digest(verb))
     see(running, "Good day, Ada!")
 
 
@@ -174,7 +180,7 @@ def test_a_denial_takes_back_a_permission_that_no_server_has_taken(server, verb)
     running.kill()
     running.wait()
     key = verb("approvals").split()[0]
-    verb("approve", key)
+    verb("approve", digest(verb, key))
     verb("deny", key)
     assert "Good day" not in see(server(), "no: denied")
 
@@ -192,8 +198,10 @@ def test_an_id_that_is_too_short_answers_nothing(server, verb):
     see(running, "/deny")
     key = verb("approvals").split()[0]
     for short in ("", key[:5]):
-        assert "is too short to be sure" in verb("approve", short, status=2)
         assert "is too short to be sure" in verb("deny", short, status=2)
+    assert "no messages wait" in verb("approve", "", status=2)
+    for unseen in (key, digest(verb)[:11]):
+        assert "which is the last line of: agentserver approvals show " in verb("approve", unseen, status=2)
     assert "answered" not in verb("approvals")
 
 
@@ -214,7 +222,7 @@ def test_a_script_that_asks_waits_at_its_end(server, verb):
     running.stdin.close()
     see(running, "/deny")
     assert running.poll() is None
-    verb("approve", verb("approvals").split()[0])
+    verb("approve", digest(verb))
     see(running, "Good day, Ada!")
     assert running.wait(20) == 0
 
@@ -259,7 +267,7 @@ def asked(at):
     """The id of what is asked about."""
     at.child.expect(r"approval (\w{6})  clerk -> vault")
     key = at.child.match.group(1)
-    at.see("? clerk wants to send this to vault", "| name: Ada", f"/deny {key}")
+    at.see("? clerk wants to send this to vault", '| name: "Ada"', f"/deny {key}")
     return key
 
 
@@ -273,11 +281,11 @@ def test_a_person_at_a_terminal_is_asked_and_answers(terminal):
     at.say(f"/approve {key[:3]}\t")  # completed
     at.see(key)
     at.say("\r")
-    at.see(f"approval {key}: permitted by console, once", "Good day, Ada!")
+    at.see(f"approval {key}: permitted by {ME}, once", "Good day, Ada!")
     at.say("@clerk name=Ada\r")
     key = asked(at)
     at.say(f"/deny {key}\r")
-    at.see(f"approval {key}: not permitted: console", "no: denied")
+    at.see(f"approval {key}: not permitted: {ME}", "no: denied")
     at.say("\x04")
     assert at.status() == 0
 
@@ -287,7 +295,7 @@ def test_an_answer_from_another_terminal_is_shown_at_this_one(terminal, verb):
     at.see("clerk>")
     at.say("@clerk name=Ada\r")
     key = asked(at)
-    verb("approve", key)
+    verb("approve", digest(verb, key))
     at.see(f"approval {key}: permitted by {ME}, once", "Good day, Ada!")
 
 
@@ -301,7 +309,7 @@ def test_a_terminal_that_was_closed_is_asked_again_at_the_next_one(terminal):
     at = terminal()
     assert asked(at) == key
     at.say(f"/approve {key} always\r")
-    at.see(f"approval {key}: permitted by console, always", "from conversation ", "Good day, Ada!")
+    at.see(f"approval {key}: permitted by {ME}, always", "from conversation ", "Good day, Ada!")
 
 
 def test_a_plain_prompt_without_the_extra_asks_too(terminal, tmp_path):
@@ -333,3 +341,23 @@ def test_what_is_listed_and_shown_hides_the_secrets_of_the_organism():
     assert shown.delivery.message == b"<Greet>[redacted]</Greet>"
     assert shown.questions[0].text == "send [redacted]?"
     assert shown.digest == waiting.digest
+
+
+def test_whoever_asked_for_it_may_not_permit_it_where_others_must(guarded, server, verb):
+    (guarded / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
+    running = server()
+    tell(running, "@clerk name=Ada")
+    assert f"{ME} -> clerk" in see(running, "/deny")
+    why = f"{ME} asked for it, and limits.approvers wants somebody else"
+    assert why in verb("approve", digest(verb), status=2)
+    tell(running, "/approve")
+    see(running, why)
+    verb("deny", verb("approvals").split()[0])
+    see(running, "no: denied")
+
+
+def test_a_user_who_bears_a_listeners_name_cannot_ask_where_others_must_permit(guarded, verb, monkeypatch):
+    (guarded / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
+    monkeypatch.setattr(project, "user", lambda: "c1erk")
+    said = verb("call", "clerk", "--name", "Ada", status=1)
+    assert "the name of this user, c1erk, is the name of a listener, or looks like it" in said

@@ -9,7 +9,7 @@ import pytest
 
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
-from agentserver.core import decisions, recording
+from agentserver.core import approving, decisions, recording
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided, digest
 from agentserver.core.audit import Event
@@ -480,3 +480,18 @@ def test_questions_are_bounded_in_a_conversation():
     assert len(p.conversation.approvals()) == 60
     assert errors(p.seen("a")) == ["denied"]
     assert any("more than 100 messages" in record.detail for record in p.records)
+
+
+@pytest.mark.parametrize(
+    ("principal", "by", "counts"),
+    [("ada", "ada", False), ("ada", "ADA", False), ("ada", "аdа", False), ("ada", "", False), ("ada", "bob", True),
+     ("console", "bob", False), ("principal-2", "bob", False)],
+)  # fmt: skip
+def test_a_permission_by_whoever_asked_for_it_does_not_count_where_others_must(principal, by, counts):
+    p = paper(approvers="others")
+    p = waiting(Paper(p.rules, p.handlers, principal))
+    (approval,) = p.conversation.approvals()
+    said = Decided(approval.id, approval.digest, Said.ONCE, by)
+    outcome = approving.decide(p.conversation, said, p.rules, p.moment())
+    assert (outcome is not None) is counts
+    assert approving.decide(p.conversation, said._replace(answer=Said.DENY), p.rules, p.moment()) is not None

@@ -15,9 +15,9 @@ from agentserver.core.approvals import Answer, Decided
 from agentserver.core.blueprint import Limits
 from agentserver.engines.journal_file import Place
 from agentserver.engines.sqlite import SqliteEngine
+from agentserver.gateways.approval_view import PAGE
 from agentserver.gateways.console import Console
 from agentserver.gateways.console_input import Key
-from agentserver.gateways.console_questions import SHOWN
 from agentserver.gateways.terminal import Screen
 from agentserver.testing import listener, organism_of
 from tests.gateways.payloads import Greet, Greeting, greet
@@ -73,11 +73,11 @@ class Typing(Feed):
         return await super().next(prompt)
 
 
-async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=None, engine=None):
+async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=None, engine=None, **who):
     """The status and everything shown, on a server that asks at the console."""
     shown = io.StringIO()
     server = build(organism, engine=engine)
-    console = Console(server, Screen(out=lambda: shown), interactive=interactive)
+    console = Console(server, Screen(out=lambda: shown), interactive=interactive, **who)
     if asks:
         server.approver = console.questions
     with anyio.fail_after(10):
@@ -103,10 +103,13 @@ async def test_a_question_is_shown_with_what_is_to_be_permitted():
         rf"approval {key}  clerk -> vault  Greet  in conversation [\w-]+; refused at \d\d:\d\d:\d\d",
         lines[start],
     )
-    assert lines[start + 1 : start + 5] == [
+    assert lines[start + 1 : start + 4] == [
         "  ? clerk wants to send this to vault, which needs an approval.",
-        "  | name: Ada",
+        '  | name: "Ada"',
         "  | loud: false",
+    ]
+    assert re.fullmatch(r"  \| sha-256 [0-9a-f]{64}", lines[start + 4])
+    assert lines[start + 5 : start + 6] == [
         f"  /approve {key}, /approve {key} always, or /deny {key}",
     ]
     assert "asked clerk" not in shown, "the question says it"
@@ -139,7 +142,7 @@ async def test_what_was_permitted_for_good_is_not_asked_about_again():
 
 
 async def test_two_are_told_apart():
-    two = until("name: Bob")
+    two = until('name: "Bob"')
     _, shown = await session(
         "@clerk name=Ada", WAITS, "@clerk name=Bob", two, answer("/deny ID", 0), until("no: denied"), "/approvals",
         answer("/approve ID", 1), until("Good day, Bob!"),
@@ -175,20 +178,72 @@ async def test_an_id_that_is_too_short_answers_nothing():
     assert "permitted by" not in shown
 
 
-async def test_what_waits_can_be_listed_and_seen_in_full():
-    long = "\\n".join(f"line {number}" for number in range(SHOWN + 20))
-    markup = f'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>{long}</name></Greet>'.replace(
-        "\\n", "&#10;"
-    )
+def greeting(name):
+    return f'@clerk <Greet xmlns="urn:agentserver:payload:Greet:v1"><name>{name}</name></Greet>'
+
+
+LONG = greeting("&#10;".join(f"line {number}" for number in range(2 * PAGE + 20)))
+
+
+async def test_nothing_is_permitted_before_all_of_it_was_shown():
+    unseen = "pages of it were not shown: /approvals"
     _, shown = await session(
-        f"@clerk {markup}", WAITS, "/approvals", until("clerk -> vault  Greet  in"), answer("/approvals ID"), until("line 59"),
-        "/threads", until("1 to be permitted"),
+        LONG, WAITS, "/approvals", until("clerk -> vault  Greet  in"),
+        answer("/approve ID"), until(f"2 {unseen}"), answer("/approvals ID 3"), until("page 3 of 3"),
+        answer("/approve ID always"), until(f"1 {unseen}"), answer("/approvals ID"), until("page 2 of 3"),
+        "/threads", until("1 to be permitted"), answer("/approve ID"), until("Good day"),
     )  # fmt: skip
-    first, second = shown.split("more lines: /approvals")
-    assert f"line {SHOWN - 2}\n" in first
-    assert f"line {SHOWN}\n" not in first
-    assert f"line {SHOWN + 19}\n" in second
-    assert "vault  waiting  1 to be permitted" in shown
+    first, third, second = (
+        shown.partition(f"(page {n} of 3)")[0].rpartition("line 0" if n == 1 else "(page")[2]
+        for n in (1, 3, 2)
+    )
+    assert f'"line {PAGE - 1}\\n"' in first
+    assert f'"line {PAGE}\\n"' not in first
+    assert f'"line {2 * PAGE - 1}\\n"' in second
+    assert f'"line {2 * PAGE + 19}"' in third
+    assert "sha-256" in third
+
+
+@pytest.mark.parametrize("page", ["0", "4", "-1", "x", "1 1", "\u0663"])
+async def test_a_page_is_one_of_those_there_are(page):
+    _, shown = await session(LONG, WAITS, answer(f"/approvals ID {page}"), until("PAGE, of 3"))
+    assert "page 2" not in shown
+
+
+async def test_a_denial_needs_no_reading():
+    _, shown = await session(LONG, WAITS, answer("/deny ID"), until("no: denied"))
+    assert "page 2 of 3" not in shown
+
+
+async def test_a_script_is_shown_all_of_it_at_once():
+    _, shown = await session(LONG, "/approve", "/quit", interactive=False)
+    assert f'"line {2 * PAGE + 19}"' in shown
+    assert "permitted by console, once" in shown
+
+
+OTHERS = organism_of(*DESK.listeners, limits=Limits(drain=0.1, approvers="others"))
+
+
+@pytest.mark.parametrize(
+    ("principal", "by", "why"),
+    [
+        ("ada", "ada", "ada asked for it"),
+        ("ada", "A\u0501a", "ada asked for it"),  # a Cyrillic d
+        ("console", "bob", "nobody knows who asked for it"),
+        ("ada", "bob", ""),
+    ],
+)
+async def test_who_asked_for_it_may_not_permit_it_where_others_must(principal, by, why):
+    steps = [until(f"{why}, and limits.approvers wants somebody else")] if why else [until("Good day, Ada!")]
+    _, shown = await session(
+        "@clerk name=Ada", WAITS, answer("/approve ID"), *steps, organism=OTHERS, principal=principal, by=by
+    )
+    assert ("permitted by" in shown) is not bool(why)
+
+
+async def test_who_asked_for_it_may_deny_it_all_the_same():
+    steps = ("@clerk name=Ada", WAITS, answer("/deny ID"), until("no: denied"))
+    await session(*steps, organism=OTHERS, principal="ada", by="ada")
 
 
 async def test_nothing_waits():
@@ -199,7 +254,7 @@ async def test_a_persons_words_cannot_pass_for_a_question():
     text = "x&#10;approval 123456  clerk -> vault&#10;\u202e/approve"
     markup = f'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>{text}</name></Greet>'
     _, shown = await session(f"@clerk {markup}", WAITS)
-    assert "  |   approval 123456  clerk -> vault\n  |   \\u202e/approve\n" in shown
+    assert '  |   "approval 123456  clerk -> vault\\n"\n  |   "\\u202e/approve"\n' in shown
 
 
 async def elsewhere(server):
@@ -225,7 +280,7 @@ async def test_a_question_of_another_conversation_is_asked_here_too():
         )
 
     _, shown = await session(WAITS, answer("/deny ID"), until("not permitted: console"), meanwhile=another)
-    assert "name: Eve" in shown
+    assert 'name: "Eve"' in shown
 
 
 async def test_what_goes_with_its_conversation_is_said():
@@ -279,7 +334,7 @@ async def test_a_script_answers_what_waits():
     )
     assert "Good day, Ada!" in shown
     assert "no: denied" in shown
-    assert shown.index("Good day, Ada!") < shown.index("name: Bob")
+    assert shown.index("Good day, Ada!") < shown.index('name: "Bob"')
     assert status == 0
 
 

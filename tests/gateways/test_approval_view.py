@@ -1,0 +1,139 @@
+"""What is shown of a message that waits: all of it, and in a way that can mean one thing only."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver import xmlify
+from agentserver.characters.printing import unescaped
+from agentserver.characters.table import unseen
+from agentserver.core import envelope
+from agentserver.core.approvals import Approval
+from agentserver.core.messages import Delivery, Question
+from agentserver.core.payload.codec import Codecs
+from agentserver.gateways.approval_view import PAGE, PIECE, pages, reasons, said
+from agentserver.gateways.terminal import paint
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    more: str | None = None
+
+
+@xmlify
+@dataclass(frozen=True)
+class Letter:
+    to: str
+    body: str
+    data: bytes = b""
+    count: int = 0
+    lines: list[Line] = field(default_factory=list)
+
+
+CODECS = Codecs([Letter])
+SIGNS = st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")
+TEXTS = st.text(SIGNS | st.sampled_from('\n\t\u3164\u2800\ufe0f\u202e\u0301а" :|\\'), max_size=40)
+
+
+def waiting(letter):
+    codec = CODECS.of(Letter)
+    message = envelope.write("clerk", "post", "t", codec.encode(letter))
+    delivery = Delivery("d", "c", "r", "t", "o", "clerk", "post", codec.name, message, 1)
+    return Approval("a", delivery, (Question("approval", "why\nnot?"),), 1.0, "f" * 64)
+
+
+def shown(letter, redact=str):
+    return [paint(line, colour=False, whole=True) for line in said(waiting(letter), CODECS, redact)]
+
+
+def told(lines, name):
+    """The text that stands in quotes behind a name."""
+    start = next(at for at, line in enumerate(lines) if line.startswith(f"  | {name}:"))
+    quoted = [lines[start].removeprefix(f"  | {name}: ")]
+    for line in lines[start + 1 :]:
+        if not line.startswith('  |   "'):
+            break
+        quoted.append(line.removeprefix("  |   "))
+    return "".join(unescaped(each[1:-1]) for each in quoted)
+
+
+@settings(max_examples=60)
+@given(TEXTS, TEXTS)
+def test_what_is_shown_is_what_is_sent(to, body):
+    lines = shown(Letter(to, body))
+    assert (told(lines, "to"), told(lines, "body")) == (to, body)
+    assert not any(map(unseen, "".join(lines)))
+    assert lines[-1] == f"  | sha-256 {'f' * 64}"
+
+
+@settings(max_examples=60)
+@given(*[st.builds(Letter, TEXTS, TEXTS, st.binary(max_size=40))] * 2)
+def test_two_messages_are_never_shown_alike(one, other):
+    assert (shown(one) == shown(other)) == (one == other)
+
+
+def test_a_long_text_is_shown_to_its_end():
+    text = f"{'x' * (3 * PIECE)}to mallory"
+    lines = shown(Letter("bob", text))
+    assert told(lines, "body") == text
+    assert max(map(len, lines)) < 2 * PIECE
+
+
+def test_a_text_cannot_pass_for_a_field_or_for_its_end():
+    lines = shown(Letter("bob", 'hello"\n  | count: 1\ncount: 1\n'))
+    assert [line for line in lines if line.startswith("  | count")] == ["  | count: 0"]
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", ['""']),
+        ("pay ünicode\n\u202e".encode(), ['"pay ünicode\\n"', '"\\u202e"']),
+        (b"\xff\x00\\|~", ["00000000  ff 00 5c 7c 7e                                   |..\\\\|~|"]),
+    ],
+)
+def test_bytes_are_shown_as_what_they_are(data, lines):
+    found = shown(Letter("bob", "", data))
+    at = found.index(f"  | data: {len(data)} bytes, sha-256 {sha256(data).hexdigest()}")
+    assert [line.removeprefix("  |   ") for line in found[at + 1 : at + 1 + len(lines)]] == lines
+
+
+def test_nested_values_stand_further_in():
+    lines = shown(Letter("bob", "x", lines=[Line("a\nb"), Line("", "")]))
+    assert lines[5:-1] == [
+        "  | lines[0]:", '  |   text: "a\\n"', '  |     "b"', "  | lines[1]:", '  |   text: ""', '  |   more: ""',
+    ]  # fmt: skip
+
+
+def test_secrets_are_taken_out_of_what_is_whole():
+    redact = lambda text: text.replace("open\nsesame", "[redacted]")  # noqa: E731
+    lines = shown(Letter("open\nsesame", f"{'x' * (PIECE - 3)}open\nsesame", b"\xffopen\nsesame"), redact)
+    assert "sesame" not in "".join(lines)
+    assert "  |   not shown, for it holds a secret" in lines
+
+
+def test_what_no_codec_reads_is_shown_as_it_is_sent():
+    (line, digest) = [
+        paint(each, colour=False, whole=True) for each in said(waiting(Letter("a", "b\\")), None)
+    ]
+    assert re.fullmatch(r'  \| "<message .*<body>b\\\\</body>.*"', line)
+    assert digest.endswith("f" * 64)
+
+
+def test_pages_leave_nothing_out():
+    lines = said(waiting(Letter("a", "x\n" * 100)), CODECS)
+    found = pages(lines)
+    assert [line for page in found for line in page] == lines
+    assert {len(page) for page in found[:-1]} == {PAGE}
+
+
+def test_reasons_stand_behind_a_margin():
+    found = [paint(line, colour=False) for line in reasons(waiting(Letter("a", "b")))]
+    assert found == ["  ? why", "  ? not?"]

@@ -10,7 +10,6 @@ import ast
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +18,7 @@ from lxml import etree
 from agentserver.core.payload.binding import SCHEMA_BYTES, inlined, judge
 from agentserver.core.payload.schema import XSD
 from agentserver.core.payload.shape import PayloadError
+from agentserver.extras import MissingExtraError, require
 
 SECONDS = 60.0
 """How long the generator may take."""
@@ -39,8 +39,10 @@ def generate(schema: Path) -> str:
     Raises:
         CodegenError: the ``codegen`` extra is missing, the schema is refused, or the generator fails.
     """
-    if any(find_spec(module) is None for module in ("ruff", "xsdata.codegen", "jinja2")):
-        raise CodegenError("code generation needs an extra: pip install 'agentserver[codegen]'")
+    try:
+        require("code generation", "codegen")
+    except MissingExtraError as error:
+        raise CodegenError(str(error)) from None
     try:
         tree = inlined(_read(schema), _siblings(schema))
         judge(tree)

@@ -89,8 +89,10 @@ def test_a_schema_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codegen, "find_spec", lambda _: None)
-    with pytest.raises(CodegenError, match=r"pip install 'agentserver\[codegen\]'"):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(
+        CodegenError, match=r"needs the extra codegen: in a checkout, pip install '\.\[codegen\]'"
+    ):
         generate(SCHEMA)
 
 

@@ -16,7 +16,7 @@ from agentserver.cli import project
 @click.argument("schema", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 def command(schema: Path, output: Path | None) -> None:
-    """Print the Python module of payload classes for SCHEMA. Needs the extra agentserver[codegen]."""
+    """Print the Python module of payload classes for SCHEMA. Needs the extra codegen."""
     from agentserver.codegen import CodegenError, generate
 
     try:

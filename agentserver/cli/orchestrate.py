@@ -16,6 +16,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.logs import Logging, configure
+from agentserver.extras import MissingExtraError, require
 
 if TYPE_CHECKING:
     from agentserver.assembly import Server
@@ -33,8 +34,7 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 def command(ctx: click.Context, organism: Path | None) -> None:
     """Listen to a managed agent's session and hand its requests over until the session ends.
 
-    Every attempt goes on the record, out/handoff-audit.jsonl or the organism's own. Needs the extra
-    agentserver[managed].
+    Every attempt goes on the record, out/handoff-audit.jsonl or the organism's own. Needs the extra managed.
 
     \b
     SOURCE_SESSION_ID  the session that is listened to; required
@@ -102,10 +102,7 @@ def _client() -> Any:
     from agentserver.handoff.edge import orchestrate
 
     try:
-        return orchestrate.connect()
-    except ModuleNotFoundError as error:
-        if error.name != "anthropic":
-            raise
-        raise click.ClickException(
-            "managed agents need an extra: pip install 'agentserver[managed]'"
-        ) from None
+        require("a managed agent", "managed")
+    except MissingExtraError as error:
+        raise click.ClickException(str(error)) from None
+    return orchestrate.connect()

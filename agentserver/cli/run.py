@@ -17,6 +17,7 @@ import click
 from agentserver.cli import project
 from agentserver.cli.ending import Ending
 from agentserver.cli.logs import without_hops
+from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,13 +147,13 @@ def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, Abs
     plain = PlainLines(sys.stdin.fileno(), screen.prompt if both else None)
     if not both or os.environ.get("TERM", "dumb") == "dumb":
         return plain, contextlib.nullcontext()
-    try:
-        from agentserver.gateways.console_prompt import ListenerCompleter, PromptLines, history
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("prompt_toolkit"):
-            raise
-        screen.say("Without agentserver[console] there is no history and no completion.")
+    if not installed("console"):
+        screen.say(
+            f"There is no history and no completion: they need the extra console ({installing('console')})."
+        )
         return plain, contextlib.nullcontext()
+    from agentserver.gateways.console_prompt import ListenerCompleter, PromptLines, history
+
     past, trouble = history(history_file(os.environ), server.organism.secrets.redact)
     if trouble:
         screen.say(trouble)

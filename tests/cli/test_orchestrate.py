@@ -56,7 +56,7 @@ def test_without_the_sdk_the_extra_is_named(orchestrate, monkeypatch):
     monkeypatch.setitem(sys.modules, "anthropic", None)
     result = orchestrate(SOURCE_SESSION_ID="s")
     assert result.exit_code == 1
-    assert "pip install 'agentserver[managed]'" in result.stderr
+    assert "a managed agent needs the extra managed: in a checkout, pip install '.[managed]'" in result.stderr
 
 
 def test_an_sdk_that_is_broken_is_not_called_missing(orchestrate, monkeypatch):

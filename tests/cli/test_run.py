@@ -172,7 +172,7 @@ def test_without_the_extra_a_plain_prompt_serves(terminal, tmp_path):
     missing.mkdir()
     (missing / "sitecustomize.py").write_text("import sys\nsys.modules['prompt_toolkit'] = None\n")
     at = terminal(PYTHONPATH=os.pathsep.join([str(missing), environment()["PYTHONPATH"]]))
-    at.see("Text goes to @greeter", "agentserver[console]", "greeter> ")
+    at.see("Text goes to @greeter", "the extra console", "greeter> ")
     at.say("Ada\n")
     at.see("Good day, Ada!", "greeter> ")
     at.say("@waiter seconds=60\n")

@@ -66,6 +66,9 @@ def _answer(judges: OrderedDict[str, Judge], message: dict[str, Any]) -> str:
 
 
 def _json(schema: str) -> Judge:
+    from agentserver.extras import require
+
+    require("a JSON schema", "handoff")
     import referencing
     from jsonschema import validators
 

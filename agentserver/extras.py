@@ -1,0 +1,66 @@
+"""What agentserver needs beside what it always needs, and how that is installed.
+
+Owns the extras and the words about them. The package index knows another project by the name of this one, so nothing
+here, or anywhere else, tells anybody to install it by its name: it comes from a checkout or from a wheel built of one.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "console": ("prompt_toolkit",),
+        "codegen": ("xsdata.codegen", "jinja2", "ruff"),
+        "handoff": ("jsonschema",),
+        "managed": ("anthropic",),
+        "langchain": ("langchain",),
+        "langchain-core": ("langchain_core",),
+        "crewai": ("crewai",),
+        "google-adk": ("google.adk",),
+        "mcp": ("mcp",),
+        "openai-agents": ("agents",),
+    }
+)
+"""The modules that each extra brings."""
+
+
+class MissingExtraError(ImportError):
+    """What an extra brings is not installed. The text says which extra, and how to install it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs the extra {extra}: {installing(extra)}")
+
+
+def installing(extra: str) -> str:
+    """How to install an extra. Raises KeyError for one that there is none of."""
+    assert EXTRAS[extra]
+    return (
+        f"in a checkout, pip install '.[{extra}]'; from a wheel that was built, pip install 'WHEEL[{extra}]'"
+    )
+
+
+def installed(extra: str) -> bool:
+    """Whether what an extra brings is there. Imports at most the packages that its modules lie in."""
+    return all(map(_there, EXTRAS[extra]))
+
+
+def require(what: str, extra: str) -> None:
+    """Raise MissingExtraError, which says what needs the extra, unless what it brings is there."""
+    if not installed(extra):
+        raise MissingExtraError(what, extra)
+
+
+def _there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (
+        ModuleNotFoundError,
+        ValueError,
+    ):  # the package around it is not there; it is shut out of this process
+        return False

@@ -1,0 +1,123 @@
+"""No file tells anybody to install this project by its bare name, under which the package index has another one."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+
+import pytest
+
+from agentserver import extras
+from agentserver.extras import EXTRAS, MissingExtraError, installed, installing, require
+from tests.test_packaging import PROJECT, ROOT, tracked
+
+NAME = "agent" + "server"  # put together, so that this file passes its own test
+
+TOOLS = r"pip[\d.]*|pipx|uv|poetry|pdm|rye|hatch|conda|mamba|micromamba|pixi"
+VERBS = r"install|add|inject|run|exec|download|wheel|lock|--with|--from|--spec"
+REST = r"[^\n|;&`]"
+BARE = rf"(?<![\w./@-]){NAME}(?![\w/-]|\.\w)"
+
+COMMANDS = {
+    "a command": rf"\b(?:{TOOLS})\b{REST}*(?<!\S)(?:{VERBS})\b{REST}*?{BARE}",
+    "a command without a verb": rf"\b(?:uvx|easy_install)\s+(?:-\S+\s+)*['\"]?{BARE}",
+    "an extra of the bare name": rf"{BARE}\[",
+    "a version of the bare name": rf"{BARE}\s*(?:===?|~=|[<>!]=|@|\^)",
+    "a dependency of a project": rf"^\s*{NAME}\s*=\s*['\"{{](?!{NAME}[.:])",
+}
+LINES = COMMANDS | {"a line of requirements": rf"^\s*(?:-\s+)?['\"]?{NAME}['\"]?,?\s*(?:;.*|#.*)?$"}
+
+REQUIREMENTS = re.compile(r"(requirements|constraints).*|.*\.(lock|in|cfg|toml)")
+
+
+def found(text, forbidden=COMMANDS):
+    """What in a text tells somebody to install the bare name."""
+    text = re.sub(r"\\\r?\n", " ", text)  # a command that goes on in the next line
+    for kind, pattern in forbidden.items():
+        for match in re.finditer(pattern, text, re.MULTILINE | re.IGNORECASE):
+            yield f"{kind}: {match[0].strip()}"
+
+
+def texts(path):
+    """What a file says: as it stands, and in Python each literal, of which adjoining ones are one text."""
+    text = path.read_text("utf-8", "replace")
+    yield text
+    for node in ast.walk(ast.parse(text)) if path.suffix == ".py" else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+
+
+def test_no_file_installs_the_bare_name():
+    wrong = {}
+    for path in tracked():
+        forbidden = LINES if REQUIREMENTS.fullmatch(path.name) else COMMANDS
+        said = [finding for text in texts(path) for finding in found(text, forbidden)]
+        if said:
+            wrong[path.relative_to(ROOT).as_posix()] = said
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "pip install X", "pip install 'X[console]'", 'pip3 install "X"', "python -m pip install X", "pip install -U X",
+        "pip install --upgrade --pre X==1.0", "pip install -q lxml X", "pip install \\\n    X", "pipx install X",
+        "pipx run X check", "pipx run --spec X agent", "uv add X", "uv pip install X[mcp]", "uv tool install X",
+        "uvx X run", "uvx --from X agent", "uv run --with X agent", "poetry add X", "poetry add X@latest", "pdm add X",
+        "rye add X", "hatch run pip install X", "conda install X", "conda install -c conda-forge X", "pixi add X",
+        "easy_install X", "sudo pip3.11 install X", "!pip install X", "%pip install X", "RUN pip install X && true",
+        "PIP INSTALL X", "`pip install X`", "dependencies = ['X>=1']", "X[console]", "X~=1.2",
+        "X @ https://example.com/x.whl", 'X = "^1.0"', 'X = {version = "1"}', "pip download X", "pip wheel X",
+    ],
+)  # fmt: skip
+def test_every_spelling_is_found(said):
+    assert list(found(said.replace("X", NAME)))
+
+
+@pytest.mark.parametrize("said", ["X", "  X", "X  # the server", "X; python_version > '3'", "- X", "'X',"])
+def test_a_line_of_requirements_is_found(said):
+    assert list(found(said.replace("X", NAME), LINES))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "pip install '.[console]'", "pip install dist/X-0.1.0-py3-none-any.whl", "pip install -e .", "X run", "X check",
+        "`pip install .` in a checkout of X", "import X", "from X.testing import organism", "X.testing", "python -m X run",
+        'X = "X.cli:main"', "./run X", "with X, pip is not needed", "name: X", "uv run pytest tests/X/test_a.py",
+    ],
+)  # fmt: skip
+def test_what_is_no_such_thing_is_left_alone(said):
+    assert list(found(said.replace("X", NAME))) == []
+
+
+def test_the_extras_are_those_of_the_project():
+    assert list(EXTRAS) == list(PROJECT["project"]["optional-dependencies"])
+
+
+def test_one_that_is_missing_is_named_with_the_way_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    assert not installed("handoff")
+    with pytest.raises(
+        MissingExtraError,
+        match=r"^a schema needs the extra handoff: in a checkout, pip install '\.\[handoff\]'; ",
+    ):
+        require("a schema", "handoff")
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_the_way_to_install_an_extra_is_not_by_the_bare_name(extra):
+    assert f"[{extra}]" in installing(extra)
+    assert list(found(installing(extra))) == []
+
+
+def test_a_module_in_a_package_that_is_not_there_is_missing(monkeypatch):
+    monkeypatch.setattr(extras, "EXTRAS", {"odd": ("no_such_package.inside",)})
+    assert not installed("odd")
+
+
+def test_what_is_there_is_not_missed():
+    require("code generation", "codegen")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
 
     Row: TypeAlias = Sequence[Any]
+    Rows: TypeAlias = dict[str, tuple[Thread, bytes]]
 
 FORMAT = 3
 """The version that is written. Every version that was ever written can be read: the first had no approvals, the
@@ -76,10 +77,13 @@ class Snapshot(NamedTuple):
     values: Mapping[tuple[str, str], bytes]
 
 
-def take(conversation: Conversation, guards: Iterable[Guard] = ()) -> Snapshot:
-    """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it."""
+def take(conversation: Conversation, guards: Iterable[Guard] = (), rows: Rows | None = None) -> Snapshot:
+    """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it.
+
+    ``rows`` holds threads as they were written before, and does so afterwards: only what has changed is written again.
+    """
     nodes = conversation.tree.nodes.values()
-    state = [
+    head = [
         FORMAT,
         conversation.id,
         conversation.principal,
@@ -89,7 +93,8 @@ def take(conversation: Conversation, guards: Iterable[Guard] = ()) -> Snapshot:
         conversation.closed,
         conversation.tree.root,
         conversation.tree.opened,
-        [_thread_row(node) for node in nodes],
+    ]
+    tail = [
         [_todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
         [tuple(request) for request in conversation.requests.values()],
         [(name, memory is not None) for name, memory in conversation.memory.items()],
@@ -102,7 +107,22 @@ def take(conversation: Conversation, guards: Iterable[Guard] = ()) -> Snapshot:
     }
     values.update(_memories(conversation, guards))
     waiting = {delivery.id: delivery for node in nodes for delivery in node.waiting()}
-    return Snapshot(encode(state), waiting, values)
+    threads = b",".join(_written(conversation.tree.nodes, {} if rows is None else rows))
+    state = b"%b,[%b],%b" % (encode(head)[:-1], threads, encode(tail)[1:])
+    return Snapshot(state, waiting, values)
+
+
+def _written(nodes: Mapping[str, Thread], rows: Rows) -> list[bytes]:
+    """The row of each thread; those of threads that are gone go."""
+    for key in rows.keys() - nodes.keys() if len(rows) > len(nodes) else ():
+        del rows[key]
+    written = []
+    for key, node in nodes.items():
+        known = rows.get(key)
+        if known is None or known[0] is not node:
+            known = rows[key] = node, encode(_thread_row(node))
+        written.append(known[1])
+    return written
 
 
 def restore(snapshot: Snapshot, guards: Iterable[Guard] = ()) -> Conversation:

@@ -15,6 +15,7 @@ from agentserver.core import recording, snapshot
 from agentserver.core.audit import Event
 from agentserver.core.messages import Redriven, Reply, Requeued
 from agentserver.core.receipts import Receipt, given
+from agentserver.core.written import Written
 from agentserver.engines import journal_head
 from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_file import FATAL, told
@@ -109,6 +110,7 @@ class Writer:
         self._guards = tuple(guards)
         self._kept: dict[str, _Kept] = {}
         self._broken: EngineError | None = None
+        self._written = Written()
         self.owed: list[Left] = []
         self._last = {table: self._highest(table) for table in ("conversation", "step", "delivery", "event")}
         head = journal_head.read(connection)
@@ -135,12 +137,13 @@ class Writer:
         return self.write([self.encode(outcome) for outcome in outcomes], left)
 
     def encode(self, outcome: Outcome) -> Encoded | EngineError:
-        """An outcome as bytes, or why it has none. Touches nothing, so that any thread may call it."""
+        """An outcome as bytes, or why it has none. Touches nothing of the journal's."""
         if outcome.moment is None:
             return UnfitError("an outcome that no step has decided cannot be kept")
         try:
             cause, records = recording.dump(outcome), recording.dump_records(outcome)
-            parts = snapshot.take(outcome.conversation, self._guards)
+            written = self._written.of(outcome.conversation)
+            parts = snapshot.take(outcome.conversation, self._guards, written)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")
         return Encoded(outcome, outcome.moment, cause, records, recording.gone_out(outcome), parts)

@@ -35,6 +35,7 @@ SOAK_SCALE = 100
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {
     "durable": ("--quick",),
+    "fairness": ("--quick",),
     "handoff": ("3",),
     "hop": ("--rounds=1", "--hops=300"),
     "provenance": ("--sizes=10",),

@@ -12,6 +12,7 @@ from agentserver.contract import Code, TodoUntil
 from agentserver.core.audit import Event
 from agentserver.core.guard import Denied
 from agentserver.core.messages import TODO
+from agentserver.core.pieces import whole
 from agentserver.core.refusals import Refusal
 from agentserver.core.reserved import overstepped
 from agentserver.core.routing import Route, resolve
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Draft
+    from agentserver.core.pieces import Pieces
     from agentserver.core.routing import Place, Proposal
 
 
@@ -48,7 +50,14 @@ class Judged(NamedTuple):
 def judge(
     drafts: Sequence[Draft], place: Place, rules: Rules, memory: Mapping[str, object], todos: int = 0
 ) -> Judged:
-    """All proposals of the drafts, or the refusal of the first that may not be sent.
+    """All proposals of the drafts, as ``judging`` gives them, without a pause."""
+    return whole(judging(drafts, place, rules, memory, todos))
+
+
+def judging(
+    drafts: Sequence[Draft], place: Place, rules: Rules, memory: Mapping[str, object], todos: int = 0
+) -> Pieces[Judged]:
+    """All proposals of the drafts, or the refusal of the first that may not be sent; a piece for each draft.
 
     Args:
         drafts: what is to be sent, in order.
@@ -64,6 +73,7 @@ def judge(
         if isinstance(found, Refusal):
             return Judged((), found, tuple(hearing.remarks))
         admitted.extend(found)
+        yield
     over = _overfull(admitted, rules, todos)
     return Judged(() if over else tuple(admitted), over, tuple(hearing.remarks))
 

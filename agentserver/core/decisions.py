@@ -19,7 +19,7 @@ from agentserver.contract import (
     TodoUntil,
 )
 from agentserver.core import causes, intake
-from agentserver.core.admission import Judged, judge, unheard
+from agentserver.core.admission import Judged, judge, judging, unheard
 from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
 from agentserver.core.budget import Room, room
@@ -27,6 +27,7 @@ from agentserver.core.envelope import canonical
 from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
 from agentserver.core.minutes import local
 from agentserver.core.payload.codec import of_system
+from agentserver.core.pieces import whole
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.routing import Place, Route
 from agentserver.core.step import Step
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Draft, Drafts, Effects, Finished, GivenUp, Moment, Outside
     from agentserver.core.outcome import Outcome
     from agentserver.core.payload.codec import Codec
+    from agentserver.core.pieces import Pieces
     from agentserver.core.routing import Proposal
     from agentserver.core.todos import Watcher
 
@@ -161,7 +163,14 @@ def accept(
 
 
 def conclude(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
-    """Decide what follows from an invocation."""
+    """Decide what follows from an invocation, as ``concluding`` does, without a pause."""
+    return whole(concluding(conversation, finished, rules, moment))
+
+
+def concluding(
+    conversation: Conversation, finished: Finished, rules: Rules, moment: Moment
+) -> Pieces[Outcome]:
+    """Decide what follows from an invocation; a few pieces for each message of its result."""
     step = Step(conversation, rules, moment)
     step.cause = finished = causes.finished(finished, rules.redact)
     delivery, result = finished.delivery, finished.result
@@ -188,11 +197,11 @@ def conclude(conversation: Conversation, finished: Finished, rules: Rules, momen
         step.exhaust(delivery.request, over)
         return step.finish()
     _apply(step, delivery.thread, result.effects)
-    judged = _judged(step, finished, result.said)
+    judged = yield from _judged(step, finished, result.said)
     _remark(step, judged, delivery.thread, delivery.to)
     if judged.refusal is not None:
         return _refuse(step, delivery, judged.refusal)
-    return _send(step, delivery, judged.proposals)
+    return (yield from _send(step, delivery, judged.proposals))
 
 
 def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
@@ -221,7 +230,7 @@ def _over(step: Step, delivery: Delivery, said: Drafts | Refusal) -> str:
     return f"a result of {len(said.drafts)} messages where {most} are left" if len(said.drafts) > most else ""
 
 
-def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Judged:
+def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Pieces[Judged]:
     """What a listener may send of what it said: all of it, or the reason why nothing of it."""
     delivery = finished.delivery
     thread = step.tree.nodes[delivery.thread]
@@ -236,7 +245,7 @@ def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Judged:
     step.deprecated = said.deprecated
     for repair in said.repairs:
         step.minutes.record(Event.REPAIRED, delivery, detail=repair)
-    judged = judge(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
+    judged = yield from judging(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
     unasked = {Route.SERVICE, Route.ANSWER} if caller.parent is None else {Route.SERVICE}
     for proposal in judged.proposals:
         if proposal.questions and proposal.route in unasked:  # there is no thread on which it could wait
@@ -286,7 +295,7 @@ def _apply(step: Step, thread: str, effects: Effects) -> None:
         step.change.put(node._replace(storage=kept))
 
 
-def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Outcome:
+def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Pieces[Outcome]:
     """Admit every proposal. An answer first ends the sub-tasks that were under way."""
     thread = step.tree.nodes[delivery.thread]
     _forgive(step, delivery.thread)
@@ -301,6 +310,7 @@ def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Ou
             _serve(step, proposal, delivery)
         else:
             step.call(letter, proposal.to, apart=proposal.route is Route.SELF)
+        yield
     return step.finish()
 
 

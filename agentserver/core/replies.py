@@ -14,6 +14,7 @@ from agentserver.core.envelope import Malformed, read_payload
 from agentserver.core.messages import Draft, Drafts, Failed
 from agentserver.core.payload.codec import Unencodable, Unlisted, of_system
 from agentserver.core.payload.xmlify import PayloadError
+from agentserver.core.pieces import whole
 from agentserver.core.refusals import Refusal
 from agentserver.core.reserved import forgery
 
@@ -25,10 +26,16 @@ if TYPE_CHECKING:
     from agentserver.core.budget import Room
     from agentserver.core.envelope import Bounds
     from agentserver.core.payload.codec import Codec, Codecs
+    from agentserver.core.pieces import Pieces
 
 
 def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Drafts | Refusal | Failed:
-    """Read the result of a handler.
+    """Read the result of a handler, as ``reading`` does, without a pause."""
+    return whole(reading(value, codecs, bounds, room))
+
+
+def reading(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces[Drafts | Refusal | Failed]:
+    """Read the result of a handler; a piece for each message.
 
     A payload that its schema refuses is the sender's to correct and gives a Refusal, and so does a result for which
     there is no room: nothing of one that holds too many messages is encoded. A value that is no result at all
@@ -38,7 +45,7 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Draf
     if value is None:
         return Drafts()
     if isinstance(value, bytes):
-        return _from_text(value, codecs, bounds, room)
+        return (yield from _from_text(value, codecs, bounds, room))
     if isinstance(value, HandlerResponse):
         one = _from_response(value, codecs, bounds)
         return Drafts((one,)) if isinstance(one, Draft) else one
@@ -47,7 +54,7 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Draf
     responses = tuple(islice(value, room.messages + 1))  # its own iteration may be without an end
     if len(responses) > room.messages:
         return overspent(f"a result of more than {room.messages} messages")
-    return _collect((_from_response(response, codecs, bounds) for response in responses), room)
+    return (yield from _collect((_from_response(response, codecs, bounds) for response in responses), room))
 
 
 def draft(
@@ -101,19 +108,19 @@ def overspent(detail: str) -> Refusal:
     return Refusal(Code.BUDGET, detail)
 
 
-def _from_text(text: bytes, codecs: Codecs, bounds: Bounds, room: Room) -> Drafts | Refusal | Failed:
-    reading = repair.read(text, tuple(codecs), bounds, room.messages)
-    if isinstance(reading, repair.Unreadable):
-        if reading.reason is repair.Reason.MANY:
+def _from_text(text: bytes, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces[Drafts | Refusal | Failed]:
+    parsed = repair.read(text, tuple(codecs), bounds, room.messages)
+    if isinstance(parsed, repair.Unreadable):
+        if parsed.reason is repair.Reason.MANY:
             return overspent(f"a text of more than {room.messages} payloads")
-        named = read_payload(text, bounds) if reading.unknown_root else None
+        named = read_payload(text, bounds) if parsed.unknown_root else None
         if named is not None and not isinstance(named, Malformed) and of_system(str(named.tag)):
             return forgery(str(named.tag))
-        code = Code.ROUTING if reading.unknown_root else Code.VALIDATION
-        return Refusal(code, str(reading.reason), corrections=(str(reading.reason),))
-    found = _collect((_draft_markup(markup, codecs, bounds) for markup in reading.payloads), room)
+        code = Code.ROUTING if parsed.unknown_root else Code.VALIDATION
+        return Refusal(code, str(parsed.reason), corrections=(str(parsed.reason),))
+    found = yield from _collect((_draft_markup(markup, codecs, bounds) for markup in parsed.payloads), room)
     if isinstance(found, Drafts):
-        return Drafts(found.drafts, tuple(str(note) for note in reading.notes), deprecated=True)
+        return Drafts(found.drafts, tuple(str(note) for note in parsed.notes), deprecated=True)
     return found
 
 
@@ -127,7 +134,7 @@ def _draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusa
     return check(element, markup, None, codec)
 
 
-def _collect(found: Iterable[Draft | Refusal | Failed], room: Room) -> Drafts | Refusal | Failed:
+def _collect(found: Iterable[Draft | Refusal | Failed], room: Room) -> Pieces[Drafts | Refusal | Failed]:
     """All of them, or the first that stands in the way."""
     drafts: list[Draft] = []
     size = 0
@@ -138,4 +145,5 @@ def _collect(found: Iterable[Draft | Refusal | Failed], room: Room) -> Drafts | 
         if size > room.bytes:
             return overspent(f"a result of more than {room.bytes} bytes")
         drafts.append(item)
+        yield
     return Drafts(tuple(drafts))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from agentserver.core import intake, replies
 from agentserver.core.familiar import familiar
 from agentserver.pump.rounds import Rounds
+from agentserver.pump.unhurried import unhurried
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,9 +53,10 @@ class Apart:
 
     async def result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
         """The result of a handler, read here unless it is text that should not be. Raises what reading raises."""
-        read = partial(replies.normalise, value, self._rules.codecs, self._rules.bounds, room)
-        if not isinstance(value, bytes) or familiar(value, self._rules.bounds.names):
-            return read()
+        codecs, bounds = self._rules.codecs, self._rules.bounds
+        if not isinstance(value, bytes) or familiar(value, bounds.names):
+            return await unhurried(replies.reading(value, codecs, bounds, room))
+        read = partial(replies.normalise, value, codecs, bounds, room)
         return (await self._done("", conversation, read)).result()
 
     async def _done(self, principal: str, conversation: str, work: Callable[[], T]) -> asyncio.Future[T]:

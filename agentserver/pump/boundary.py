@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agentserver.core.outcome import Outcome
     from agentserver.core.refusals import Refusal
     from agentserver.ports import Clock
+    from agentserver.pump.unhurried import Decision
 
     Call: TypeAlias = Callable[[Accepted], Awaitable[Finished | None]]
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         async def __call__(
             self,
             conversation: str,
-            decide: Callable[[Conversation], Outcome | None],
+            decide: Decision,
             *,
             patient: bool = True,
         ) -> bool:
@@ -96,7 +97,7 @@ class Boundary:
         try:
             await self._step(
                 finished.delivery.conversation,
-                lambda now: decisions.conclude(now, finished, self._rules, self._clock.moment()),
+                lambda now: decisions.concluding(now, finished, self._rules, self._clock.moment()),
             )
         except UndecidedError as error:
             await self._give_up(finished.delivery, finished.element, _cause(error))

@@ -28,10 +28,11 @@ from agentserver.pump.invoke import Invoker
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
 from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
 from agentserver.pump.timekeeper import Timekeeper
+from agentserver.pump.unhurried import decided
 from agentserver.pump.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
     from lxml import etree
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Clock, Engine
     from agentserver.pump.exchange import ServerExchange
     from agentserver.pump.invoke import Bound
+    from agentserver.pump.unhurried import Decision
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -264,7 +266,7 @@ class Pump:
     async def _step(
         self,
         conversation: str,
-        decide: Callable[[Conversation], Outcome | None],
+        decide: Decision,
         *,
         patient: bool = True,
     ) -> bool:
@@ -292,16 +294,14 @@ class Pump:
         self._forget(conversation)
         return False
 
-    async def _attempt(
-        self, current: Conversation, decide: Callable[[Conversation], Outcome | None]
-    ) -> EngineError | None:
+    async def _attempt(self, current: Conversation, decide: Decision) -> EngineError | None:
         """Decide, commit and let the consequences go, or say why not at present. Raises UndecidedError.
 
         Whoever gives up or stops the pump meanwhile waits for all of it: nothing may be committed and never handled.
         """
         with anyio.CancelScope(shield=True):
             try:
-                outcome = decide(current)
+                outcome = await decided(decide, current)
                 if outcome is None:
                     return None
                 await self._engine.commit(outcome)

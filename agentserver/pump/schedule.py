@@ -67,7 +67,7 @@ class Schedule:
             self._room[listener] += 1
 
 
-STRETCH = 8
+STRETCH = 2
 """Deliveries that workers take in a row before everything else on the event loop gets a turn."""
 
 
@@ -118,7 +118,7 @@ class Turns:
                 wanted -= 1
 
 
-ARRIVALS = 4
+ARRIVALS = 2
 """Messages from outside that are let in before everything else on the event loop gets a turn."""
 
 

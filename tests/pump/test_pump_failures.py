@@ -290,7 +290,7 @@ async def test_interrupting_a_stop_that_drains_stops_at_once():
         finally:
             stopped.append(True)
 
-    with anyio.move_on_after(0.05) as interrupt:
+    with anyio.move_on_after(0.5) as interrupt:
         async with desk((listener("a"), endless), drain=1000.0) as d:
             exchange = await d.open()
             await d.send(exchange, Ask("1"))

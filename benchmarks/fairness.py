@@ -1,0 +1,197 @@
+"""What one principal's flood costs another one, as ratios measured in one run.
+
+Prints the 99th percentile of how long a stranger waits for an answer while another principal floods the server, over
+its 99th percentile when nothing else happens. The floods: sending in a tight loop, fan-outs, and many chains at once.
+Each flood and the idle stretch before it are measured in one process, on a server that is loaded and built as
+``agentserver run`` does it.
+
+    ./run bench fairness             # every flood, with and without a journal
+    ./run bench fairness --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import statistics
+import tempfile
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from agentserver.assembly import build
+from agentserver.config import load
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from agentserver.assembly import Server
+    from agentserver.pump import ServerExchange
+
+AIM = 4.0
+"""How many times as long as on an idle server a stranger may wait."""
+
+ORGANISM = """
+name: fairness
+journal: {journal}
+listeners:
+  - {{name: echo, description: Answers., payload_class: fair_payloads.Say, handler: fair_payloads.echo}}
+  - {{name: fan, description: Asks many., handler: fair_payloads.fan, peers: [echo]}}
+  - {{name: chain, description: Asks one after another., handler: fair_payloads.chain, peers: [echo]}}
+"""
+
+HANDLERS = """
+from dataclasses import dataclass
+
+from agentserver import HandlerResponse, xmlify
+
+
+@xmlify
+@dataclass(frozen=True)
+class Say:
+    text: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Many:
+    count: int
+
+
+@xmlify
+@dataclass(frozen=True)
+class Said:
+    text: str
+
+
+async def echo(payload: Say, metadata):
+    return HandlerResponse.respond(Said(payload.text))
+
+
+async def fan(payload: Many | Said, metadata):
+    if isinstance(payload, Many):
+        return [HandlerResponse(Say(str(number)), "echo") for number in range(payload.count)]
+
+
+async def chain(payload: Many | Said, metadata):
+    left = payload.count if isinstance(payload, Many) else int(payload.text) - 1
+    return HandlerResponse(Say(str(left)), "echo") if left > 0 else HandlerResponse.respond(Said("done"))
+"""
+
+
+def markup(name: str, field: str, value: object) -> bytes:
+    return f'<{name} xmlns="urn:agentserver:payload:{name}:v1"><{field}>{value}</{field}></{name}>'.encode()
+
+
+async def sending(server: Server) -> None:
+    """Send without a pause, in one conversation."""
+    exchange = await server.open("flood")
+    while True:
+        await exchange.send(markup("Say", "text", "x"), "echo")
+
+
+def fanning(count: int) -> Callable[[Server], Coroutine[Any, Any, None]]:
+    """One message to many listeners, again and again."""
+
+    async def flood(server: Server) -> None:
+        exchange = await server.open("flood")
+        while True:
+            await exchange.ask(markup("Many", "count", count), "fan")
+
+    return flood
+
+
+async def chaining(server: Server) -> None:
+    """64 conversations, each of which asks for one thing after another."""
+
+    async def one() -> None:
+        exchange = await server.open("flood")
+        while True:
+            await exchange.ask(markup("Many", "count", 100), "chain")
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(64):
+            tasks.start_soon(one)
+
+
+FLOODS: dict[str, Callable[[Server], Coroutine[Any, Any, None]]] = {
+    "tight loop of sends": sending,
+    "fan-out of 300": fanning(300),
+    "fan-out of 800": fanning(800),
+    "64 chains": chaining,
+}
+
+
+async def asked(exchange: ServerExchange, seconds: float) -> list[float]:
+    """How long each of a stranger's questions took, one after another with a pause, in seconds."""
+    took: list[float] = []
+    over = time.perf_counter() + seconds
+    while time.perf_counter() < over:
+        start = time.perf_counter()
+        reply = await exchange.ask(markup("Say", "text", "hello"), "echo")
+        took.append(time.perf_counter() - start)
+        if reply is None or reply.error:
+            raise RuntimeError("the stranger was refused")
+        await asyncio.sleep(0.002)
+    return took
+
+
+def p99(values: list[float]) -> float:
+    """The 99th percentile."""
+    return statistics.quantiles(values, n=100, method="inclusive")[98]
+
+
+@asynccontextmanager
+async def served(folder: Path, journal: str) -> AsyncIterator[Server]:
+    """A server from a file, with or without a journal."""
+    path = folder / "organism.yaml"
+    path.write_text(ORGANISM.format(journal=journal))
+    async with build(load(path, environ={}), durable=journal != "none") as server:
+        yield server
+
+
+async def measure(folder: Path, journal: str, name: str, seconds: float) -> tuple[float, float]:
+    """A stranger's 99th percentile without and with a flood, in seconds."""
+    async with served(folder, journal) as server:
+        exchange = await server.open("stranger")
+        await asked(exchange, seconds / 4)  # until everything is warm
+        idle = p99(await asked(exchange, seconds))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(FLOODS[name], server)
+            await asyncio.sleep(seconds / 4)
+            flooded = p99(await asked(exchange, seconds))
+            tasks.cancel_scope.cancel()
+    return idle, flooded
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a second each, without a journal")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long each stretch is measured")
+    args = parser.parse_args()
+    seconds = 0.5 if args.quick else args.seconds
+    logging.disable()
+    print(f"{'':34}{'idle p99':>10}{'flooded':>10}{'ratio':>8}   (aim: {AIM:g})")
+    with tempfile.TemporaryDirectory(prefix="fairness-") as name:
+        folder = Path(name)
+        (folder / "fair_payloads.py").write_text(dedent(HANDLERS))
+        for journal in ("none",) if args.quick else ("none", "{path: data/journal.db}"):
+            kept = "in memory" if journal == "none" else "journal"
+            for flood in FLOODS:
+                idle, flooded = anyio.run(measure, folder, journal, flood, seconds)
+                told = f"{kept}, {flood}"
+                print(
+                    f"{told:34}{idle * 1e3:>7.2f} ms{flooded * 1e3:>7.2f} ms{flooded / idle:>8.1f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core import decisions
+from agentserver.core.budget import Room
+from agentserver.core.pieces import whole
+from agentserver.core.replies import normalise, reading
+from tests.core.paper import Ask, Paper, listener, rules
+
+MANY = [HandlerResponse(Ask(str(number)), "b") for number in range(100)]
+
+
+def counted(pieces):
+    """How many pieces there were, and the result."""
+    count = 0
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
+def failing():
+    yield
+    raise LookupError
+
+
+def test_what_work_raises_comes_out():
+    with pytest.raises(LookupError):
+        whole(failing())
+
+
+def test_a_long_result_is_read_and_decided_about_in_as_many_pieces_as_it_has_messages():
+    shop = rules(listener("a", "b"), listener("b"))
+    room = Room(1000, 1 << 20)
+    count, said = counted(reading(MANY, shop.codecs, shop.bounds, room))
+    assert count == 100
+    assert [d.markup for d in said.drafts] == [
+        d.markup for d in normalise(MANY, shop.codecs, shop.bounds, room).drafts
+    ]
+    paper = Paper(shop, {"a": lambda call: MANY})
+    paper.say(Ask("hi"), "a")
+    finished, moment = paper.invoke(paper.waiting[0]), paper.moment()
+    count, outcome = counted(decisions.concluding(paper.conversation, finished, shop, moment))
+    assert count == 200
+    again = decisions.conclude(paper.conversation, finished, shop, moment)
+    assert (outcome.conversation, outcome.added, outcome.records) == (
+        again.conversation,
+        again.added,
+        again.records,
+    )

@@ -23,6 +23,7 @@ from agentserver.core.admission import Judged, judge, judging, unheard
 from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
 from agentserver.core.budget import Room, room
+from agentserver.core.dismissal import dismissed, excerpted
 from agentserver.core.envelope import canonical
 from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
 from agentserver.core.minutes import local
@@ -74,11 +75,11 @@ def receive(
     outside: Outside,
     rules: Rules,
     moment: Moment,
-    read: Draft | Refusal | None = None,
+    read: Draft | Refusal | Judged | None = None,
 ) -> Outcome:
     """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own.
 
-    ``read`` is what ``intake`` made of it, if it was asked before.
+    ``read`` is what ``intake`` made of it, if it was asked before, or the judgement, if it is on record.
     """
     step = Step(conversation, rules, moment)
     step.cause = outside
@@ -89,13 +90,12 @@ def receive(
     place = Place(
         rules.blueprint.principal(conversation.principal), conversation.tree.root, None, step.moment.now
     )
-    judged = (
-        unheard(read, place, rules)
-        if isinstance(read, Refusal)
-        else judge((read,), place, rules, step.memory)
-    )
+    if isinstance(read, Refusal):
+        read = unheard(read, place, rules)
+    judged = read if isinstance(read, Judged) else judge((read,), place, rules, step.memory)
     _remark(step, judged, conversation.tree.root, conversation.principal)
     if judged.refusal is not None:
+        step.cause = dismissed(outside, judged, rules.redact)
         return _turn_away(step, request, judged.refusal)
     for proposal in judged.proposals:
         letter = _letter(proposal, request, 1)
@@ -115,7 +115,7 @@ def turn_away(
 ) -> Outcome:
     """Answer an outside message with a SystemError without looking at it."""
     step = Step(conversation, rules, moment)
-    step.cause = TurnedAway(outside.data, outside.request, outside.to, code, outside.key)
+    step.cause = TurnedAway(excerpted(outside.data), outside.request, outside.to, code, outside.key)
     step.requests.begin(outside.request)
     return _turn_away(step, outside.request, Refusal(code))
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.contract import Code, Target
+    from agentserver.core.dismissal import Excerpt
     from agentserver.core.receipts import Key
     from agentserver.core.refusals import Refusal
 
@@ -274,7 +275,7 @@ class GivenUp(NamedTuple):
 class TurnedAway(NamedTuple):
     """An outside message that was refused without a look at it. ``key`` is as of ``Outside``."""
 
-    data: bytes
+    data: bytes | Excerpt
     request: str
     to: str | None
     code: Code

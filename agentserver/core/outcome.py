@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.audit import Record
     from agentserver.core.conversation import Conversation
+    from agentserver.core.dismissal import Dismissed
     from agentserver.core.messages import (
         Closing,
         Delivery,
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
         TurnedAway,
     )
 
-    Cause: TypeAlias = Outside | TurnedAway | Finished | GivenUp | Decided | Closing | Requeued | Redriven
+    Cause: TypeAlias = (
+        Outside | TurnedAway | Dismissed | Finished | GivenUp | Decided | Closing | Requeued | Redriven
+    )
 
 
 class Outcome(NamedTuple):

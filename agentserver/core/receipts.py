@@ -9,6 +9,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core.dismissal import Dismissed
 from agentserver.core.messages import Outside, TurnedAway
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def key(principal: str, conversation: str, own: str, data: bytes, to: str | None
 def given(outcome: Outcome) -> tuple[str, Receipt] | None:
     """The receipt that a step gives, under the name of its key; None when it receives nothing that has a key."""
     cause = outcome.cause
-    if not isinstance(cause, Outside | TurnedAway) or cause.key is None:
+    if not isinstance(cause, Outside | TurnedAway | Dismissed) or cause.key is None:
         return None
     return cause.key.name, Receipt(cause.request, cause.key.content)
 

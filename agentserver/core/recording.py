@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code, Target
 from agentserver.core import approving, decisions, envelope, intake, replies
+from agentserver.core.admission import Judged, Remark
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event, Record
 from agentserver.core.conversation import Conversation
+from agentserver.core.dismissal import KEPT, Dismissed, Excerpt
 from agentserver.core.messages import (
     Closing,
     Delivery,
@@ -75,10 +77,8 @@ def dump(outcome: Outcome) -> bytes:
     """The cause of a decided step. Raises TypeError when it has none."""
     cause = outcome.cause
     match cause:
-        case Outside():
-            row = ["receive", _plain(cause.data), cause.request, cause.to, *(cause.key or ())]
-        case TurnedAway():
-            row = ["turn_away", _plain(cause.data), cause.request, cause.to, cause.code, *(cause.key or ())]
+        case Outside() | TurnedAway() | Dismissed():
+            row = [*_outside_row(cause), *(cause.key or ())]
         case Decided():
             row = ["decide", *cause]
         case Closing():
@@ -110,7 +110,15 @@ def dump(outcome: Outcome) -> bytes:
 def receipt(data: bytes) -> tuple[str, Receipt] | None:
     """What ``receipts.given`` gave of the cause that ``dump`` wrote. Raises ValueError when it is not JSON."""
     match json.loads(data):
-        case ["receive", _, request, _, name, content] | ["turn_away", _, request, _, _, name, content]:
+        case ["receive", _, request, _, name, content] | [
+            "turn_away" | "dismiss",
+            _,
+            request,
+            _,
+            _,
+            name,
+            content,
+        ]:
             return name, Receipt(request, content)
     return None
 
@@ -196,11 +204,8 @@ def _record_row(record: Record, sent: set[str]) -> list[Any]:
 def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Moment) -> Outcome:  # noqa: PLR0911 - one for each kind
     """Take a recorded decision again, under these rules."""
     match cause:
-        case Outside():
-            return decisions.receive(conversation, cause, rules, moment)
-        case TurnedAway():
-            outside = Outside(cause.data, cause.request, cause.to, cause.key)
-            return decisions.turn_away(conversation, outside, cause.code, rules, moment)
+        case Outside() | TurnedAway() | Dismissed():
+            return _received(conversation, cause, rules, moment)
         case Decided():
             outcome = approving.decide(conversation, cause, rules, moment)
             if outcome is None:
@@ -218,6 +223,29 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
             return decisions.conclude(conversation, cause, rules, moment)
 
 
+def _received(
+    conversation: Conversation, cause: Outside | TurnedAway | Dismissed, rules: Rules, moment: Moment
+) -> Outcome:
+    if isinstance(cause, Outside):
+        return decisions.receive(conversation, cause, rules, moment)
+    # What is not there any more is not judged again: the refusal is on record.
+    data = cause.data.beginning if isinstance(cause.data, Excerpt) else cause.data
+    outside = Outside(data, cause.request, cause.to, cause.key)
+    if isinstance(cause, TurnedAway):
+        return decisions.turn_away(conversation, outside, cause.code, rules, moment)
+    return decisions.receive(conversation, outside, rules, moment, cause.judged)
+
+
+def _outside_row(cause: Outside | TurnedAway | Dismissed) -> list[Any]:
+    match cause:
+        case Outside():
+            return ["receive", _plain(cause.data), cause.request, cause.to]
+        case TurnedAway():
+            return ["turn_away", _kept(cause.data), cause.request, cause.to, cause.code]
+        case Dismissed():
+            return ["dismiss", _kept(cause.data), cause.request, cause.to, _judged_row(cause.judged)]
+
+
 class _Loading:
     """Reads one cause."""
 
@@ -231,7 +259,9 @@ class _Loading:
             case "receive", [data, request, to, *key]:
                 return Outside(_bytes(data), request, to, _key(key))
             case "turn_away", [data, request, to, code, *key]:
-                return TurnedAway(_bytes(data), request, to, Code(code), _key(key))
+                return TurnedAway(_whole(data), request, to, Code(code), _key(key))
+            case "dismiss", [excerpt, request, to, judged, *key]:
+                return Dismissed(_excerpt(**excerpt), request, to, _judged(*judged), _key(key))
             case "decide", [approval, digest, answer, by]:
                 return Decided(approval, digest, Answer(answer), by)
             case "close", [reason]:
@@ -293,7 +323,7 @@ def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[An
     said = result.said
     if isinstance(said, Refusal):
         told = [said.code, said.detail, said.to, list(said.corrections), effects]
-        return ["refused", *told, said.root, said.said]
+        return ["refused", *told, said.root, said.said[:KEPT]]
     # Zero stands for the caller, so that no listener's name can be mistaken for it.
     sent: list[list[Any]] = []
     at = 0
@@ -306,6 +336,33 @@ def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[An
 
 def _key(found: list[str]) -> Key | None:
     return Key(*found) if found else None
+
+
+def _kept(data: bytes | Excerpt) -> Any:
+    if isinstance(data, bytes):
+        return _plain(data)
+    return {"beginning": _plain(data.beginning), "length": data.length, "digest": data.digest}
+
+
+def _whole(data: Any) -> bytes | Excerpt:
+    return _excerpt(**data) if isinstance(data, dict) else _bytes(data)
+
+
+def _excerpt(beginning: Any, length: int, digest: str) -> Excerpt:
+    return Excerpt(_bytes(beginning), length, digest)
+
+
+def _judged_row(judged: Judged) -> list[Any]:
+    refusal = judged.refusal
+    assert refusal is not None
+    told = [refusal.code, refusal.detail, refusal.to, list(refusal.corrections), refusal.root]
+    return [told, [list(remark) for remark in judged.remarks]]
+
+
+def _judged(told: list[Any], remarks: list[Any]) -> Judged:
+    code, detail, to, corrections, root = told
+    refusal = Refusal(Code(code), detail, to, tuple(corrections), root)
+    return Judged((), refusal, tuple(Remark(Event(event), *rest) for event, *rest in remarks))
 
 
 def _effects(stored: dict[str, Any], closed: list[str]) -> Effects:

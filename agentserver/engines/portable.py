@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KIND = "agentserver conversation"
 
-FORMAT = 1
+FORMAT = 2
 """The version that is written. A step's ``cause`` and ``records`` are as core/recording.py writes them."""
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core import recording
 from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
+from agentserver.core.dismissal import Dismissed
 from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Redriven, Requeued, TurnedAway
 from agentserver.core.minutes import local
 
@@ -85,6 +86,8 @@ def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
     match cause:
         case Outside():
             return "a message from outside"
+        case Dismissed():
+            return f"a message from outside of {cause.data.length} bytes, refused"
         case TurnedAway():
             return "a message from outside, turned away"
         case Finished():

@@ -1,0 +1,71 @@
+"""Outside messages that are refused: how much of them is kept.
+
+Owns the bound. What is refused cannot be made to fill the journal: of a long message its beginning stays, with its
+length and its digest, and the refusal is recorded instead of what led to it.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agentserver.core.admission import Judged
+from agentserver.core.causes import DETAIL
+from agentserver.core.legible import bounded
+from agentserver.core.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.core.messages import Outside
+    from agentserver.core.receipts import Key
+
+KEPT: Final = 4096
+"""Bytes of a refused message, and characters of a refused payload, that are kept."""
+
+
+class Excerpt(NamedTuple):
+    """A message that is not kept whole.
+
+    Args:
+        beginning: its first bytes.
+        length: of the whole, in bytes.
+        digest: SHA-256 of the whole, in hexadecimal.
+    """
+
+    beginning: bytes
+    length: int
+    digest: str
+
+
+class Dismissed(NamedTuple):
+    """A long outside message that was looked at and refused.
+
+    Args:
+        data: what is kept of its bytes.
+        judged: the refusal, and what was remarked.
+
+    The others are as of ``Outside``.
+    """
+
+    data: Excerpt
+    request: str
+    to: str | None
+    judged: Judged
+    key: Key | None = None
+
+
+def excerpted(data: bytes) -> bytes | Excerpt:
+    """What is kept of a message that is refused."""
+    return data if len(data) <= KEPT else Excerpt(data[:KEPT], len(data), sha256(data).hexdigest())
+
+
+def dismissed(outside: Outside, judged: Judged, redact: Callable[[str], str]) -> Outside | Dismissed:
+    """What is kept of a message that was refused: all of it while it is short, so that it can be judged again."""
+    kept, refusal = excerpted(outside.data), judged.refusal
+    if isinstance(kept, bytes) or refusal is None:
+        return outside
+    detail, to = (bounded(text, DETAIL, redact) for text in (refusal.detail, refusal.to))
+    short = Refusal(refusal.code, detail, to, refusal.corrections, refusal.root)
+    remarks = [one._replace(detail=bounded(one.detail, DETAIL, redact)) for one in judged.remarks]
+    return Dismissed(kept, outside.request, outside.to, Judged((), short, tuple(remarks)), outside.key)

@@ -128,6 +128,7 @@ class Server:
         approver: shown what waits for a person. Without one and without a journal, into which the command line writes
             answers, nothing that needs a permission is permitted.
         handoffs: the file for the record of handoffs; None keeps none but the engine's.
+        stalled: ends the process when a handler has held the event loop for ``limits.stall``; None only logs it.
     """
 
     organism: Organism
@@ -137,6 +138,7 @@ class Server:
     trace: TraceBook = field(default_factory=TraceBook)
     approver: Approver | None = None
     handoffs: Path | None = None
+    stalled: Callable[[], None] | None = None
     _pump: Pump | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -156,7 +158,7 @@ class Server:
                 copy = await stack.enter_async_context(copying(self.handoffs))
                 observers.append(HandoffRecord(copy).observe)
             answers = engine if isinstance(engine, SqliteEngine) else None
-            onlookers = Onlookers(tuple(observers), self.approver, answers)
+            onlookers = Onlookers(tuple(observers), self.approver, answers, self.stalled)
             pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
@@ -205,6 +207,11 @@ class Server:
     def durable(self) -> bool:
         """Whether what is not finished outlives the process."""
         return not isinstance(self.engine, MemoryEngine)
+
+    def acquit(self) -> None:
+        """The end that comes now is the fault of no handler. May be called from any thread."""
+        if self.engine.marks is not None:
+            self.engine.marks.end()
 
     async def drain(self) -> None:
         """Refuse new messages and wait until nothing runs, for ``limits.drain`` seconds at most.

@@ -5,7 +5,7 @@ Owns the seams: Engine, Clock, Ingress, Approver, Answers, Completer. Refuses to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -47,6 +47,55 @@ class OtherMessageError(ValueError):
     """Another message is there already under this id of the sender's: nothing of this one is kept."""
 
 
+class Past(NamedTuple):
+    """What is known of the end of the server before.
+
+    Args:
+        running: ids of the deliveries that were worked on; none after an end that was nobody's fault.
+        held: the one that held the event loop until the process was ended for it; empty for none.
+        ends: suspects that are not acquitted, and how often the process ended while each ran alone.
+    """
+
+    running: frozenset[str]
+    held: str
+    ends: Mapping[str, int]
+
+
+NO_PAST = Past(frozenset(), "", {})
+
+
+class Marks(Protocol):
+    """Keeps for the next server who is being worked on. Nothing here raises or waits for a disk but ``begin``."""
+
+    async def past(self) -> Past:
+        """What the server before has left; nothing when that cannot be read."""
+        ...
+
+    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
+        """Keep the suspects with their ends for good, and make room for so many calls at once."""
+        ...
+
+    def enter(self, delivery: str) -> int:
+        """Mark a delivery; gives the slot to ``leave``."""
+        ...
+
+    def leave(self, slot: int) -> None:
+        """Clear a mark."""
+        ...
+
+    def acquit(self, delivery: str) -> None:
+        """Forget a suspect."""
+        ...
+
+    def hold(self, delivery: str) -> None:
+        """The process is about to be ended, because this one has held the event loop for too long."""
+        ...
+
+    def end(self) -> None:
+        """The end that comes now is nobody's fault. May be called from any thread."""
+        ...
+
+
 class Engine(Protocol):
     """Keeps conversations and their deliveries. What it promises is written in ``engines/conformance.py``."""
 
@@ -55,6 +104,11 @@ class Engine(Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None: ...
+
+    @property
+    def marks(self) -> Marks | None:
+        """Where is kept who is being worked on; None when nothing outlives the process."""
+        ...
 
     async def commit(self, outcome: Outcome) -> None:
         """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.

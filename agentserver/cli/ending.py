@@ -31,6 +31,9 @@ HEARD = (signal.SIGINT, signal.SIGTERM)
 LAST = 0.8
 """Seconds that everything after the drain may take; then the process ends as it is."""
 
+STALLED = 70
+"""The status of a process that ended because a handler held the event loop for too long (EX_SOFTWARE)."""
+
 _NOTED = 0x80
 """Set on the number of a signal that comes a second time, from between two instructions of the main thread."""
 
@@ -83,12 +86,11 @@ class Ending:
 
     async def run(self, session: Callable[[], Awaitable[int]]) -> int:
         """Await a session; what is then left of the loop has LAST seconds."""
+        status = 1
         try:
             status = await session()
-        except BaseException:
-            self._limit(1, LAST)
-            raise
-        self._limit(status, LAST)
+        finally:
+            self._limit(status, LAST)
         return status
 
     # For the session

@@ -9,13 +9,14 @@ import contextlib
 import logging
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from agentserver.cli import project
-from agentserver.cli.ending import Ending
+from agentserver.cli.ending import STALLED, Ending, end_process
 from agentserver.cli.logs import without_hops
 from agentserver.extras import installed, installing
 
@@ -60,7 +61,8 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     server = project.server(ctx, project.load(ctx, organism), durable=True)
     _escape(sys.stdout)
     screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
-    ending = Ending(server.organism.limits.drain)
+    ending = Ending(server.organism.limits.drain, server.acquit)
+    server.stalled = partial(end_process, STALLED)
     console = Console(
         server,
         screen,

@@ -229,6 +229,16 @@ class LimitsEntry(Strict):
         default=_LIMITS.grace,
         description="Time in which an invocation that was cancelled ends; then it is abandoned.",
     )
+    stall: Drain = Field(
+        default=_LIMITS.stall,
+        description="Time for which an invocation may hold the event loop; then agentserver run ends. 0 is for ever.",
+    )
+    fatal_ends: int = Field(
+        default=_LIMITS.fatal_ends,
+        ge=1,
+        le=1000,
+        description="Ends of the process while a message was worked on alone, after which it is given up.",
+    )
 
 
 class JournalEntry(Strict):

@@ -62,6 +62,8 @@ class Limits:
         drain: how long a graceful stop waits for work in hand.
         approval: how long a message waits for a person; then it is refused.
         approvers: who may permit one: anyone, or only others than the principal that opened its conversation.
+        stall: how long an invocation may hold the event loop; then the process is ended. Zero is for ever.
+        fatal_ends: how often the process may end while a delivery is worked on alone; then the delivery is given up.
         grace: how long an invocation that was cancelled may go on; then it is abandoned.
     """
 
@@ -81,6 +83,8 @@ class Limits:
     approval: float = 3600.0
     approvers: Literal["anyone", "others"] = "anyone"
     grace: float = 2.0
+    stall: float = 30.0
+    fatal_ends: int = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
+    from agentserver.ports import Marks
 
 
 class MemoryEngine:
     """Conversations by id. A closed conversation leaves no trace."""
+
+    marks: Marks | None = None
 
     def __init__(self) -> None:
         self._kept: dict[str, Conversation] = {}

@@ -21,6 +21,7 @@ from agentserver.engines.journal_lock import Lock
 from agentserver.engines.journal_reader import Reader
 from agentserver.engines.journal_rows import Left
 from agentserver.engines.journal_writer import Encoded, Writer
+from agentserver.engines.marks import MarkFile
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class SqliteEngine:
     """
 
     def __init__(self, place: Place, guards: Sequence[Guard] = (), *, retention: float | None = None) -> None:
+        self.marks = MarkFile(place.path)
         self._place = place
         self._guards = tuple(guards)
         self._retention = retention
@@ -94,6 +96,7 @@ class SqliteEngine:
     def _begin(self) -> None:
         with ExitStack() as stack:
             lock = stack.enter_context(Lock(self._place.path))
+            stack.callback(self.marks.close)
             self._connection = stack.enter_context(closing(open_writing(self._place)))
             self._writer = Writer(self._connection, self._place.path, self._guards)
             stack.callback(self._writer.leave, lock)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,7 +15,7 @@ import anyio
 from agentserver.core.approvals import Answer
 from agentserver.gateways import console_lines, console_view, trace_text
 from agentserver.gateways.console_complete import Ids
-from agentserver.gateways.console_ending import Unhurried
+from agentserver.gateways.console_ending import CLOSING, Reason, Unhurried
 from agentserver.gateways.console_hops import HopView
 from agentserver.gateways.console_input import Key
 from agentserver.gateways.console_lines import Address, Blank, Command, Completeness, Gathering, Letter, Verb
@@ -41,18 +40,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit status of a script that Ctrl-C ended."""
-
-
-CLOSING = 0.4
-"""Seconds that the end of a session may take after the drain; a journal that cannot be written keeps it no longer."""
-
-
-class Reason(Enum):
-    """Why a session ends before its lines do."""
-
-    QUIT = "quit"
-    TERMINATED = "terminated"
-    INTERRUPTED = "interrupted"
 
 
 def takers_of(rules: Rules) -> Takers:

@@ -6,12 +6,25 @@ Owns the seam. Refuses to know how a process is made to end.
 from __future__ import annotations
 
 import signal
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+
+CLOSING = 0.4
+"""Seconds that the end of a session may take after the drain; a journal that cannot be written keeps it no longer."""
+
+
+class Reason(Enum):
+    """Why a session ends before its lines do."""
+
+    QUIT = "quit"
+    TERMINATED = "terminated"
+    INTERRUPTED = "interrupted"
 
 
 class Ending(Protocol):

@@ -104,6 +104,15 @@ class Boundary:
         else:
             self._failed.clear()
 
+    async def bury(self, delivery: Delivery) -> None:
+        """End a delivery whose handler ends the process. It is not looked at again: that may be what does it."""
+        logger.error(
+            "%s ends the process with %s: it is given up", delivery.to, delivery.id, extra=_place(delivery)
+        )
+        await self._end(
+            GivenUp(delivery, "the process ended each time while it was worked on alone", None, unseen=True)
+        )
+
     async def _give_up(self, delivery: Delivery, element: etree._Element | None, error: Exception) -> None:
         """End a delivery. When the guards cannot observe what its listener was given they are told that much."""
         self._count(delivery, error)

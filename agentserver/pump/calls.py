@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
+    from agentserver.pump.watchdog import Holder
+
 T = TypeVar("T")
 
 
@@ -34,9 +36,10 @@ class Call(Generic[T]):
         deadline: seconds that it may take.
         grace: seconds that it has to end once it is cancelled; then it is abandoned.
         abandon: told when that happens.
+        who: whose call it is.
     """
 
-    __slots__ = ("_abandon", "_due", "_ended", "_grace", "_loop", "_timer", "result", "stage", "task")
+    __slots__ = ("_abandon", "_due", "_ended", "_grace", "_loop", "_timer", "result", "stage", "task", "who")
 
     def __init__(
         self,
@@ -45,7 +48,9 @@ class Call(Generic[T]):
         deadline: float,
         grace: float,
         abandon: Callable[[Call[T]], None],
+        who: Holder,
     ) -> None:
+        self.who = who
         self._loop = asyncio.get_running_loop()
         self._grace = grace
         self._abandon = abandon

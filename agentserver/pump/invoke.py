@@ -20,6 +20,7 @@ from agentserver.core.messages import Failed, Finished, Returned
 from agentserver.pump.calls import Call, Stage
 from agentserver.pump.contexts import CleanContext
 from agentserver.pump.settings import supply
+from agentserver.pump.watchdog import Holder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
     from agentserver.core.decisions import Accepted
     from agentserver.core.guard import Rules
+    from agentserver.ports import Marks
     from agentserver.pump.apart import Apart
     from agentserver.pump.settings import Supply
 
@@ -70,7 +72,8 @@ class Invoker:
         apart: reads results.
     """
 
-    def __init__(self, rules: Rules, resources: Sequence[object], apart: Apart) -> None:
+    def __init__(self, rules: Rules, resources: Sequence[object], apart: Apart, marks: Marks) -> None:
+        self._marks = marks
         self._rules = rules
         self._apart = apart
         self._limits = rules.blueprint.limits
@@ -85,6 +88,11 @@ class Invoker:
         call = self._calls.pop(thread, None)
         if call is not None:
             call.cancel()
+
+    def holder(self, task: asyncio.Task[object]) -> Holder | None:
+        """The call that a task is of, an abandoned one among them. May be asked from another thread."""
+        calls = (*self._calls.values(), *(call for left in self._abandoned.values() for call in left))
+        return next((call.who for call in calls if call.task is task), None)
 
     async def end(self) -> None:
         """Let what was cancelled come to its end, for a moment."""
@@ -109,6 +117,7 @@ class Invoker:
             listener.deadline,
             self._limits.grace,
             lambda given_up: self._abandon(listener, given_up),
+            Holder(listener.name, delivery.id),
         )
         self._calls[delivery.thread] = call
         try:
@@ -130,6 +139,8 @@ class Invoker:
         """Go on without a call that does not end."""
         left = self._abandoned[listener.name]
         left.add(call)
+        mark = self._marks.enter(call.who.delivery)  # it may end the process yet
+        call.task.add_done_callback(lambda _: self._marks.leave(mark))
         call.task.add_done_callback(lambda _: left.discard(call))
         logger.error(
             "%s did not end within %g s of being cancelled and is abandoned; %d of its invocations are",

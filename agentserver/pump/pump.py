@@ -27,9 +27,11 @@ from agentserver.pump.exchanges import Exchanges, OverError
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
 from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
+from agentserver.pump.suspects import Probation, Unmarked
 from agentserver.pump.timekeeper import Timekeeper
 from agentserver.pump.unhurried import decided
 from agentserver.pump.waiting import Waiting
+from agentserver.pump.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Outside
     from agentserver.core.outcome import Outcome
-    from agentserver.ports import Clock, Engine
+    from agentserver.ports import Clock, Engine, Marks
     from agentserver.pump.exchange import ServerExchange
     from agentserver.pump.invoke import Bound
     from agentserver.pump.unhurried import Decision
@@ -86,22 +88,24 @@ class Pump:
         self._reporter = Reporter(onlookers.observers)
         self._waiting = Waiting(rules.blueprint.limits.approval, onlookers)
         self._apart = Apart(rules)
-        self._invoker = Invoker(rules, resources, self._apart)
         self._time = Timekeeper(clock, engine)
+        self._marks: Marks = engine.marks or Unmarked()
+        self._invoker = Invoker(rules, resources, self._apart, self._marks)
         self._boundary = Boundary(rules, clock, self._step)
         self._turns = Turns()
         self._door = Door()
         self._schedule = Schedule(
             {name: one.listener.concurrency for name, one in bound.items()}, self._turns.put
         )
+        self._probation = Probation(self._marks, self._schedule.put)
+        self._watchdog = Watchdog(self._limits.stall, self._invoker.holder, self._marks, onlookers.stalled)
         self._parsed: dict[str, etree._Element] = {}
         self._live: dict[str, Conversation] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._exchanges = Exchanges(engine, self)
         self._accounts = Accounts(rules.blueprint.limits)
-        self._stopping = False
+        self._stopping = self._halted = False
         self._drained = 0.0
-        self._halted = False
         self._life = self._run()
 
     # Life
@@ -130,8 +134,9 @@ class Pump:
             self._tasks.start_soon(self._sweep)
             self._tasks.start_soon(self._waiting.watch, self._time, self.decide)
             try:
-                yield
-                await self.drain()
+                with self._watchdog:
+                    yield
+                    await self.drain()
                 self._exchanges.settle()
             finally:
                 self._stopping = self._halted = True
@@ -142,6 +147,7 @@ class Pump:
         """Refuse new messages and let what is in hand finish, until ``limits.drain`` seconds after the first call."""
         if not self._stopping:
             self._stopping = True
+            self._marks.end()
             self._drained = anyio.current_time() + self._limits.drain
         with anyio.CancelScope(deadline=self._drained):
             await self._accounts.rest.wait()
@@ -150,21 +156,28 @@ class Pump:
         """Schedule what an earlier run left; everything that waits in its conversations is in hand again."""
         async for key, principal in self._engine.open_conversations():
             self._accounts.open(key, principal)
+        queued: list[Ticket] = []
         async for key in self._engine.at_work():
             conversation = await self._find(key)
             if conversation is None:
                 continue
             self._accounts.recount(conversation)
             self._waiting.add(conversation.approvals())
-            for thread in conversation.tree.nodes.values():
-                if thread.inbox:
-                    self._take_up_one(conversation, thread.inbox[0])
+            for delivery in (thread.inbox[0] for thread in conversation.tree.nodes.values() if thread.inbox):
+                ticket = Ticket(conversation.principal, delivery)
+                (queued.append if delivery.to in self._bound else self._dispatch)(ticket)
+        calls = self._limits.concurrency + sum(one.listener.concurrency for one in self._bound.values())
+        dead, others = await self._probation.begin(queued, self._limits.fatal_ends, calls)
+        for ticket in dead:
+            self._tasks.start_soon(self._boundary.bury, ticket.delivery)
+        for ticket in others:
+            self._resume(ticket)
 
-    def _take_up_one(self, conversation: Conversation, delivery: Delivery) -> None:
+    def _resume(self, ticket: Ticket) -> None:
         """A repetition keeps the rest of its delay, which began at the latest when its conversation was touched."""
-        ticket = Ticket(conversation.principal, delivery)
-        delay = backoff(delivery.attempt) if delivery.attempt else 0.0
-        rest = min(delay, conversation.touched + delay - self._clock.moment().now)
+        attempt, touched = ticket.delivery.attempt, self._live[ticket.delivery.conversation].touched
+        delay = backoff(attempt) if attempt else 0.0
+        rest = min(delay, touched + delay - self._clock.moment().now)
         if rest > 0:
             self._tasks.start_soon(self._retry, ticket, rest)
         else:
@@ -250,9 +263,12 @@ class Pump:
         # A worker that never waits outside of a commit would never be cancelled.
         while not self._halted:
             delivery = await self._turns.take()
+            mark = self._marks.enter(delivery.id)
             try:
                 await self._handle(delivery)
+                self._probation.done(delivery)
             finally:
+                self._marks.leave(mark)
                 self._schedule.done(delivery.to)
 
     async def _handle(self, delivery: Delivery) -> None:
@@ -317,7 +333,7 @@ class Pump:
         """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
         delivery = ticket.delivery
         if delivery.to in self._bound:
-            self._schedule.put(ticket)
+            self._probation.put(ticket)
         else:
             gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
             self._tasks.start_soon(self._boundary.conclude, Finished(delivery, None, gone))

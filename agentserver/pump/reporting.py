@@ -29,11 +29,13 @@ class Onlookers(NamedTuple):
         approver: shown what waits for a person.
         answers: where people answer who are not shown it here. Without either, nothing that needs a permission is
             permitted.
+        stalled: ends the process when a handler has held the event loop for too long; None lets it.
     """
 
     observers: tuple[Callable[[tuple[Record, ...]], None], ...] = ()
     approver: Approver | None = None
     answers: Answers | None = None
+    stalled: Callable[[], None] | None = None
 
 
 NOBODY = Onlookers()

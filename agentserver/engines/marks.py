@@ -1,0 +1,159 @@
+"""Marks beside the journal: which deliveries are being worked on, so that it is known when the process is gone.
+
+Owns the file and its form. A mark is a store into mapped memory, which the kernel keeps when the process dies; what
+must outlive a loss of power too is written when the server starts. Refuses to decide what follows from marks, and to
+be in the way: a file that cannot be read says nothing, one that cannot be made is done without.
+
+The file: a header, then slots of one size, each the id of a delivery and a number, filled up with zeros.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import mmap
+import os
+import struct
+from typing import TYPE_CHECKING, Final
+
+from agentserver.ports import NO_PAST, Past
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+HEADER: Final = struct.Struct("<8sIIB47x64s")
+"""Magic with the version, suspects, marks, whether the end is nobody's fault, the slot of what held the event loop."""
+
+MAGIC: Final = b"AGSVMRK1"
+SLOT: Final = struct.Struct("<60sI")
+OURS: Final = 16
+HELD: Final = 64
+NONE: Final = bytes(SLOT.size)
+MOST: Final = 1 << 16
+"""Slots of each kind that a file has at most."""
+
+UNMARKED: Final = -1
+
+logger = logging.getLogger("agentserver.engines")
+
+
+class MarkFile:
+    """The marks of one server. Whoever has the journal's lock has them.
+
+    Args:
+        journal: the journal's path; the marks are beside it.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self._path = journal.with_name(f"{journal.name}.marks")
+        self._map: mmap.mmap | None = None
+        self._free: list[int] = []
+        self._suspects: dict[str, int] = {}
+
+    async def past(self) -> Past:
+        """What the last server left."""
+        try:
+            return read(await asyncio.to_thread(self._path.read_bytes))
+        except OSError:
+            return NO_PAST
+
+    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
+        """Make the file anew: durably what is known of suspects, and room for so many calls."""
+        await asyncio.to_thread(self._make, suspects, calls)
+
+    def _make(self, suspects: Mapping[str, int], calls: int) -> None:
+        self._unmap()
+        data = blank(suspects, min(calls, MOST))
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            descriptor = os.open(
+                new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
+            try:
+                # Every block is really written: a store into a hole of a file on a full disk would be fatal.
+                if os.write(descriptor, data) != len(data):
+                    raise OSError("the disk is full")
+                os.fsync(descriptor)
+                new.replace(self._path)
+                self._map = mmap.mmap(descriptor, len(data))
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError) as error:
+            logger.warning("%s: no marks are kept: %s", self._path, error)
+            return
+        first = HEADER.size
+        self._suspects = {key: first + SLOT.size * number for number, key in enumerate(suspects)}
+        first += SLOT.size * len(suspects)
+        self._free = list(range(first, len(data), SLOT.size))
+
+    def enter(self, delivery: str) -> int:
+        """Mark a delivery; gives the slot to ``leave``."""
+        if not self._free or self._map is None:
+            return UNMARKED
+        slot = self._free.pop()
+        key = delivery.encode()[:60]
+        self._map[slot : slot + len(key)] = key
+        return slot
+
+    def leave(self, slot: int) -> None:
+        """Clear a mark."""
+        if slot != UNMARKED and self._map is not None:
+            self._map[slot : slot + SLOT.size] = NONE
+            self._free.append(slot)
+
+    def acquit(self, delivery: str) -> None:
+        """Forget a suspect."""
+        slot = self._suspects.pop(delivery, None)
+        if slot is not None and self._map is not None:
+            self._map[slot : slot + SLOT.size] = NONE
+
+    def hold(self, delivery: str) -> None:
+        """The process is about to be ended, because this one has held the event loop for too long."""
+        if self._map is not None:
+            self._map[HELD : HELD + SLOT.size] = SLOT.pack(delivery.encode(), 0)
+
+    def end(self) -> None:
+        """The end that comes now is the fault of none that runs. Safe to call from any thread, and again."""
+        if self._map is not None:
+            self._map[OURS] = 1
+
+    def close(self) -> None:
+        """A clean end."""
+        self.end()
+        self._unmap()
+
+    def _unmap(self) -> None:
+        self._free, self._suspects = [], {}
+        mapped, self._map = self._map, None
+        if mapped is not None:
+            mapped.close()
+
+
+def blank(suspects: Mapping[str, int], calls: int) -> bytes:
+    """A file without marks."""
+    slots = b"".join(SLOT.pack(key.encode(), ends) for key, ends in suspects.items())
+    return HEADER.pack(MAGIC, len(suspects), calls, 0, NONE) + slots + NONE * calls
+
+
+def read(data: bytes) -> Past:
+    """What a file says; nothing when it is torn, foreign or of another version. Never raises."""
+    if len(data) < HEADER.size:
+        return NO_PAST
+    magic, suspects, calls, ours, held = HEADER.unpack_from(data)
+    if (
+        magic != MAGIC
+        or max(suspects, calls) > MOST
+        or len(data) != HEADER.size + SLOT.size * (suspects + calls)
+    ):
+        return NO_PAST
+    slots = [(_key(key), ends) for key, ends in SLOT.iter_unpack(data[HEADER.size :])]
+    ends = {key: number for key, number in slots[:suspects] if key}
+    if ours:
+        return Past(frozenset(), "", ends)
+    return Past(frozenset(key for key, _ in slots[suspects:] if key), _key(held), ends)
+
+
+def _key(field: bytes) -> str:
+    """An id; what is none of one matches no delivery."""
+    return field.rstrip(b"\0").decode("ascii", "replace")

@@ -6,6 +6,7 @@ decide anything about messages: ``Receiver`` does.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from agentserver.ports import OtherMessageError, RepeatedError
@@ -35,6 +36,10 @@ class Receiver(Protocol):
 
     async def close(self, conversation: str) -> None:
         """End a conversation."""
+        ...
+
+    async def alive(self, conversation: str) -> bool:
+        """Whether a conversation takes messages. Raises EngineError."""
         ...
 
 
@@ -69,9 +74,14 @@ class Exchanges:
         taken = conversation in self.known  # another gateway may have been quicker meanwhile
         if taken or conversation not in found:
             raise LookupError("no such conversation")
-        exchange = self.open(principal, conversation)
-        exchange.listen()
-        exchange.catch_up(await self.outbox(conversation))
+        with ExitStack() as undo:
+            undo.callback(self.leave, conversation)  # or nobody could come back to it any more
+            exchange = self.open(principal, conversation)
+            exchange.listen()
+            exchange.catch_up(await self.outbox(conversation))
+            if not await self._receiver.alive(conversation):
+                exchange.finish()
+            undo.pop_all()
         return exchange
 
     def release(self, outcome: Outcome) -> None:

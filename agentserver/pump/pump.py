@@ -210,10 +210,7 @@ class Pump:
 
         Raises LookupError when the principal has no such conversation to resume.
         """
-        exchange = await self._exchanges.resume(principal, conversation)
-        if await self._find(conversation) is None:
-            self._forget(conversation)
-        return exchange
+        return await self._exchanges.resume(principal, conversation)
 
     # For exchanges
 
@@ -238,6 +235,10 @@ class Pump:
     async def close(self, conversation: str) -> None:
         """End a conversation for its gateway."""
         await self._boundary.close(conversation, "closed by its gateway")
+
+    async def alive(self, conversation: str) -> bool:
+        """Whether a conversation takes messages. Raises EngineError."""
+        return await self._find(conversation) is not None
 
     def new_id(self) -> str:
         """An id for a request."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from agentserver.engines.conformance import (
@@ -11,7 +13,7 @@ from agentserver.engines.conformance import (
     a_restart_takes_up_what_was_committed,
 )
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import ConflictError
+from agentserver.ports import ConflictError, RepeatedError
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +77,23 @@ class Global(MemoryEngine):
         self._kept[outcome.conversation.id] = outcome.conversation
 
 
-@pytest.mark.parametrize("broken", [Forgetful, Careless, Late, Impatient, Idle, Global])
+class Credulous(MemoryEngine):
+    """Takes a message that was sent before for another one."""
+
+    def _keep_receipt(self, outcome):
+        with suppress(RepeatedError):
+            super()._keep_receipt(outcome)
+
+
+class Discreet(MemoryEngine):
+    """Does not mark what it tells again."""
+
+    async def told(self, conversation, request):
+        async for event in super().told(conversation, request):
+            yield event._replace(redelivered=False)
+
+
+@pytest.mark.parametrize("broken", [Forgetful, Careless, Late, Impatient, Idle, Global, Credulous, Discreet])
 async def test_a_broken_engine_is_found_out(broken):
     failures = 0
     for check in CHECKS:

@@ -13,6 +13,7 @@ from agentserver.core.messages import Done, Reply
 from agentserver.engines.journal_file import Place
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
+from agentserver.ports import EngineError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -266,3 +267,38 @@ async def test_closing_keeps_no_account_of_what_was_told():
         await exchange.close()
         assert (d.pump._exchanges._told, d.pump._exchanges.known) == ({}, {})
         assert exchange.told == set()
+
+
+@pytest.mark.parametrize("method", ["outbox", "load"])
+async def test_a_conversation_that_could_not_be_resumed_can_be_resumed_later(method, monkeypatch):
+    engine = MemoryEngine()
+    async with desk((listener("a"), answer), engine=engine) as d:
+        exchange = await d.open()
+        await ask(d, exchange)
+        exchange.leave()
+
+        def fails(conversation):
+            raise EngineError("the disk cannot be read")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(engine, method, fails)
+            d.pump._live.clear()
+            with pytest.raises(EngineError):
+                await d.pump.resume("console", exchange.id)
+        again = await d.pump.resume("console", exchange.id)
+        assert await ask(d, again) is not None
+
+
+async def test_who_is_cancelled_while_resuming_does_not_hold_the_conversation(tmp_path):
+    async with shop(tmp_path / "j") as d:
+        exchange = await d.open()
+        await ask(d, exchange)
+        exchange.leave()
+        for delay in range(4):
+            task = asyncio.create_task(d.pump.resume("console", exchange.id))
+            for _ in range(delay):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            assert d.pump._exchanges.known == {}
+        assert await ask(d, await d.pump.resume("console", exchange.id)) is not None

@@ -101,7 +101,7 @@ async def _fetch(server: Server, screen: Screen) -> list[ServerExchange]:
     for key in await server.left_over(me):
         exchange = await server.resume(me, key)
         for event in exchange.waiting():
-            _show(event, server, screen)
+            await _show(event, server, screen)
         conversation = server.conversation(key)
         if conversation is not None and conversation.requests:
             followed.append(exchange)
@@ -113,18 +113,22 @@ async def _fetch(server: Server, screen: Screen) -> list[ServerExchange]:
 async def _follow(exchange: ServerExchange, server: Server, screen: Screen) -> None:
     """Show what still comes of an earlier conversation, which is nobody's to go on with."""
     async for event in exchange.events():
-        _show(event, server, screen)
+        await _show(event, server, screen)
 
 
-def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
+async def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
+    """Show what an earlier conversation led to, and wait until it is written: then it counts as taken."""
     from agentserver.core.messages import Reply
     from agentserver.gateways import console_view
 
+    again = ", perhaps again" if event.redelivered else ""
     if isinstance(event, Reply):
-        again = ", perhaps again" if event.redelivered else ""
         screen.say(f"from conversation {event.conversation}{again}:")
         codecs = server.rules.codecs
         screen.show(*console_view.reply_lines(event, codecs, raw=False, redact=screen.redact))
+    elif not event.answered:
+        screen.say(f"from conversation {event.conversation}{again}: ended without an answer")
+    await screen.written()
 
 
 def _greet(console: Console, server: Server, screen: Screen) -> None:

@@ -234,6 +234,7 @@ class Console:
                 answered = True
                 self._failures += reply.error
                 self._reply(talk, reply)
+                await self._screen.written()  # asking for the next one says that this one was taken
         except RuntimeError as error:
             # The conversation was closed since it was looked up, or the server stops.
             self._screen.say(str(error), Style.BAD)

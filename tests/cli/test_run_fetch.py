@@ -1,0 +1,57 @@
+"""What a console shows of earlier conversations, and when it counts as taken."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import anyio
+import pytest
+
+from agentserver.assembly import build
+from agentserver.cli.run import _fetch, _show
+from agentserver.core.messages import Done
+from agentserver.engines.memory import MemoryEngine
+from agentserver.gateways.terminal import Screen
+from tests.gateways.payloads import DESK
+
+pytestmark = pytest.mark.anyio
+
+
+class Stuck(io.StringIO):
+    """A terminal that takes nothing until it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = threading.Event()
+
+    def write(self, text):
+        assert self.open.wait(30)
+        return super().write(text)
+
+
+@pytest.mark.parametrize(("again", "told"), [(False, "c: ended"), (True, "c, perhaps again: ended")])
+async def test_a_request_that_came_to_nothing_is_told(again, told):
+    shown = io.StringIO()
+    await _show(Done("c", "r", answered=False, redelivered=again), None, Screen(out=lambda: shown))
+    assert shown.getvalue() == f"from conversation {told} without an answer\n"
+    await _show(Done("c", "r", answered=True), None, Screen(out=lambda: shown))
+    assert shown.getvalue().count("\n") == 1
+
+
+async def test_what_is_not_written_yet_was_not_taken():
+    engine, terminal = MemoryEngine(), Stuck()
+    server = build(DESK, engine=engine)
+    async with server:
+        exchange = await server.open("console")
+        await exchange.send(b"<what/>")  # is refused, and the refusal waits
+        left = [event async for event in engine.outbox(exchange.id)]
+        assert len(left) == 2
+        exchange.leave()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_fetch, server, Screen(out=lambda: terminal))
+            await anyio.wait_all_tasks_blocked()
+            assert [event async for event in engine.outbox(exchange.id)] == left
+            terminal.open.set()
+        assert [event async for event in engine.outbox(exchange.id)] == []
+    assert f"from conversation {exchange.id}" in terminal.getvalue()

@@ -25,6 +25,7 @@ from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.usage import usage_instructions
 from agentserver.engines.journal_file import Place as JournalPlace
 from agentserver.engines.journal_file import Sync
+from agentserver.engines.journal_handoffs import JournalHeads
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
     from agentserver.core.payload.codec import Codec
+    from agentserver.handoff.edge.heads import Heads
     from agentserver.ports import Approver, Clock, Engine
     from agentserver.pump import ServerExchange
 
@@ -129,6 +131,7 @@ class Server:
             answers, nothing that needs a permission is permitted.
         handoffs: the file for the record of handoffs; None keeps none but the engine's.
         stalled: ends the process when a handler has held the event loop for ``limits.stall``; None only logs it.
+        heads: where that file's end is kept; beside it without one.
     """
 
     organism: Organism
@@ -139,6 +142,7 @@ class Server:
     approver: Approver | None = None
     handoffs: Path | None = None
     stalled: Callable[[], None] | None = None
+    heads: Heads | None = None
     _pump: Pump | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -155,7 +159,7 @@ class Server:
             }
             observers = [self.trace.observe]
             if self.handoffs is not None:
-                copy = await stack.enter_async_context(copying(self.handoffs))
+                copy = await stack.enter_async_context(copying(self.handoffs, heads=self.heads))
                 observers.append(HandoffRecord(copy).observe)
             answers = engine if isinstance(engine, SqliteEngine) else None
             onlookers = Onlookers(tuple(observers), self.approver, answers, self.stalled)
@@ -237,6 +241,16 @@ def handoff_record(organism: Organism) -> Path | None:
     return None if handoffs is None or handoffs.audit is None else organism.project / handoffs.audit
 
 
+def handoff_heads(organism: Organism) -> JournalHeads | None:
+    """Where it is kept how the record of handoffs ends; None when that is beside it."""
+    path, handoffs = journal_path(organism), organism.handoffs
+    return (
+        None
+        if path is None or handoffs is None or handoffs.audit is None
+        else JournalHeads(path, handoffs.audit)
+    )
+
+
 def journalled(organism: Organism, rules: Rules) -> SqliteEngine | MemoryEngine:
     """The engine that the organism asks for: its journal, or memory when it wants none."""
     journal, path = organism.journal, journal_path(organism)
@@ -289,6 +303,7 @@ def build(
     *,
     engine: Engine | None = None,
     durable: bool = False,
+    recorded: bool = False,
     clock: Clock | None = None,
     approver: Approver | None = None,
 ) -> Server:
@@ -298,6 +313,7 @@ def build(
         organism: the checked configuration.
         engine: where conversations are kept; memory when there is none.
         durable: whether the engine, and the file for the record of handoffs, are those that the organism asks for.
+        recorded: whether that file is, whatever the engine.
         clock: time and randomness; the machine's when there is none.
         approver: shown what waits for a person. Without one and without a journal, into which the command line writes
             answers, nothing that needs a permission is permitted.
@@ -307,8 +323,16 @@ def build(
     decided_by = rules(organism)
     if engine is None:
         engine = journalled(organism, decided_by) if durable else MemoryEngine()
-    record = handoff_record(organism) if durable else None
-    return Server(organism, decided_by, engine, clock or SystemClock(), approver=approver, handoffs=record)
+    kept = durable or recorded
+    return Server(
+        organism,
+        decided_by,
+        engine,
+        clock or SystemClock(),
+        approver=approver,
+        handoffs=handoff_record(organism) if kept else None,
+        heads=handoff_heads(organism) if kept else None,
+    )
 
 
 def _schemas(organism: Organism) -> list[Codec]:

@@ -91,7 +91,7 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     values = _values(call.fields, call.pairs)
     if call.file is not None and values:
         raise click.UsageError("give fields or --payload, not both")
-    server = project.server(ctx, project.load(ctx, organism))
+    server = project.server(ctx, project.load(ctx, organism), recorded=True)
     data = call.file.read() if call.file is not None else _compose(server, call, values)
     ctx.exit(anyio.run(_exchange, server, call, data, backend="asyncio"))
 

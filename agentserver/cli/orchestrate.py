@@ -87,7 +87,8 @@ def _into(server: Server, session: str, _agents: object, source: str, **_more: o
 
     if source in server.rules.blueprint.listeners:
         raise EnvironmentFault(f"SOURCE_AGENT is {source}, which is a listener's name")
-    bridge = Bridge(server, server.rules.codecs.of(Handoff), source, AuditFile(server.handoffs or DEFAULT))
+    record = AuditFile(server.handoffs or DEFAULT, heads=server.heads)
+    bridge = Bridge(server, server.rules.codecs.of(Handoff), source, record)
 
     async def run() -> None:
         with closing(_client()) as client:

@@ -97,16 +97,19 @@ def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -
     return organism
 
 
-def server(ctx: click.Context, organism: Organism, *, durable: bool = False) -> Server:
+def server(
+    ctx: click.Context, organism: Organism, *, durable: bool = False, recorded: bool = False
+) -> Server:
     """The organism as a server that is not yet running, on its journal if ``durable``, else in memory.
 
+    ``recorded`` has handoffs on the organism's record all the same.
     Ends the command when it cannot be put together.
     """
     from agentserver.assembly import build
     from agentserver.core.payload.xmlify import PayloadError
 
     try:
-        return build(organism, durable=durable)
+        return build(organism, durable=durable, recorded=recorded)
     except PayloadError as error:
         refuse(ctx, str(error))
 

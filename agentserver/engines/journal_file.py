@@ -149,6 +149,15 @@ MIGRATIONS: Final = (
         seal blob not null
     ) strict;
     """,
+    """
+    create table handoff (
+        file text primary key,
+        count integer not null,
+        hash text not null,
+        line text not null,
+        size integer not null
+    ) strict, without rowid;
+    """,
 )
 """What brings a file from one version to the next. The version of a file is how many of them it has seen.
 
@@ -156,7 +165,7 @@ MIGRATIONS: Final = (
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 Seals, marks and the ``form`` of a step's link: see journal_seal.py; what an earlier version wrote has none.
 ``answer``: see journal_answers.py. ``head``: see journal_head.py. ``calendar``: see
-journal_calendar.py.
+journal_calendar.py. ``handoff``: see journal_handoffs.py.
 ``receipt``: the messages that came under an id of their sender's; see core/receipts.py.
 """
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 GENESIS: Final = "0" * 64
 """What the first record names as its predecessor's hash."""
+LONGEST: Final = 200
+"""Characters of what a record of a break says."""
 NAMES: Final = 32
 """Names that were not validated of which a record has length and hash; more are counted in."""
 
@@ -62,6 +64,8 @@ def record(verdict: Verdict, at: str) -> AuditRecord:
             ("sanitized_event_len", facts.sanitized),
             ("raw_sha256", facts.request.raw_sha256),
             ("event_sha256", digest(facts.request.event) if facts.request.event else None),
+            ("note_len", len(facts.request.note)),
+            ("note_sha256", digest(facts.request.note) if facts.request.note else None),
         )
     )
 
@@ -130,7 +134,7 @@ def verify(lines: Iterable[str], end: Seal | None = None) -> Seal | Flaw:
     for number, line in enumerate(lines, 1):
         found = _next(line, at)
         if isinstance(found, str):
-            return Flaw(number, found)
+            return _told(line) or Flaw(number, found)
         at = found
         known = known or at == end
     if not known:
@@ -141,6 +145,15 @@ def verify(lines: Iterable[str], end: Seal | None = None) -> Seal | Flaw:
             _cut(end.count) if short else "is not the record that was kept",
         )
     return at
+
+
+def _told(line: str) -> Flaw | None:
+    """The flaw that a record of a break tells of."""
+    members = _members(line) or {}
+    if members.get("result") != BREAK or type(members.get("line")) is not int:
+        return None
+    detail = str(members.get("detail"))
+    return Flaw(members["line"], detail if detail.isprintable() and len(detail) <= LONGEST else "is broken")
 
 
 def _cut(count: int) -> str:
@@ -166,9 +179,41 @@ def _members(line: str) -> dict[str, Any] | None:
     return members if isinstance(members, dict) else None
 
 
-def last(line: str) -> Seal | None:
-    """The end of a chain whose last line this is, taken at its word; None when it is no record."""
-    members = _members(line)
-    if members is None or type(members.get("seq")) is not int or not isinstance(members.get("hash"), str):
+def ending(line: str) -> Seal | None:
+    """The end of a chain whose last line this is; None when it is no record, or not as it was written."""
+    members, found = _members(line), _LINE.fullmatch(line)
+    if members is None or found is None or type(members.get("seq")) is not int:
         return None
-    return Seal(members["seq"], members["hash"])
+    text, claimed = found.groups()
+    return Seal(members["seq"], claimed) if claimed == digest(f"{text}}}") else None
+
+
+def preceding(line: str) -> Seal | None:
+    """The end of the chain before this line, taken at its word; None when it is no record."""
+    members = _members(line)
+    if members is None or type(members.get("seq")) is not int or not isinstance(members.get("previous"), str):
+        return None
+    return Seal(members["seq"] - 1, members["previous"])
+
+
+BREAK: Final = "break"
+"""The ``result`` of a record that says that the file was not as it had been left."""
+
+
+def broken(flaw: Flaw, at: str) -> AuditRecord:
+    """The record of a break, behind which the chain goes on from where it is known to have ended."""
+    return AuditRecord((("timestamp", at), ("result", BREAK), ("line", flaw.line), ("detail", flaw.detail)))
+
+
+def followed(lines: Iterable[str]) -> tuple[Seal, Flaw | None]:
+    """Where a chain ends, and the first place where it is broken and no record behind it says so."""
+    at, flaw = Seal(), None
+    for number, line in enumerate(lines, 1):
+        found = _next(line, at)
+        if flaw is None and isinstance(found, Seal):
+            at = found
+        elif (_members(line) or {}).get("result") == BREAK and (resumed := ending(line)) is not None:
+            at, flaw = resumed, None
+        elif flaw is None:
+            flaw = Flaw(number, str(found))
+    return at, flaw

@@ -87,6 +87,7 @@ class Circumstances(NamedTuple):
 
 def judge(vocabulary: Vocabulary, request: Request, around: Circumstances) -> Verdict:
     """Decide about one request. The same arguments give the same verdict."""
+    request = request._replace(note=_note(vocabulary, request))
     reason = _unreadable(request) or _target(vocabulary, request, around)
     if reason is not None:
         return Rejected(reason, Facts(around.source, request))
@@ -98,6 +99,14 @@ def judge(vocabulary: Vocabulary, request: Request, around: Circumstances) -> Ve
     if checked is None:
         return Rejected(Reason.UNKNOWN_INTENT, Facts(around.source, request, target_known=True))
     return _within(checked, request, around)
+
+
+def _note(vocabulary: Vocabulary, request: Request) -> str:
+    """The free text among the parameters: of an unknown intent what has no name, of a known one what it calls so."""
+    checked = vocabulary.intents.get(request.intent or "")
+    note = dict(request.params).get("" if checked is None else checked.intent.note, "")
+    note = note.text if isinstance(note, Written) else note
+    return note if isinstance(note, str) else ""
 
 
 def _unreadable(request: Request) -> Reason | None:

@@ -51,6 +51,7 @@ class Request(NamedTuple):
         fault: why the rest could not be read, or None.
         raw_len: characters of the whole request.
         raw_sha256: digest of the whole request in hexadecimal.
+        note: the free text among the parameters, as far as it is known to be that.
     """
 
     target: str | None = None
@@ -60,6 +61,7 @@ class Request(NamedTuple):
     fault: Reason | None = None
     raw_len: int = 0
     raw_sha256: str = ""
+    note: str = ""
 
 
 def digest(text: str) -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
+import sys
 
 import pytest
 
+from agentserver.engines.journal_file import Place, open_writing
 from agentserver.handoff.audit import GENESIS, AuditRecord
 from agentserver.handoff.edge.records import AuditFile
+from tests.cli.conftest import ROOT
 
 REASONS = ("schema", "over_bound", "unknown_intent", "not_a_peer")
 
@@ -72,3 +77,67 @@ def test_what_cannot_be_read_exits_2(command, tmp_path, name, said):
     result = command("audit", "verify", str(tmp_path / name))
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
+
+
+# What a call and a server record, and the journal that keeps its end
+
+HANDOVER = ["call", "launch-radar", "--payload", "handoff.xml"]
+HANDOFF = '<Handoff xmlns="urn:agentserver:handoff:v1"><intent>playbook_monitor</intent></Handoff>'
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """The desk of the examples, with a journal."""
+    home = tmp_path / "desk"
+    shutil.copytree(ROOT / "examples" / "handoff", home)
+    (home / "handoff.xml").write_text(HANDOFF)
+    monkeypatch.chdir(home)
+    yield home
+    sys.modules.pop("desk", None)  # the next test has a project of its own
+
+
+@pytest.fixture
+def served(command, desk):
+    """The command, on the desk."""
+
+    def run(*arguments):
+        done = command(*arguments)
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
+
+
+def test_what_a_call_hands_over_is_on_record(served, desk):
+    for count in (1, 2):
+        status, _, told = served(*HANDOVER)
+        assert (status, told) == (0, "")
+        status, output, _ = served("audit", "verify")
+        assert status == 0
+        assert f"intact, {count} record" in output
+    file = desk / "out/handoff-audit.jsonl"
+    assert (file.with_name(f"{file.name}.end").stat().st_mode & 0o077) == 0
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
+    status, _, told = served(*HANDOVER)
+    assert status == 0
+    assert "line 2 is missing: the chain had 2 records" in told
+    assert served("audit", "verify")[0] == 1
+
+
+def test_a_call_beside_a_journal_and_a_forged_note(served, desk):
+    """The journal keeps the end: who rewrites file and note alike is found."""
+    (desk / "out").mkdir(exist_ok=True)
+    open_writing(Place(desk / "out/journal.sqlite")).close()
+    with sqlite3.connect(desk / "out/journal.sqlite") as server:  # as a server has it open
+        server.execute("select * from conversation").fetchall()
+        for _ in range(3):
+            assert served(*HANDOVER)[0] == 0
+    server.close()
+    file = desk / "out/handoff-audit.jsonl"
+    note = file.with_name(f"{file.name}.end")
+    assert served("audit", "verify")[0] == 0
+    file.unlink()
+    note.unlink()
+    AuditFile(file).append(AuditRecord((("timestamp", "t"), ("result", "approve"))))
+    for more in ([], ["out/handoff-audit.jsonl"], ["--journal", "out/journal.sqlite"]):
+        status, output, _ = served("audit", "verify", *more)
+        assert (status, "line 2 is missing: the chain had 3 records" in output) == (1, True)

@@ -20,7 +20,7 @@ from agentserver.core.payload.codec import Codecs
 from agentserver.guards.intents import IntentRewriter
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter, Type, from_xsd
-from agentserver.handoff.requests import Reason
+from agentserver.handoff.requests import Reason, digest
 from agentserver.handoff.scrub import Scrub
 from agentserver.hygiene.slug import Lexical
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
@@ -117,6 +117,25 @@ def test_the_target_is_given_the_steering_text_the_values_and_the_words_apart():
     assert (note["source"], note["target"], note["intent"]) == ("a", "clerk", "review")
     assert (note["result"], note["reason"], note["raw_event_len"]) == ("approve", None, 16)
     assert note["params_keys"] == ["count", "note", "ticket"]
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        (Handoff("review", None, (Param("ticket", "AB-1"),), "a note\u202e"), "approve"),
+        (Handoff("review", None, (Param("ticket", "no such"),), "a note\u202e"), "reject"),
+        (Handoff("unknown", None, (), "a note\u202e"), "reject"),
+    ],
+)
+def test_length_and_digest_of_a_note_are_on_record(said, verdict):
+    (note,) = notes(run(said))
+    assert note["result"] == verdict
+    assert (note["note_len"], note["note_sha256"]) == (7, digest("a note\u202e"))
+
+
+def test_no_note_has_no_digest():
+    (note,) = notes(run(Handoff.of("review", {"ticket": "AB-1"})))
+    assert (note["note_len"], note["note_sha256"]) == (0, None)
 
 
 def test_an_absent_value_takes_its_clause_with_it():

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+    from agentserver.handoff.edge.heads import Heads
+
 
 WAITING: Final = 10_000
 """Records that may wait for the disk; more are left to the journal."""
@@ -37,16 +39,21 @@ class AuditCopy:
     Args:
         path: the file.
         queue: where records wait for the task.
-        report: told once when a record cannot be kept, and at the end how often that was so.
+        report: told of each break of the file; once when a record cannot be kept, and at the end how often that was so.
+        heads: where the file's head is kept; a note beside it without one.
     """
 
     def __init__(
-        self, path: Path, queue: MemoryObjectSendStream[AuditRecord], report: Callable[[str], None]
+        self,
+        path: Path,
+        queue: MemoryObjectSendStream[AuditRecord],
+        report: Callable[[str], None],
+        heads: Heads | None = None,
     ) -> None:
         self._path = path
         self._queue = queue
         self._report = report
-        self._file = AuditFile(path, self._failed)
+        self._file = AuditFile(path, self._failed, heads, report)
         self._failures = 0
 
     def append(self, record: AuditRecord) -> None:
@@ -57,8 +64,9 @@ class AuditCopy:
             self._failed(f"handoff audit: {self._path}: the disk is too slow; records are left out")
 
     async def write(self, queue: MemoryObjectReceiveStream[AuditRecord]) -> None:
-        """Write what waits until the queue is closed and empty."""
+        """Check the file, then write what waits until the queue is closed and empty."""
         async with queue:
+            await to_thread.run_sync(self._file.check, abandon_on_cancel=True)
             async for record in queue:
                 await to_thread.run_sync(self._file.append, record, abandon_on_cancel=True)
 
@@ -76,7 +84,10 @@ class AuditCopy:
 
 @asynccontextmanager
 async def copying(
-    path: Path, report: Callable[[str], None] = _LOG.error, waiting: int = WAITING
+    path: Path,
+    report: Callable[[str], None] = _LOG.error,
+    waiting: int = WAITING,
+    heads: Heads | None = None,
 ) -> AsyncIterator[AuditCopy]:
     """A sink that writes to a file; leaving waits for what is still to be written, for PATIENCE at most.
 
@@ -84,9 +95,10 @@ async def copying(
         path: the file.
         report: see AuditCopy.
         waiting: records that may wait for the disk.
+        heads: see AuditCopy.
     """
     send, receive = anyio.create_memory_object_stream[AuditRecord](waiting)
-    copy = AuditCopy(path, send, report)
+    copy = AuditCopy(path, send, report, heads)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(copy.write, receive)
         try:

@@ -1,22 +1,24 @@
 """The record of handoffs as a file of JSON lines.
 
-Owns that file and the note beside it of where its chain ends. Refuses to stop anybody: a disk that fails is
-reported, and the handoff goes on. The file is a copy for people and tools; where a journal runs, the journal
-is the record.
+Owns that file, and whether it is as it was left: each time it is held against the head, which is kept elsewhere. What
+does not fit is recorded behind it and told; nothing that stands in the file is taken out. Refuses to stop anybody:
+a disk that fails is reported, and the handoff goes on. The file is a copy for people and tools; where a journal runs,
+the journal is the record, and keeps the head.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import threading
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agentserver.handoff.audit import AuditRecord, Flaw, Seal, last, sealed, verify
+from agentserver.handoff.audit import AuditRecord, Flaw, Seal, broken, ending, followed, sealed, verify
+from agentserver.handoff.edge.heads import Head, Heads, NoteHeads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,26 +31,35 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class AuditFile:
-    """An AuditSink that appends to a file; several processes may share it.
+    """An AuditSink that appends to a file; several processes may share it, if they share its head.
 
     Args:
         path: the file; it and its folder are made when missing.
         report: told, in one line, what could not be kept and why.
+        heads: where the head is kept; a note beside the file without it. The note is written in any case.
+        alarm: told, in one line, that the file was not as it had been left; ``report`` without it.
     """
 
-    def __init__(self, path: Path = DEFAULT, report: Callable[[str], None] = _LOG.error) -> None:
+    def __init__(
+        self,
+        path: Path = DEFAULT,
+        report: Callable[[str], None] = _LOG.error,
+        heads: Heads | None = None,
+        alarm: Callable[[str], None] | None = None,
+    ) -> None:
         self._path = path
         self._report = report
+        self._alarm = alarm or report
+        self._note = NoteHeads(path)
+        self._heads = heads
         self._lock = threading.Lock()
-        self._at: tuple[int, Seal] | None = (
-            None  # the size of the file when this object last wrote, and its end
-        )
+        self._unkept: Head | None = None  # where this object left the file when that could not be kept
 
     def append(self, record: AuditRecord) -> None:
         """Keep a record. Raises nothing for a disk that fails."""
         try:
-            with self._lock:
-                self._append(record)
+            with self._lock, _locked(self._path) as file:
+                self._put(file, record, self._continued(file))
         except OSError as error:
             told = dict(record.members)
             self._report(
@@ -56,106 +67,169 @@ class AuditFile:
                 f"{told.get('timestamp')} {told.get('result')} {told.get('reason')} {told.get('raw_sha256')}"
             )
 
-    def _append(self, record: AuditRecord) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(self._path) as file:
-            size = os.fstat(file).st_size
-            if self._at is None or self._at[0] != size:
-                size, end = self._resumed(file, size)
-            else:
-                end = self._at[1]
-            line, end = sealed(record, end)
-            try:
-                _write(file, line.encode() + b"\n")
-            except OSError:
-                os.ftruncate(file, size)  # a torn line would break the chain for every record behind it
-                raise
-            self._at = os.fstat(file).st_size, end
-            self._noted_down(end)
-
-    def _noted(self) -> Seal | None:
-        """Where an empty file's chain is known to have ended; a spoiled note is told, and counts as none."""
+    def check(self) -> None:
+        """Hold the whole file against its head, and record a break. Raises nothing for a disk that fails."""
         try:
-            return _noted(self._path)
-        except ValueError as error:
-            self._report(f"handoff audit: {error}; the chain starts anew")
-            return None
-
-    def _noted_down(self, end: Seal) -> None:
-        """Write down where the chain ends. The record is kept already, so a failure is told apart."""
-        try:
-            _note(self._path, end)
+            with self._lock:
+                if self._path.exists() or self._known() is not None:
+                    with _locked(self._path) as file:
+                        self._keep(self._continued(file, whole=True))
         except OSError as error:
-            self._report(
-                f"handoff audit: {_beside(self._path)}: {error.strerror or error}; the end is not noted"
-            )
+            self._report(f"handoff audit: {self._path}: {error.strerror or error}; it was not checked")
 
-    def _resumed(self, file: int, size: int) -> tuple[int, Seal]:
-        """The size and the chain's end of a file that somebody else has written, without a torn last line."""
-        start = max(0, size - LINE)
-        tail = os.pread(file, LINE, start)
-        whole = tail[: tail.rfind(b"\n") + 1]
-        if len(whole) < len(tail):
-            size = start + len(whole)
-            os.ftruncate(file, size)
-            self._report(f"handoff audit: {self._path}: a torn last line was removed")
-        lines = whole.splitlines()
-        found = last(lines[-1].decode("utf-8", "replace")) if lines else self._noted()
-        if lines and found is None:
-            self._report(
-                f"handoff audit: {self._path}: its last line is no record; the chain starts anew behind it"
-            )
-        return size, found or Seal()
+    def _continued(self, file: int, *, whole: bool = False) -> Head:
+        """The head of a file that is as it was left, or of one whose break has been recorded."""
+        head = self._known()
+        if head is None:
+            head, flaw = self._taken_over(file)
+        else:
+            lacks = _lacking(file, head)
+            if lacks is None and self._unkept is not None and _lacking(file, self._unkept) == b"":
+                head, lacks = self._unkept, b""
+            if lacks:  # the writer died between the head and the file
+                _write(file, lacks)
+            if lacks is not None and head.line:
+                self._keep(head._replace(line=""))
+            flaw = _flaw(file, head) if whole or lacks is None else None
+        if flaw is None:
+            return head
+        self._alarm(
+            f"handoff audit: {self._path}: the record in line {flaw.line} {flaw.detail}; the chain goes on from "
+            f"the {head.end.count} records that are known"
+        )
+        if _tail(file)[-1:] not in {b"", b"\n"}:
+            _write(file, b"\n")
+        return self._put(file, broken(flaw, datetime.now(UTC).isoformat(timespec="milliseconds")), head)
+
+    def _known(self) -> Head | None:
+        """The head that is kept; a spoiled one is told, and counts as none. A journal may not have met the file yet."""
+        for heads in self._keepers():
+            try:
+                head = heads.read()
+            except ValueError as error:
+                self._report(f"handoff audit: {error}; the chain starts anew")
+                continue
+            if head is not None:
+                return head
+        return None
+
+    def _keepers(self) -> tuple[Heads, ...]:
+        return (self._note,) if self._heads is None else (self._heads, self._note)
+
+    def _taken_over(self, file: int) -> tuple[Head, Flaw | None]:
+        """The head of a file of which none is kept: where it ends, as far as it is intact."""
+        at, flaw = followed(_lines(file))
+        if at.count:
+            self._report(f"handoff audit: {self._path}: nothing says where its {at.count} records ended")
+        return Head(at), flaw
+
+    def _put(self, file: int, record: AuditRecord, head: Head) -> Head:
+        """Keep the head of a record, then write the record. One that cannot be written was never there."""
+        line, end = sealed(record, head.end)
+        size = os.fstat(file).st_size
+        kept = Head(end, line, size + len(line.encode()) + 1)
+        self._keep(kept)
+        try:
+            _write(file, line.encode() + b"\n")
+        except OSError:
+            os.ftruncate(file, size)  # the beginning of this line, and of no other
+            self._keep(head)
+            raise
+        self._keep(kept._replace(line=""))
+        return kept._replace(line="")
+
+    def _keep(self, head: Head) -> None:
+        """Keep the head. The record is more than its place, so a failure is told apart."""
+        self._unkept = None
+        for heads in self._keepers():
+            try:
+                heads.keep(head)
+            except OSError as error:
+                self._report(f"handoff audit: {self._path}: {error.strerror or error}; its end is not noted")
+                self._unkept = head
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """The file, locked against other writers, and the one that its path names when it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _stands(file, path):
+                yield file
+                return
+        finally:
+            os.close(file)
+
+
+def _stands(file: int, path: Path) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
-    finally:
-        os.close(file)
+        named = path.lstat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(named, os.fstat(file))
 
 
 def _write(file: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(file, left) :]
+    os.fsync(file)
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.end")
+def _tail(file: int) -> bytes:
+    return os.pread(file, LINE, max(0, os.fstat(file).st_size - LINE))
 
 
-def _note(path: Path, end: Seal) -> None:
-    """Write down where the chain ends, so that records cut off are missed."""
-    new = path.with_name(f".{path.name}.end.new")
-    new.write_text(json.dumps({"count": end.count, "hash": end.hash}), encoding="utf-8")
-    new.replace(_beside(path))
+def _lacking(file: int, head: Head) -> bytes | None:
+    """What the file lacks of its last record, mostly nothing; None when it does not end as the head says."""
+    tail, size = _tail(file), os.fstat(file).st_size
+    whole = tail[: tail.rfind(b"\n") + 1]
+    begun = tail[len(whole) :]
+    last = whole.splitlines()[-1:]
+    ends = ending(last[0].decode("utf-8", "replace")) if last else Seal()
+    if ends == head.end and not begun:
+        return b"" if head.size in {size, -1} else None
+    line = head.line.encode() + b"\n"
+    lacks = line[len(begun) :]
+    fits = head.size in {size + len(lacks), -1} and line.startswith(begun)
+    return lacks if head.line and ends == head.before and fits else None
 
 
-def _noted(path: Path) -> Seal | None:
-    """Where the chain was known to end; None when there is no note.
-
-    Raises ValueError when the note cannot be read as one, OSError when it cannot be read at all.
-    """
-    try:
-        members = json.loads(_beside(path).read_text(encoding="utf-8"))
-        return Seal(int(members["count"]), str(members["hash"]))
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{_beside(path)}: is no note of where a chain ends") from None
+def _lines(file: int) -> Iterator[str]:
+    with os.fdopen(os.dup(file), "rb") as reader:
+        reader.seek(0)
+        yield from _decoded(iter(lambda: reader.readline(LINE), b""))
 
 
-def verify_file(path: Path = DEFAULT, report: Callable[[str], object] = _LOG.warning) -> Seal | Flaw:
-    """Follow the chain in a file from its start to where its note says that it ends.
+def _decoded(lines: Iterator[bytes]) -> Iterator[str]:
+    return (line.rstrip(b"\n").decode("utf-8", "replace") for line in lines)
+
+
+def _flaw(file: int, head: Head) -> Flaw | None:
+    """The first place where the file is not as it was left, if there is one that no record in it tells of."""
+    at, flaw = followed(_lines(file))
+    if flaw is not None or at == head.end:
+        return flaw
+    if at.count < head.end.count:
+        return Flaw(at.count + 1, f"is missing: the chain had {head.end.count} records")
+    return Flaw(
+        head.end.count + 1 if at.count > head.end.count else at.count, "is not the record that was kept"
+    )
+
+
+def verify_file(
+    path: Path = DEFAULT, report: Callable[[str], object] = _LOG.warning, heads: Heads | None = None
+) -> Seal | Flaw:
+    """Follow the chain in a file from its start to where it is known to end.
 
     Args:
         path: the file.
-        report: told when the note is missing, since records cut off at the end are then not missed. A spoiled note is
-            a flaw of the last record.
+        report: told when nothing says where the chain ends, since records cut off are then not missed; and of a last
+            record that is not written yet. A spoiled note is a flaw of the last record.
+        heads: where the head is kept; the note beside the file without it.
 
     Returns:
         the end of the chain, or the first line that was altered, removed, inserted or moved.
@@ -163,15 +237,23 @@ def verify_file(path: Path = DEFAULT, report: Callable[[str], object] = _LOG.war
     Raises:
         OSError: when the file cannot be read.
     """
-    try:
-        end, spoiled = _noted(path), False
-    except ValueError:
-        end, spoiled = None, True
+    kept = heads or NoteHeads(path)
     with path.open("rb") as file:
-        lines = iter(lambda: file.readline(LINE), b"")
-        found = verify((line.rstrip(b"\n").decode("utf-8", "replace") for line in lines), end)
-    if spoiled and isinstance(found, Seal):
-        return Flaw(found.count, "is not known to be the last: the note beside the file is spoiled")
-    if end is None and not spoiled:
-        report(f"{_beside(path)}: missing; without it, records cut off at the end are not missed")
+        fcntl.flock(file, fcntl.LOCK_SH)  # a writer moves head and file together
+        lines = list(_decoded(iter(lambda: file.readline(LINE), b"")))
+        try:
+            head = kept.read()
+        except ValueError:
+            found = verify(lines)
+            told = "is not known to be the last: the note beside the file is spoiled"
+            return Flaw(found.count, told) if isinstance(found, Seal) else found
+    if head is None:
+        report(f"{NoteHeads(path).path}: missing; without it, records cut off at the end are not missed")
+        return verify(lines)
+    found = verify(lines, head.end)
+    if isinstance(found, Seal) and found != head.end:
+        return Flaw(head.end.count + 1, "is not known to the server: it kept fewer records")
+    if isinstance(found, Flaw) and head.before is not None and verify(lines, head.before) == head.before:
+        report(f"{path}: its last record was not written when the server ended; the next start writes it")
+        return head.before
     return found

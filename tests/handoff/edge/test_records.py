@@ -13,6 +13,7 @@ import pytest
 
 from agentserver.handoff.audit import AuditRecord, Flaw, Seal
 from agentserver.handoff.edge import records
+from agentserver.handoff.edge.heads import NoteHeads
 from agentserver.handoff.edge.records import AuditFile, verify_file
 
 RECORD = AuditRecord((("timestamp", "t"), ("result", "reject"), ("reason", "schema"), ("raw_sha256", "ab")))
@@ -88,14 +89,14 @@ def test_harm_to_the_file_is_found(path, told, harm):
     assert isinstance(verify_file(path), Flaw)
 
 
-def test_a_torn_last_line_is_removed_and_said(path, told):
+def test_a_torn_last_line_of_another_stays_and_is_said(path, told):
     AuditFile(path, told.append).append(RECORD)
     with path.open("a") as file:
         file.write('{"half')
     AuditFile(path, told.append).append(RECORD)
-    assert len(kept(path)) == 2
-    assert isinstance(verify_file(path), Seal)
-    assert "torn" in told[0]
+    assert path.read_text().splitlines()[1] == '{"half'
+    assert verify_file(path) == Flaw(2, "is no record")
+    assert "the record in line 2 is no record; the chain goes on" in told[0]
 
 
 def test_a_file_that_ends_in_something_else_is_said_and_stays_visible(path, told):
@@ -103,7 +104,7 @@ def test_a_file_that_ends_in_something_else_is_said_and_stays_visible(path, told
     with path.open("a") as file:
         file.write("junk\n")
     AuditFile(path, told.append).append(RECORD)
-    assert "no record" in told[0]
+    assert "line 2 is no record" in told[0]
     found = verify_file(path)
     assert isinstance(found, Flaw)
     assert found.line == 2
@@ -175,7 +176,7 @@ def test_a_note_that_cannot_be_written_is_told_apart(path, told, monkeypatch):
     def refused(*_):
         raise OSError
 
-    monkeypatch.setattr(records, "_note", refused)
+    monkeypatch.setattr(NoteHeads, "keep", refused)
     AuditFile(path, told.append).append(RECORD)
     assert len(kept(path)) == 1
     assert "not noted" in told[0]

@@ -1,0 +1,82 @@
+"""Where the chain of a record of handoffs is known to have ended.
+
+Owns what is kept of that end, and the note of it beside the file. Refuses to judge the file: the writer compares.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from agentserver.handoff.audit import Seal, preceding
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Head(NamedTuple):
+    """Where a chain ends.
+
+    Args:
+        end: the last record.
+        line: that record, without a newline, as long as it may not be in the file: it is kept before it is written, so
+            that a writer that died in between can be told from one that cut the file. Empty once it is written.
+        size: of the file with that record, in bytes; -1 when it is not known.
+    """
+
+    end: Seal = Seal()
+    line: str = ""
+    size: int = -1
+
+    @property
+    def before(self) -> Seal | None:
+        """Where the chain ended before that record; None when that is not known."""
+        return preceding(self.line)
+
+
+class Heads(Protocol):
+    """Keeps one head."""
+
+    def read(self) -> Head | None:
+        """What is kept; None when nothing is. Raises OSError, ValueError when it is spoiled."""
+        ...
+
+    def keep(self, head: Head) -> None:
+        """Keep it; when this returns it outlives the process. Raises OSError."""
+        ...
+
+
+class NoteHeads:
+    """Keeps the head in a note beside the file, of mode 0600.
+
+    Args:
+        file: the record.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.path = file.with_name(f"{file.name}.end")
+
+    def read(self) -> Head | None:
+        """What the note says. Raises OSError, ValueError when it says nothing that makes sense."""
+        try:
+            members = json.loads(self.path.read_text(encoding="utf-8"))
+            end = Seal(int(members["count"]), str(members["hash"]))
+            return Head(end, str(members.get("line", "")), int(members.get("size", -1)))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"{self.path}: is no note of where a chain ends") from None
+
+    def keep(self, head: Head) -> None:
+        """Write the note anew. Raises OSError."""
+        new = self.path.with_name(f".{self.path.name}.new")
+        text = json.dumps(
+            {"count": head.end.count, "hash": head.end.hash, "line": head.line, "size": head.size}
+        )
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)

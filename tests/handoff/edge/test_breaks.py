@@ -1,0 +1,311 @@
+"""The file of the record against its head: what was done to it is found, recorded and told, and nothing is taken out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import closing
+
+import pytest
+
+from agentserver.engines.journal_file import Place, open_writing
+from agentserver.engines.journal_handoffs import JournalHeads
+from agentserver.handoff.audit import AuditRecord, Flaw, Seal, sealed
+from agentserver.handoff.edge import records
+from agentserver.handoff.edge.heads import Head, NoteHeads
+from agentserver.handoff.edge.records import AuditFile, verify_file
+
+
+def record(reason):
+    return AuditRecord((("timestamp", "t"), ("result", "reject"), ("reason", reason)))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "out" / "audit.jsonl"
+
+
+@pytest.fixture(params=["note", "journal"])
+def heads(request, path):
+    """Where the head is kept: beside the file, or in a journal that a server has open all the time."""
+    if request.param == "note":
+        yield NoteHeads(path)
+        return
+    journal = path.parents[1] / "journal"
+    with closing(open_writing(Place(journal))) as connection:
+        connection.execute("begin")
+        connection.execute("select * from conversation").fetchall()
+        connection.execute("commit")
+        yield JournalHeads(journal, "out/audit.jsonl")
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def writer(path, heads, told):
+    """Makes a writer as a server does at its start: it checks the file."""
+
+    def make(*, check=True):
+        made = AuditFile(path, told.append, None if isinstance(heads, NoteHeads) else heads)
+        if check:
+            made.check()
+        return made
+
+    return make
+
+
+@pytest.fixture
+def four(writer):
+    made = writer()
+    for reason in ("schema", "over_bound", "unknown_intent", "not_a_peer"):
+        made.append(record(reason))
+    return made
+
+
+def lines(path):
+    return path.read_text().splitlines(keepends=True)
+
+
+START = Seal()
+
+
+def rewritten(text, start=START):
+    """Records in a chain that is sound in itself, as somebody makes it who knows how."""
+    made = []
+    for line in text:
+        members = {
+            key: value for key, value in json.loads(line).items() if key not in {"seq", "previous", "hash"}
+        }
+        new, start = sealed(AuditRecord(tuple(members.items())), start)
+        made.append(f"{new}\n")
+    return made
+
+
+def also(text):
+    """The records, and one more that follows them soundly."""
+    last = json.loads(text[-1])
+    return [*text, *rewritten(['{"result":"approve"}'], Seal(last["seq"], last["hash"]))]
+
+
+HARM = {
+    "last record cut off": (lambda a: a[:3], 4),
+    "tail cut off": (lambda a: a[:1], 2),
+    "tail rewritten": (lambda a: [*a[:2], *rewritten([x.replace("_", "-") for x in a[2:]], Seal(2, json.loads(a[1])["hash"]))], None),
+    "last record altered": (lambda a: [*a[:3], a[3].replace("not_a_peer", "schema")], 4),
+    "all rewritten": (lambda a: rewritten([x.replace("reject", "approve") for x in a]), None),
+    "emptied": (lambda a: [], 1),
+    "one more, well made": (also, 5),
+    "one more, badly made": (lambda a: [*a, "{}\n"], 5),
+    "torn": (lambda a: [*a, '{"half'], 5),
+    "torn beginning of a line that was never meant": (lambda a: [*a, a[3][:20]], 5),
+    "moved": (lambda a: [a[0], a[1], a[3], a[2]], 3),
+    "altered": (lambda a: [a[0], a[1].replace("over_bound", "schema"), *a[2:]], 2),
+    "removed": (lambda a: [a[0], *a[2:]], 2),
+    "first removed": (lambda a: a[1:], 1),
+    "inserted": (lambda a: [*a[:2], "noise\n", *a[2:]], 3),
+    "all doubled": (lambda a: [*a, *a], 5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HARM)
+@pytest.mark.parametrize("restarted", [True, False])
+def test_what_was_done_to_a_file_stays_found_when_the_server_goes_on(
+    path, heads, writer, four, told, name, restarted
+):
+    harm, line = HARM[name]
+    path.write_text("".join(harm(lines(path))))
+    left = path.read_bytes()
+    assert isinstance(verify_file(path, told.append, heads), Flaw)
+    going = writer() if restarted else four
+    going.append(record("schema"))
+    found = verify_file(path, told.append, heads)
+    assert isinstance(found, Flaw)
+    assert line in (found.line, None)
+    assert [text for text in told if f"line {found.line} " in text]
+    assert path.read_bytes().startswith(left), "nothing is taken out"
+    broken = [json.loads(each) for each in lines(path) if '"result":"break"' in each]
+    assert len(broken) == 1
+    assert (broken[0]["seq"], broken[0]["line"]) == (5, found.line)
+    assert json.loads(lines(path)[-1])["seq"] == 6
+
+    told.clear()
+    again = writer()
+    again.append(record("schema"))
+    assert told == [], "a break is recorded once"
+    assert json.loads(lines(path)[-1])["seq"] == 7
+    assert isinstance(verify_file(path, told.append, heads), Flaw), "and told for ever"
+
+
+def test_a_change_of_the_same_length_in_the_middle_is_found_at_the_next_start(
+    path, heads, writer, four, told
+):
+    path.write_text(path.read_text().replace("over_bound", "over_bounD"))
+    four.append(record("schema"))
+    assert told == []
+    writer()
+    assert "line 2 was altered" in told[0]
+    assert verify_file(path, told.append, heads) == Flaw(2, "was altered")
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_file_that_is_gone_is_missed(path, heads, writer, four, told, restarted):
+    path.unlink()
+    (writer() if restarted else four).append(record("schema"))
+    assert "line 1 is missing: the chain had 4 records" in told[0]
+    assert [json.loads(each)["seq"] for each in lines(path)] == [5, 6]
+    assert isinstance(verify_file(path, told.append, heads), Flaw)
+    with pytest.raises(FileNotFoundError):
+        path.unlink()
+        verify_file(path, told.append, heads)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_file_that_is_replaced_under_a_server_is_noticed(path, heads, four, told, same):
+    other = path.with_name("other")
+    made = lines(path)
+    made[3] = made[3].replace("not_a_peer", "not_a_pear") if same else ""
+    other.write_text("".join(made))
+    other.replace(path)
+    four.append(record("schema"))
+    assert len(told) == 1
+    assert verify_file(path, told.append, heads).line == 4
+
+
+def test_a_file_that_comes_back_whole_is_no_break(path, heads, four, told):
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+    four.append(record("schema"))
+    assert told == []
+    assert verify_file(path, told.append, heads).count == 5
+
+
+@pytest.mark.parametrize("written", [0, 1, 40, None])
+def test_a_writer_that_died_between_head_and_file_is_told_from_a_forger(
+    path, heads, writer, four, told, written
+):
+    """The next one ends the line that the dead one began."""
+    last = json.loads(lines(path)[-1])
+    line, end = sealed(record("schema"), Seal(last["seq"], last["hash"]))
+    heads.keep(Head(end, line))
+    with path.open("a") as file:
+        file.write(f"{line}\n"[: len(line) + 1 if written is None else written])
+    seen = verify_file(path, told.append, heads)
+    assert seen == (end if written is None else Seal(4, last["hash"]) if not written else seen)
+    assert bool(told) == (written == 0)
+    told.clear()
+    writer().append(record("schema"))
+    assert told == []
+    assert lines(path)[4] == f"{line}\n"
+    assert verify_file(path, told.append, heads).count == 6
+
+
+def test_processes_of_one_organism_share_its_record(path, heads, writer, told):
+    serving, calling = writer(), writer()
+    for going in (serving, calling, calling, serving, writer(check=False)):
+        going.append(record("schema"))
+    assert told == []
+    assert verify_file(path, told.append, heads).count == 5
+
+
+def test_two_organisms_do_not_share_a_record(path, tmp_path, told):
+    journals = [tmp_path / "one", tmp_path / "two"]
+    for journal in journals:
+        open_writing(Place(journal)).close()
+    one, two = (AuditFile(path, told.append, JournalHeads(journal, "a")) for journal in journals)
+    one.append(record("schema"))
+    (path.with_name(f"{path.name}.end")).unlink()  # what the other would take the file over by
+    two.append(record("schema"))
+    one.append(record("schema"))
+    assert any(
+        "is not the record" in text or "does not follow" in text or "is not known" in text for text in told
+    ), told
+    for journal in journals:
+        assert isinstance(verify_file(path, told.append, JournalHeads(journal, "a")), Flaw)
+
+
+def test_a_record_of_an_earlier_server_is_taken_over_by_its_note(path, tmp_path, told):
+    before = AuditFile(path, told.append)
+    before.append(record("schema"))
+    note = json.loads(path.with_name(f"{path.name}.end").read_text())
+    del note["line"]  # as it was written then
+    path.with_name(f"{path.name}.end").write_text(json.dumps(note))
+    open_writing(Place(tmp_path / "j")).close()
+    heads = JournalHeads(tmp_path / "j", "a")
+    now = AuditFile(path, told.append, heads)
+    now.check()
+    assert heads.read().end == Seal(1, note["hash"])
+    now.append(record("schema"))
+    assert told == []
+    assert verify_file(path, told.append, heads).count == 2
+
+
+def test_a_record_that_nothing_is_known_of_is_taken_as_it_stands_and_that_is_told(path, tmp_path, told):
+    AuditFile(path).append(record("schema"))
+    path.with_name(f"{path.name}.end").unlink()
+    open_writing(Place(tmp_path / "j")).close()
+    now = AuditFile(path, told.append, JournalHeads(tmp_path / "j", "a"))
+    now.check()
+    assert "nothing says where its 1 records ended" in told[0]
+    now.append(record("schema"))
+    assert len(told) == 1
+
+
+def test_a_head_that_cannot_be_kept_does_not_make_the_next_record_a_break(
+    path, heads, writer, told, monkeypatch
+):
+    going = writer()
+    going.append(record("schema"))
+
+    def refused(*_):
+        raise OSError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(heads), "keep", refused)
+        going.append(record("schema"))
+    assert all("its end is not noted" in text for text in told)
+    told.clear()
+    going.append(record("schema"))
+    assert told == []
+    assert verify_file(path, told.append, heads).count == 3
+
+
+def test_a_record_that_could_not_be_written_is_not_missed(path, heads, writer, told, monkeypatch):
+    going = writer()
+    going.append(record("schema"))
+
+    def torn(file, data):
+        os.write(file, data[:9])
+        raise OSError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "_write", torn)
+        going.append(record("schema"))
+    assert "not kept" in told[0]
+    going.append(record("schema"))
+    writer().append(record("schema"))
+    assert len(told) == 1
+    assert verify_file(path, told.append, heads).count == 3
+
+
+def test_note_and_file_are_private(path, four):
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.with_name(f"{path.name}.end").stat().st_mode & 0o077 == 0
+
+
+def test_nothing_is_made_where_there_is_nothing(path, writer, told):
+    writer()
+    assert not path.exists()
+    assert told == []
+
+
+def test_a_journal_that_is_missing_or_of_another_program_keeps_nothing(tmp_path):
+    heads = JournalHeads(tmp_path / "gone", "a")
+    heads.keep(Head(Seal(1, "x" * 64)))
+    assert heads.read() is None
+    (tmp_path / "text").write_text("no database, whatever its name")
+    with pytest.raises(OSError, match="the end of a"):
+        JournalHeads(tmp_path / "text", "a").read()

@@ -125,7 +125,7 @@ class Memory:
         if len(ledger.records.entries) > RECORDS:
             ledger = replace(ledger, records=before.records)
         if len(ledger.hops) > HOPS:
-            ledger = replace(ledger, hops=before.hops)
+            ledger = replace(ledger, hops=before.hops, passed=before.passed)
         entry = {name: more for name, more in ledger.since(before).items() if more}
         return replace(self, ledger=ledger, log=self.log.add(entry) if entry else self.log)
 

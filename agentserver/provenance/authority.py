@@ -39,10 +39,13 @@ def named(text: str) -> Iterator[str]:
 
 def mentions(text: str, name: str) -> bool:
     """Whether ``text`` holds ``name`` as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``."""
-    if not name.strip():
-        return False
-    body = re.escape(name.strip()).replace(r"\ ", r"\s+")
-    return re.search(rf"(?<![\w@./:+-]){body}(?![\w@/:+-]|\.\w)", text) is not None
+    return bool(name.strip()) and mention(name.strip()).search(text) is not None
+
+
+def mention(name: str, *, any_case: bool = False) -> re.Pattern[str]:
+    """What a name looks like as a whole token."""
+    body = re.escape(name).replace(r"\ ", r"\s+")
+    return re.compile(rf"(?<![\w@./:+-]){body}(?![\w@/:+-]|\.\w)", re.IGNORECASE if any_case else re.NOFLAG)
 
 
 @dataclass(frozen=True, slots=True)

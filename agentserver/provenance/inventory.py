@@ -94,14 +94,18 @@ def is_file(text: str) -> bool:
     return "/" not in text and ":" not in text and _FILE.search(text.strip().lower()) is not None
 
 
-def exact(link: str) -> int:
-    """The hash of a link as a place: two spellings are equal only where they are the same place."""
-    digest = blake2b(destination(link).key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"link")
+def exact(text: str) -> int:
+    """The hash of a destination as a place: two spellings are equal only where they are the same place."""
+    digest = blake2b(destination(text).key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"place")
     return int.from_bytes(digest.digest(), "little")
 
 
 def written(text: str, value: Value) -> frozenset[int]:
-    """The links that a value stands for, as a reader may take them out of their sentence or their markup."""
+    """The places that a value stands for, as a reader may take them out of their sentence or their markup."""
+    if value.kind in {Kind.ADDRESS, Kind.ACCOUNT}:
+        return frozenset({exact(value.text)})
+    if value.kind not in {Kind.LINK, Kind.FILE}:
+        return frozenset()
     end = value.start + len(value.text)
     behind = text[end : end + 8]
     closing = behind[: len(behind) - len(behind.lstrip(")]}"))]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching, names
 from agentserver.provenance.actions import Action, actions_of
-from agentserver.provenance.authority import barred, mentions, named
+from agentserver.provenance.authority import barred, mention
 from agentserver.provenance.authority import matching as entry_for
-from agentserver.provenance.folding import fold
+from agentserver.provenance.folding import fold, fold_bytes
 from agentserver.provenance.inventory import exact, is_file
 from agentserver.provenance.labels import Leaf, Mode, Role, Standing
-from agentserver.provenance.leaves import text_of, typed, typed_in
+from agentserver.provenance.leaves import text_of, typed
 from agentserver.provenance.places import (
     LISTED,
     Destination,
@@ -37,6 +37,7 @@ from agentserver.provenance.policy import (
     means,
 )
 from agentserver.provenance.verdict import Decision, Evidence, Finding, Verdict
+from agentserver.provenance.words import lead_of, standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +85,8 @@ class _Judgement:
             (leaf, policy.argument(call, leaf)) for leaf in call.arguments if text_of(leaf.value).strip()
         ]
 
+        self.roles = {id(leaf): rule.role for leaf, rule in self.ruled}
+
     def findings(self) -> Iterator[Finding]:
         found = [
             *self.of_run(),
@@ -97,7 +100,7 @@ class _Judgement:
     def finding(
         self, rule: Rule, leaf: Leaf | None, detail: str = "", evidence: Evidence | None = None
     ) -> Finding:
-        role = next((ruled.role for known, ruled in self.ruled if known is leaf), None)
+        role = self.roles.get(id(leaf))
         path, value = (bare(leaf.path), text_of(leaf.value)) if leaf else ("", "")
         return Finding(rule, self.policy.effect(rule, self.call.sink), path, value, role, detail, evidence)
 
@@ -119,7 +122,7 @@ class _Judgement:
             yield self.finding(Rule.PLAN, None, "no plan was made")
         elif plan is not None and policy.plan is not PlanSource.OFF and (typed_plan or ledger.tainted):
             declared = policy.sink(self.call.sink)
-            if reason := plan.refuses(self.call, declared.actions if declared else None):
+            if reason := plan.refuses(self.call, declared.actions if declared else None, ledger.asked):
                 yield self.finding(Rule.PLAN, None, reason)
 
     def of_argument(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
@@ -162,31 +165,37 @@ class _Judgement:
             return True
         if place.form is Form.NONE:
             return False
-        if self.policy.query_authorises and self.in_query(place):
+        if self.policy.query_authorises and self.ledger.asked.names(place):
             return True
         vouched = (
             text for text in self.ledger.records.find(f"place {place.key}") if text.standing in _NAMES_PLACES
         )
         return any(vouched) or self.accepted(leaf, rule, place)
 
-    def in_query(self, place: Destination) -> bool:
-        query = self.ledger.query
-        if place.form is Form.NAME:
-            return mentions(query, place.key)
-        return any(destination(token) == place for token in named(query))
-
     def accepted(self, leaf: Leaf, rule: ArgumentRule, place: Destination | None) -> bool:
         """Whether a field that this argument accepts holds the value, as a record or inside its prose."""
         if not rule.accepts:
             return False
         body = text_of(leaf.value)
-        known = (text for key in _keys(body, place) for text in self.ledger.records.find(key))
-        if any(_from(text, rule.accepts) for text in known):
-            return True
-        return any(
-            not text.origin.via and _from(text, rule.accepts) and _says(text.body, body, place)
-            for text in (*self.ledger.texts, *self.ledger.records.entries)
-        )
+        records = self.ledger.records
+        known = (text for key in _keys(body, place) for text in records.find(key))
+        return any(_from(text, rule.accepts) for text in (*known, *self.holding(body, place)))
+
+    def holding(self, body: str, place: Destination | None) -> Iterator[Text]:
+        """The texts and records that hold a value as a whole token in so many words, as far as they are looked at."""
+        ledger = self.ledger
+        if place is not None and place.external:
+            yield from ledger.records.find(f"within {exact(place.written)}")
+            numbers = ledger.table.all(exact(place.written), matching.PLACES)
+            yield from (ledger.texts[number] for number in numbers if not ledger.texts[number].origin.via)
+            return
+        name = body.strip()
+        shape, pattern, lead = fold_bytes(name), mention(name), lead_of(name)
+        for words, texts in ((ledger.words, ledger.texts), (ledger.records.words, ledger.records.entries)):
+            for number, offset in words.starting(shape, matching.PLACES):
+                text = texts[number]
+                if not text.origin.via and standing(text.body, offset, pattern, lead, len(name)):
+                    yield text
 
     def of_selector(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
         body = text_of(leaf.value)
@@ -214,11 +223,10 @@ class _Judgement:
 
     def chosen(self, leaf: Leaf, body: str) -> bool:
         """Whether the query or a record of the right kind made this choice, in any case of letters."""
-        query = self.ledger.query
-        kind = typed(leaf.value)
-        if mentions(query, body) or mentions(query.lower(), body.lower()):
+        asked, kind = self.ledger.asked, typed(leaf.value)
+        if asked.mentions(body, any_case=True):
             return True
-        if kind is not None and not set(typed_in(query)).isdisjoint({kind, _day(kind)}):
+        if kind is not None and not asked.kinds.isdisjoint({kind, _day(kind)}):
             return True
         keys = {f"name {body.strip().lower()}", f"name {body.strip()}", kind or ""}
         return any(
@@ -305,8 +313,9 @@ class _Judgement:
     def resembles(self, place: Destination) -> str:
         """Names the permitted destination that a refused one merely looks like."""
         shape = fold(place.written)
-        known = [*self.policy.allow, *named(self.ledger.query)]
-        like = next((entry for entry in known if fold(entry) == shape and destination(entry) != place), None)
+        alike = (entry for entry in self.policy.allow if fold(entry) == shape)
+        known = (*alike, *filter(None, (self.ledger.asked.shapes.get(shape),)))
+        like = next((entry for entry in known if destination(entry) != place), None)
         return f"looks like '{like}' and is another place" if like else ""
 
 
@@ -342,14 +351,6 @@ def _keys(body: str, place: Destination | None) -> tuple[str, ...]:
 def _from(text: Text, accepts: tuple[str, ...]) -> bool:
     field = f"{text.origin.source}.{bare(text.origin.path)}".rstrip(".")
     return any((entry == "asked" and text.asked) or means(entry, field) for entry in accepts)
-
-
-def _says(text: str, body: str, place: Destination | None) -> bool:
-    if place is not None and place.form is not Form.NAME:
-        if place.host and place.host not in text.lower():
-            return False
-        return any(destination(token) == place for token in named(text))
-    return mentions(text, body)
 
 
 def _akin(call: Call, leaf: Leaf, text: Text, body: str) -> bool:

@@ -8,10 +8,11 @@ rebuilt on reading and never written.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance import names
-from agentserver.provenance.authority import mentions
+from agentserver.provenance.asked import Asked
 from agentserver.provenance.encodings import unwrapped
 from agentserver.provenance.folding import fold, fold_bytes
 from agentserver.provenance.index import SPAN, Index
@@ -20,7 +21,9 @@ from agentserver.provenance.labels import Hop, Leaf, Observation, Origin, Standi
 from agentserver.provenance.leaves import text_of, typed
 from agentserver.provenance.places import Form, listed
 from agentserver.provenance.plan import Plan, Step
+from agentserver.provenance.policy import bare
 from agentserver.provenance.values import Table
+from agentserver.provenance.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,21 +44,23 @@ class Records:
 
     entries: tuple[Text, ...] = ()
     chunks: tuple[Mapping[str, tuple[Text, ...]], ...] = field(default=(), compare=False, repr=False)
+    words: Words = field(default=Words(), compare=False, repr=False)
 
     def add(self, texts: tuple[Text, ...]) -> Records:
         """More records; chunks of like size merge, so that adding stays cheap."""
         chunk: dict[str, tuple[Text, ...]] = {}
         for text in texts:
             for key in keys_of(text.body):
-                chunk[key] = (*chunk.get(key, ()), text)
-        if not chunk:
+                chunk[key] = _distinct((*chunk.get(key, ()), text))
+        if not texts:
             return self
         chunks = [*self.chunks, chunk]
         while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]):
             newer = chunks.pop()
             older = chunks.pop()
-            chunks.append({key: (*older.get(key, ()), *newer.get(key, ())) for key in {**older, **newer}})
-        return Records((*self.entries, *texts), tuple(chunks))
+            both = {**older, **newer}
+            chunks.append({key: _distinct((*older.get(key, ()), *newer.get(key, ()))) for key in both})
+        return Records((*self.entries, *texts), tuple(chunks), self.words.add([text.body for text in texts]))
 
     def find(self, key: str) -> Iterator[Text]:
         """The records with one authority key."""
@@ -63,29 +68,41 @@ class Records:
             yield from chunk.get(key, ())
 
 
+def _distinct(texts: tuple[Text, ...]) -> tuple[Text, ...]:
+    """One text of each field: that a field said the same before changes nothing."""
+    if len(texts) == 1:
+        return texts
+    known = {(text.origin.source, bare(text.origin.path), text.standing, text.asked): text for text in texts}
+    return tuple(known.values())
+
+
 def keys_of(body: str) -> frozenset[str]:
-    """The keys under which a value is looked up: as a destination, as written, as a number or a date."""
-    written = {f"name {body.strip().lower() if body.isascii() else body.strip()}"}
+    """The keys under which a value is looked up: as a destination, as written, as a number or a date; what is in it."""
+    known = {f"name {body.strip().lower() if body.isascii() else body.strip()}"}
     kind = typed(body)
     if kind is not None:
-        written.add(kind)
-    return frozenset(
-        written | {f"place {place.key}" for place in listed(body) if place.form is not Form.NONE}
-    )
+        known.add(kind)
+    known.update(f"place {place.key}" for place in listed(body) if place.form is not Form.NONE)
+    known.update(f"within {key}" for value in scanned(body) for key in written(body, value))
+    return frozenset(known)
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """The state of one conversation. Text ``n`` of the index is ``texts[n]``."""
 
-    queries: tuple[str, ...] = ()
+    asked: Asked = field(default=Asked(), repr=False)
     texts: tuple[Text, ...] = ()
     records: Records = Records()
     hops: tuple[tuple[int, Hop], ...] = ()
     plan: Plan | None = None
     overflow: bool = False
     spent: float = 0.0
+    passed: Mapping[int, tuple[Hop, ...]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False, compare=False
+    )
     index: Index = field(default=Index(), repr=False, compare=False)
+    words: Words = field(default=Words(), repr=False, compare=False)
     table: Table = field(default=Table(), repr=False, compare=False)
 
     @property
@@ -94,14 +111,19 @@ class Ledger:
         return bool(self.texts) or self.overflow
 
     @property
+    def queries(self) -> tuple[str, ...]:
+        """What the trusted principal said, in order."""
+        return self.asked.queries
+
+    @property
     def query(self) -> str:
-        """All trusted words so far."""
+        """All trusted words so far, as one text: for people, since it grows with the conversation."""
         return "\n".join(self.queries)
 
     def ask(self, words: str) -> Ledger:
         """The ledger after a trusted principal spoke. Nothing else may extend the query or the plan."""
         plan = Plan.from_query(words) if self.plan is None else self.plan.extend(words)
-        return replace(self, queries=(*self.queries, words), plan=plan)
+        return replace(self, asked=self.asked.add(words), plan=plan)
 
     def adopt(self, steps: tuple[Step, ...]) -> Ledger | None:
         """The ledger with a planner's steps, or ``None`` when untrusted text has been seen already."""
@@ -116,8 +138,8 @@ class Ledger:
     def observe(self, policy: Policy, seen: Observation) -> Ledger:
         """The ledger after a listener's output, before it is handed on."""
         listener = policy.classify(seen.source)
-        asked = any(_asked(self.query, leaf) for leaf in seen.arguments)
-        echoes = {fold(text_of(leaf.value)) for leaf in seen.arguments} - {fold(self.query)}
+        asked = any(_asked(self.asked, leaf) for leaf in seen.arguments)
+        echoes = {fold(text_of(leaf.value)) for leaf in seen.arguments}
         prose: list[Text] = []
         records: list[Text] = []
         hops: list[tuple[int, Hop]] = []
@@ -128,15 +150,24 @@ class Ledger:
             passed = () if listener.source else self.carried(body)
             hops += [(number, Hop(seen.source, leaf.path, seen.step)) for number in passed]
             standing = _standing(policy, listener, seen.source, leaf)
-            if standing is not Standing.PROSE and _echo(body, echoes, self.query):
+            if standing is not Standing.PROSE and _echo(body, echoes, self.asked):
                 standing = Standing.PROSE if listener.source else None
             origin = Origin(seen.source, leaf.path, seen.step, seen.time, seen.trace)
             if standing is Standing.PROSE:
                 prose.append(Text(origin, body, standing, asked))
             elif standing is not None and not passed:
                 records.append(Text(origin, body, standing, asked))
-        ledger = replace(self, records=self.records.add(tuple(records)), hops=(*self.hops, *_once(hops)))
-        return ledger.keep(prose, policy.limit)
+        ledger = replace(self, records=self.records.add(tuple(records)))
+        return ledger.hop(tuple(dict.fromkeys(hops))).keep(prose, policy.limit)
+
+    def hop(self, hops: tuple[tuple[int, Hop], ...]) -> Ledger:
+        """The ledger with more hops."""
+        if not hops:
+            return self
+        passed = dict(self.passed)
+        for number, hop in hops:
+            passed[number] = (*passed.get(number, ()), hop)
+        return replace(self, hops=(*self.hops, *hops), passed=MappingProxyType(passed))
 
     def keep(self, texts: list[Text], limit: int) -> Ledger:
         """The ledger with more untrusted texts and what is wrapped in them, indexed."""
@@ -153,6 +184,7 @@ class Ledger:
             texts=(*self.texts, *more),
             index=self.index.add(folded),
             table=self.table.add(entries),
+            words=self.words.add([text.body for text in more]),
         )
 
     def carried(self, body: str) -> tuple[int, ...]:
@@ -204,12 +236,12 @@ class Ledger:
             ledger,
             texts=texts,
             records=ledger.records.add(tuple(_load_text(text) for text in data["records"])),
-            hops=tuple((number, Hop(**hop)) for number, hop in data["hops"]),
             overflow=data["overflow"],
             spent=data["spent"],
             index=Index().add(tuple(fold_bytes(text.body) for text in texts)) if texts else Index(),
             table=Table().add(entries),
-        )
+            words=Words().add([text.body for text in texts]),
+        ).hop(tuple((number, Hop(**hop)) for number, hop in data["hops"]))
 
 
 def _standing(policy: Policy, listener: Class, source: str, leaf: Leaf) -> Standing | None:
@@ -231,15 +263,15 @@ def _runs_on(body: str) -> bool:
     return len(body) > RECORD or "\n" in body.strip()
 
 
-def _asked(query: str, leaf: Leaf) -> bool:
+def _asked(asked: Asked, leaf: Leaf) -> bool:
     """Whether the trusted query names the document that this argument asked for."""
     body = text_of(leaf.value)
-    return len(body) >= 4 and mentions(query, body)  # noqa: PLR2004  a shorter name is in every text
+    return len(body) >= 4 and asked.mentions(body)  # noqa: PLR2004  a shorter name is in every text
 
 
-def _echo(body: str, echoes: set[str], query: str) -> bool:
+def _echo(body: str, echoes: set[str], asked: Asked) -> bool:
     """Whether a tool merely repeats what it was asked, which nobody vouches for."""
-    return fold(body) in echoes and not mentions(query, body)
+    return fold(body) in echoes and not asked.mentions(body)
 
 
 def _inner(text: Text) -> Iterator[Text]:
@@ -250,8 +282,7 @@ def _inner(text: Text) -> Iterator[Text]:
 def _values(body: str) -> Iterator[int]:
     """The hashes of the values in a text, and of the text itself when it is short enough to be one."""
     for value in scanned(body):
-        if value.kind in {Kind.LINK, Kind.FILE}:
-            yield from written(body, value)
+        yield from written(body, value)
         if value.kind is not Kind.FILE:
             yield value.key
     if WHOLE <= len(fold_bytes(body)) < SPAN:
@@ -261,10 +292,6 @@ def _values(body: str) -> Iterator[int]:
 def whole_key(body: str) -> int:
     """The hash of a short text as one value."""
     return Value(Kind.KEY, body, 0).key
-
-
-def _once(hops: list[tuple[int, Hop]]) -> list[tuple[int, Hop]]:
-    return list(dict.fromkeys(hops))
 
 
 def _dump_text(text: Text) -> dict[str, Any]:

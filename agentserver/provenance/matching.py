@@ -13,10 +13,12 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.encodings import turned, unwrapped
-from agentserver.provenance.folding import fold, fold_bytes, unfold
+from agentserver.provenance.folding import fold_bytes, unfold
+from agentserver.provenance.index import SPAN
 from agentserver.provenance.inventory import SCHEME, Kind, values
 from agentserver.provenance.ledger import whole_key
 from agentserver.provenance.verdict import Evidence
+from agentserver.provenance.words import HEAD, lead_of, standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,20 @@ VALUES: Final = 512
 
 SEAM: Final = 512
 """How many characters on each side of the boundary between two arguments are read as one text."""
+
+PLACES: Final = 64
+"""How many places with one beginning are looked at."""
+
+SHORT: Final = 6
+"""Letters and digits below which a value counts only as a word of its own."""
+
+LOOKED_UP: Final = 8
+"""How many words of an excerpt are looked up to find where it stands."""
+
+HOPS: Final = 64
+"""How many hops of one text are told."""
+
+_WORD: Final = re.compile(r"[^\W_]+")
 
 EXCERPT: Final = 160
 """Longest quotation in a piece of evidence, in characters."""
@@ -54,14 +70,13 @@ def content(ledger: Ledger, body: str) -> Iterator[Match]:
     Raises:
         Crowded: ``body`` holds more values than are looked up.
     """
-    trusted = fold_bytes(ledger.query)
     plain = ((body, ""), *((decoded.body, decoded.via) for decoded in unwrapped(body)))
     readings = (*plain, *((decoded.body, decoded.via) for decoded in turned(body)))
     forms = [fold_bytes(text) for text, _ in readings]
     for number, hit in _hits(ledger, forms):
         text, via = readings[number]
-        yield from _span(ledger, text, hit, trusted, via)
-    yield from _values(ledger, plain, trusted)
+        yield from _span(ledger, text, hit, via)
+    yield from _values(ledger, plain)
 
 
 def _hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit]]:
@@ -73,7 +88,7 @@ def _hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit]]:
         yield number, replace(hit, start=begin, end=begin + hit.end - hit.start)
 
 
-def _values(ledger: Ledger, texts: tuple[tuple[str, str], ...], trusted: bytes) -> Iterator[Match]:
+def _values(ledger: Ledger, texts: tuple[tuple[str, str], ...]) -> Iterator[Match]:
     """The values of several texts that untrusted texts hold, looked up at once."""
     found = [(value, via) for text, via in texts for value in islice(values(text), VALUES + 1)]
     if len(found) > VALUES:
@@ -81,7 +96,7 @@ def _values(ledger: Ledger, texts: tuple[tuple[str, str], ...], trusted: bytes) 
     asked = [(value, key, how or via) for value, via in found for key, how in _keys(value)]
     numbers = ledger.table.find([key for _, key, _ in asked])
     for (value, _, via), number in zip(asked, numbers, strict=True):
-        if number is not None and fold_bytes(SCHEME.sub("", value.text)) not in trusted:
+        if number is not None and not ledger.asked.says(fold_bytes(SCHEME.sub("", value.text))):
             quote, source = _short(value.text), ledger.texts[number]
             evidence = Evidence(quote, source, quote, _via(via, source), _hops(ledger, number))
             yield Match(evidence, value.kind is Kind.LINK)
@@ -98,65 +113,87 @@ def across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
     """Untrusted spans that begin in one argument and end in the next."""
     left, right = left[-SEAM:], right[:SEAM]
     form = fold_bytes(left)
-    trusted = fold_bytes(ledger.query)
     for hit in ledger.index.hits(form + fold_bytes(right)):
         if hit.start < len(form) < hit.end:
-            yield from (match.evidence for match in _span(ledger, f"{left} {right}", hit, trusted, ""))
+            yield from (match.evidence for match in _span(ledger, f"{left} {right}", hit, ""))
 
 
 def origin(ledger: Ledger, body: str) -> Evidence | None:
     """One untrusted text that holds the value ``body`` as a whole, in whatever spelling or wrapping."""
-    number = ledger.table.first(whole_key(body))
-    if number is None:
-        number = next((hit.text for hit in ledger.index.hits(fold_bytes(body)) if hit.text >= 0), None)
-    if number is not None:
-        return _whole(ledger, number, body)
-    return _searched(ledger, body)
-
-
-def _searched(ledger: Ledger, body: str) -> Evidence | None:
-    """Looks through the texts themselves: only on the way to a refusal, for its explanation."""
-    word = re.compile(rf"(?<!\w){re.escape(body.strip())}(?!\w)", re.IGNORECASE)
-    shape = fold(body)
-    for number, text in enumerate(ledger.texts):
-        if word.search(text.body) or (len(shape) >= 6 and shape in fold(text.body)):  # noqa: PLR2004
-            return _whole(ledger, number, body)
-    for decoded in turned(body):
-        shape = fold(decoded.body)
-        for number, text in enumerate(ledger.texts if len(shape) >= 6 else ()):  # noqa: PLR2004
-            if shape in fold(text.body):
-                return _whole(ledger, number, body, decoded.via)
+    for text, via in ((body, ""), *((decoded.body, decoded.via) for decoded in turned(body))):
+        number, offset = _place(ledger, text, exactly=not via)
+        if number is not None:
+            return _whole(ledger, number, offset, text if via else body, via)
     return None
 
 
-def _span(ledger: Ledger, text: str, hit: Hit, trusted: bytes, via: str) -> Iterator[Match]:
-    if hit.text < 0 or fold_bytes(text)[hit.start : hit.end] in trusted:
+def _place(ledger: Ledger, body: str, *, exactly: bool) -> tuple[int | None, int | None]:
+    """The number of a text that holds a value, and the offset in it where that is known."""
+    form = fold_bytes(body)
+    number = ledger.table.first(whole_key(body)) if form else None
+    if number is None:
+        number = next((hit.text for hit in ledger.index.hits(form) if hit.text >= 0), None)
+    if number is not None:
+        return number, None
+    if exactly and len(form) < SHORT:
+        return _word(ledger, body, form)
+    return _beginning(ledger, form) if SHORT <= len(form) < SPAN else (None, None)
+
+
+def _word(ledger: Ledger, body: str, form: bytes) -> tuple[int | None, int | None]:
+    """A short value, where it stands as a word of its own."""
+    name = body.strip()
+    pattern, lead = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE), lead_of(name)
+    for number, offset in ledger.words.starting(form, PLACES):
+        if standing(ledger.texts[number].body, offset, pattern, lead, len(name)):
+            return number, offset
+    return None, None
+
+
+def _beginning(ledger: Ledger, form: bytes) -> tuple[int | None, int | None]:
+    """A value shorter than a span, where it stands from the beginning of a word on. Too many places mean yes."""
+    places = ledger.words.starting(form, PLACES)
+    for number, offset in places:
+        if fold_bytes(ledger.texts[number].body[offset : offset + 8 * len(form) + 64]).startswith(form):
+            return number, offset
+    return places[0] if len(places) == PLACES else (None, None)
+
+
+def _span(ledger: Ledger, text: str, hit: Hit, via: str) -> Iterator[Match]:
+    if hit.text < 0 or ledger.asked.says(fold_bytes(text)[hit.start : hit.end]):
         return
     source = ledger.texts[hit.text]
     excerpt = unfold(text, hit.start, hit.end)
-    quoted = unfold(source.body, hit.offset, hit.offset + hit.length)
-    evidence = Evidence(_short(excerpt), source, _short(quoted), _via(via, source), _hops(ledger, hit.text))
+    quoted = _quoted(ledger, hit.text, excerpt)
+    evidence = Evidence(_short(excerpt), source, quoted, _via(via, source), _hops(ledger, hit.text))
     yield Match(evidence, link=False)
 
 
-def _whole(ledger: Ledger, number: int, body: str, via: str = "") -> Evidence:
+def _whole(ledger: Ledger, number: int, offset: int | None, body: str, via: str = "") -> Evidence:
     source = ledger.texts[number]
-    return Evidence(
-        _short(body), source, _around(source.body, body), _via(via, source), _hops(ledger, number)
-    )
+    quoted = _quoted(ledger, number, body) if offset is None else _around(source.body, offset, len(body))
+    return Evidence(_short(body), source, quoted, _via(via, source), _hops(ledger, number))
 
 
-def _around(text: str, body: str) -> str:
+def _quoted(ledger: Ledger, number: int, excerpt: str) -> str:
+    """What a text says where it holds an excerpt: found by the excerpt's words, never by reading the text."""
+    body = ledger.texts[number].body
+    for word in islice(_WORD.finditer(excerpt[: 4 * EXCERPT]), LOOKED_UP):
+        form = fold_bytes(excerpt[word.start() : word.start() + 8 * HEAD])[:HEAD]
+        for text, offset in ledger.words.starting(form, PLACES):
+            if text == number and len(form) == HEAD:
+                return _around(body, max(0, offset - word.start()), len(excerpt))
+    return _short(body[: 2 * EXCERPT])
+
+
+def _around(text: str, offset: int, length: int) -> str:
     """The words around a value in its text, so that a reader sees what it was part of."""
-    at = text.lower().find(body.strip().lower())
-    if at < 0:
-        return _short(text)
-    start = max(0, at - 40)
-    return ("…" if start else "") + _short(text[start : at + len(body) + 40].strip())
+    start = max(0, offset - 40)
+    return ("…" if start else "") + _short(text[start : offset + min(length, 2 * EXCERPT) + 40].strip())
 
 
 def _hops(ledger: Ledger, number: int) -> tuple[Hop, ...]:
-    return tuple(hop for text, hop in ledger.hops if text == number)
+    return ledger.passed.get(number, ())[:HOPS]
 
 
 def _via(via: str, source: Text) -> str:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentserver.provenance.actions import Action, actions_in, actions_of, delegates, is_foreign
-from agentserver.provenance.authority import mentions
 from agentserver.provenance.leaves import text_of, typed
 from agentserver.provenance.policy import argument_name, covers
 
 if TYPE_CHECKING:
+    from agentserver.provenance.asked import Asked
     from agentserver.provenance.labels import Call, Leaf
 
 
@@ -35,27 +35,25 @@ class Plan:
     """
 
     actions: frozenset[Action] = frozenset()
-    query: str = ""
     steps: tuple[Step, ...] | None = None
     open: bool = False
 
     @classmethod
     def from_query(cls, query: str) -> Plan:
         """The plan that a request's words fix."""
-        return cls(actions_in(query), query, None, delegates(query) or is_foreign(query))
+        return cls(actions_in(query), None, delegates(query) or is_foreign(query))
 
     def extend(self, query: str) -> Plan:
         """The plan after a trusted principal said more. Typed steps stay as they are."""
         more = Plan.from_query(query)
-        text = f"{self.query}\n{query}"
-        return Plan(self.actions | more.actions, text, self.steps, self.open or more.open)
+        return Plan(self.actions | more.actions, self.steps, self.open or more.open)
 
-    def refuses(self, call: Call, declared: frozenset[Action] | None) -> str | None:
-        """Why the plan has no place for a call, or ``None``."""
+    def refuses(self, call: Call, declared: frozenset[Action] | None, asked: Asked) -> str | None:
+        """Why the plan has no place for a call, or ``None``. ``asked`` is what the principal said."""
         if self.steps is not None:
             return _off_steps(self.steps, call)
         wanted = actions_of(call.sink) if declared is None else declared
-        if self.open or not wanted or not wanted.isdisjoint(self.actions) or mentions(self.query, call.sink):
+        if self.open or not wanted or not wanted.isdisjoint(self.actions) or asked.mentions(call.sink):
             return None
         return f"the request asks for no '{'/'.join(sorted(wanted))}'"
 

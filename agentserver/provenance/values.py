@@ -51,6 +51,15 @@ class Table:
             found[here] = texts[at[here]]
         return [None if number < 0 else number for number in found.tolist()]
 
+    def all(self, key: int, most: int) -> list[int]:
+        """The numbers of the texts that hold the value with this hash, at most so many, in order."""
+        found: list[int] = []
+        for hashes, texts in self.runs:
+            at = int(np.searchsorted(hashes, np.uint64(key)))
+            end = int(np.searchsorted(hashes[at : at + most], np.uint64(key), side="right")) + at
+            found += texts[at:end].tolist()
+        return sorted(found)[:most]
+
     def first(self, key: int) -> int | None:
         """The number of one text that holds the value with this hash."""
         return self.find((key,))[0]

@@ -226,9 +226,10 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
 
 
 def reply_markup(reply: Reply) -> str:
-    """The payload of a reply in canonical form, which has no line break outside of texts."""
+    """The payload of a reply on one line that means the same: what nobody sees stands as a character reference."""
     from agentserver.core import envelope
+    from agentserver.core.legible import referenced
 
     read = envelope.read(reply.message)
     assert isinstance(read, envelope.Envelope)
-    return envelope.canonical(read.payload).decode()
+    return referenced(envelope.canonical(read.payload).decode())

@@ -79,14 +79,16 @@ def _into(server: Server, session: str, _agents: object, source: str, **_more: o
     """Run the organism for as long as the session lasts."""
     import anyio
 
+    from agentserver.core import principals
     from agentserver.core.handoffs import Handoff
     from agentserver.gateways.bridge import Bridge
     from agentserver.handoff.edge import managed
     from agentserver.handoff.edge.orchestrate import EnvironmentFault
     from agentserver.handoff.edge.records import DEFAULT, AuditFile
 
-    if source in server.rules.blueprint.listeners:
-        raise EnvironmentFault(f"SOURCE_AGENT is {source}, which is a listener's name")
+    why = principals.unfit(source, principals.taken(server.rules.blueprint.listeners))
+    if why:
+        raise EnvironmentFault(f"SOURCE_AGENT {source!r} {why}")
     record = AuditFile(server.handoffs or DEFAULT, heads=server.heads)
     bridge = Bridge(server, server.rules.codecs.of(Handoff), source, record)
 

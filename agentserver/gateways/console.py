@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from agentserver.core.audit import Record
-    from agentserver.core.guard import Rules
     from agentserver.core.messages import Reply
     from agentserver.gateways.console_ending import Ending
     from agentserver.gateways.console_input import Lines
@@ -40,14 +39,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit status of a script that Ctrl-C ended."""
-
-
-def takers_of(rules: Rules) -> Takers:
-    """The codecs of each listener's payloads, in the order of the organism."""
-    return {
-        name: tuple(rules.codecs.of(payload) for payload in listener.payloads)
-        for name, listener in rules.blueprint.listeners.items()
-    }
 
 
 class Console:
@@ -76,7 +67,7 @@ class Console:
         self._host = host
         self._screen = screen
         self.interactive = interactive
-        self._takers = takers_of(host.rules)
+        self._takers = console_lines.takers_of(host.rules)
         self._addressee = next(iter(self._takers))
         self._talks = Talks(host, principal)
         self._hops = HopView(self._talks, screen)

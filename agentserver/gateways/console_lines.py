@@ -20,6 +20,7 @@ from agentserver.gateways import form
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from agentserver.core.guard import Rules
     from agentserver.core.payload.codec import Codec
 
 MAX_MARKUP = 1 << 22
@@ -111,6 +112,14 @@ Meaning: TypeAlias = Command | Address | Letter | Markup | Mistake | Blank
 
 Takers: TypeAlias = "Mapping[str, Sequence[Codec]]"
 """The payloads of each listener, in the order of the organism."""
+
+
+def takers_of(rules: Rules) -> Takers:
+    """The codecs of each listener's payloads, in the order of the organism."""
+    return {
+        name: tuple(rules.codecs.of(payload) for payload in listener.payloads)
+        for name, listener in rules.blueprint.listeners.items()
+    }
 
 
 def read(line: str, addressee: str, takers: Takers) -> Meaning:

@@ -33,6 +33,11 @@ def test_xml_out(command, here):
     )
 
 
+def test_xml_holds_nothing_that_a_terminal_could_act_on(command, here):
+    result = command("call", "greeter", "--name", "\x9b2J\u202e\u3164", "--xml")
+    assert "<text>Good day, &#155;2J&#8238;&#12644;!</text>" in result.stdout
+
+
 def test_xml_in(command, here, tmp_path):
     markup = '<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Ada</name></Greet>'
     assert command("call", "greeter", "--payload", "-", input=markup).stdout == "text: Good day, Ada!\n"

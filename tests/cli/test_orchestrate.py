@@ -180,4 +180,4 @@ def test_an_organism_without_intents_is_refused(orchestrate):
 def test_a_listeners_name_is_not_lent_to_another_agent(orchestrate, service, desk):
     result = orchestrate("--organism", str(desk), SOURCE_SESSION_ID="s", SOURCE_AGENT="reader", **service[1])
     assert result.exit_code == 2
-    assert "SOURCE_AGENT is reader" in result.stderr
+    assert "SOURCE_AGENT 'reader' is the name of a listener" in result.stderr

@@ -30,6 +30,15 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_nothing_of_a_plan_reaches_the_terminal_as_it_is(root, command):
+    (root / "plan.csv").write_text(
+        f"1,,{FOLDER}/\x1b[2J\u202e.v1.schema.json,\n2,{FOLDER}/a.v1.schema.json,,\n"
+    )
+    shown = command("plan", "audit", "plan.csv").output
+    assert shown
+    assert not set(shown) & {"\x1b", "\u202e"}
+
+
 @pytest.fixture
 def day(monkeypatch):
     """Sets the day of the audit."""

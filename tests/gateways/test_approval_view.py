@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,7 @@ class Letter:
     lines: list[Line] = field(default_factory=list)
 
 
+HOSTILE = Path(__file__).parents[1] / "corpus" / "hostile" / "delivered"
 CODECS = Codecs([Letter])
 SIGNS = st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")
 TEXTS = st.text(SIGNS | st.sampled_from('\n\t\u3164\u2800\ufe0f\u202e\u0301а" :|\\'), max_size=40)
@@ -125,6 +127,17 @@ def test_what_no_codec_reads_is_shown_as_it_is_sent():
     ]
     assert re.fullmatch(r'  \| "<message .*<body>b\\\\</body>.*"', line)
     assert digest.endswith("f" * 64)
+
+
+@pytest.mark.parametrize("path", sorted(HOSTILE.glob("*.xml")), ids=lambda path: path.stem)
+def test_nothing_hostile_is_shown_as_it_is(path):
+    message = path.read_bytes()
+    waits = waiting(Letter("a", "b"))
+    waits = waits._replace(delivery=waits.delivery._replace(message=message))
+    *lines, _ = [paint(line, colour=False, whole=True) for line in said(waits, None)]
+    assert not any(map(unseen, "".join(lines)))
+    told = "".join(unescaped(line.removeprefix("  | ")[1:-1]) for line in lines)
+    assert told.encode(errors="surrogateescape") == message
 
 
 def test_pages_leave_nothing_out():

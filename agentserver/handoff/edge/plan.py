@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from agentserver.characters.printing import visible
 from agentserver.handoff import chain
 from agentserver.handoff.chain import Severity
 from agentserver.handoff.edge import loader, steps
@@ -100,7 +101,7 @@ def written(findings: Sequence[PlanFinding], path: str, form: Form) -> str:
     """The findings as text: a line each, a JSON list, or SARIF 2.1.0."""
     if form is Form.TEXT:
         lines = [f"{path}:{each.row}: {each.severity} {each.code}: {each.message}" for each in findings]
-        return "\n".join(lines or [f"{path}: every handoff is typed and fits"])
+        return "\n".join(map(visible, lines or [f"{path}: every handoff is typed and fits"]))
     shown = [asdict(finding) for finding in findings] if form is Form.JSON else _sarif(findings, path)
     return json.dumps(shown, indent=2)
 

@@ -7,6 +7,7 @@ from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Delivery, Reply
+from agentserver.core.payload.codec import Codecs
 from agentserver.core.siblings import Siblings
 from agentserver.core.threads import Held, Thread, ThreadTree
 from agentserver.gateways.console_view import help_lines, listener_lines, reply_lines, state, thread_lines
@@ -110,10 +111,11 @@ class Even:
             raise ValueError
 
 
-def test_a_reply_that_its_class_refuses_is_shown_as_it_is(rules):
-    codec = rules.codecs.of(Even)
+def test_a_reply_that_its_class_refuses_is_shown_as_it_is():
+    codecs = Codecs([Even])
+    codec = codecs.of(Even)
     odd = envelope.write("shop", "console", "t", codec.encode(Even(2)).replace("2", "3"))
-    shown = text(reply_lines(Reply("c", "r", "shop", codec.name, odd), rules.codecs, raw=False))
+    shown = text(reply_lines(Reply("c", "r", "shop", codec.name, odd), codecs, raw=False))
     assert "<number>3</number>" in shown[1]
 
 

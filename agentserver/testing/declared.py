@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.config import Bound, Organism, Place, Secrets
 from agentserver.config.signature import Refusal, discover, read_signature
+from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Limits, Listener
 
 if TYPE_CHECKING:
@@ -40,14 +41,16 @@ def listener(
         facts: ``description``, ``agent``, ``approval``, ``broadcast``, ``concurrency``, ``deadline``, ``retries``.
 
     Raises:
-        TypeError: the handler's signature is not the contract's, or nothing says what it accepts.
+        TypeError: the handler's signature is not the contract's, nothing says what it accepts, or that is the system's.
     """
     signature = read_signature(handler)
     if isinstance(signature, Refusal):
         raise TypeError(signature.message)
-    accepted = payloads or signature.payloads
+    accepted = payloads or tuple(kind for kind in signature.payloads if kind not in SYSTEM_PAYLOADS)
     if not accepted:
         raise TypeError(f"{name}: name the payload classes, or annotate the handler's payload")
+    if own := [kind.__name__ for kind in (*accepted, *replies) if kind in SYSTEM_PAYLOADS]:
+        raise TypeError(f"{name}: {own[0]} belongs to the system")
     facts.setdefault("description", f"{name}.")
     declared = Listener(name=name, payloads=accepted, peers=frozenset(peers), **facts)
     place = Place(Path(signature.file), signature.line)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 
+import anyio
 import pytest
 
-from agentserver.assembly import rules
+from agentserver.assembly import build, rules
 from agentserver.config import forget
 from agentserver.contract import Code
 from agentserver.core.budget import Room
@@ -135,3 +137,23 @@ def discovered(project, code):
 def test_classes_that_code_beside_the_handler_names_are_found(project, code):
     project.write("listeners/late.py", LATE)
     assert discovered(project, code) == {"Greeting", "Reply", "Late"}
+
+
+def test_the_log_says_what_to_do_and_the_caller_learns_nothing(late, caplog):
+    loaded = organism(late)
+    importlib.import_module("listeners.late")  # finding it would block the loop
+
+    async def scenario():
+        async with build(loaded) as server:
+            exchange = await server.open("console")
+            data = '<Greeting xmlns="urn:agentserver:payload:Greeting:v1"><name>Ada</name></Greeting>'
+            return await exchange.ask(data.encode(), "greeter")
+
+    reply = anyio.run(scenario)
+    assert reply.error
+    assert b"replies:" not in reply.message
+    told = [
+        record.getMessage() for record in caplog.records if "list it under replies:" in record.getMessage()
+    ]
+    assert told
+    assert "Late: could not be read after a restart" in told[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentserver import HandlerResponse, SystemError, invocation, testing, xmlify
+from agentserver import HandlerResponse, SystemError, TodoClosed, invocation, testing, xmlify
 from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
 from agentserver.testing import FakeClock, Refused, listener, organism, organism_of
@@ -268,3 +268,15 @@ def made(tmp_path):
         'name: k\nlisteners:\n  - {name: a, description: "A for ${WHO}.", handler: kit_desk.handle}\n'
     )
     return path
+
+
+async def hears(payload: Ask | SystemError, metadata):
+    """Takes questions, and is told what became of its own messages."""
+
+
+def test_a_listener_declares_nothing_of_the_systems():
+    assert listener("a", hears).listener.payloads == (Ask,)
+    with pytest.raises(TypeError, match="SystemError belongs to the system"):
+        listener("a", hears, SystemError)
+    with pytest.raises(TypeError, match="TodoClosed belongs to the system"):
+        listener("a", hears, replies=[TodoClosed])

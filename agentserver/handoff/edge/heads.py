@@ -62,10 +62,12 @@ class NoteHeads:
         try:
             members = json.loads(self.path.read_text(encoding="utf-8"))
             end = Seal(int(members["count"]), str(members["hash"]))
-            return Head(end, str(members.get("line", "")), int(members.get("size", -1)))
+            line = str(members.get("line", ""))
+            line.encode()  # text that no file holds is no line
+            return Head(end, line, int(members.get("size", -1)))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise ValueError(f"{self.path}: is no note of where a chain ends") from None
 
     def keep(self, head: Head) -> None:

@@ -117,7 +117,17 @@ def test_a_file_that_was_emptied_is_missed(path, told):
     assert isinstance(verify_file(path), Flaw)
 
 
-@pytest.mark.parametrize("note", ["[]", "{", '{"count": 1}', '{"count": "x", "hash": ""}'])
+@pytest.mark.parametrize(
+    "note",
+    [
+        "[]",
+        "{",
+        '{"count": 1}',
+        '{"count": "x", "hash": ""}',
+        "[" * 99_999,
+        '{"count":1,"hash":"","line":"\\ud800"}',
+    ],
+)
 def test_a_spoiled_note_is_a_flaw_and_the_chain_starts_anew_behind_it(path, told, note):
     AuditFile(path, told.append).append(RECORD)
     path.with_name("audit.jsonl.end").write_text(note)

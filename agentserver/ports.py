@@ -35,6 +35,10 @@ class UnfitError(EngineError):
     """The outcome itself cannot be kept: the engine's answer to it stays the same."""
 
 
+class DamagedError(EngineError):
+    """A conversation cannot be read. The others can."""
+
+
 class RepeatedError(EngineError):
     """A message is there already under the id that its sender gave this one: nothing of this one is kept."""
 
@@ -121,7 +125,22 @@ class Engine(Protocol):
         ...
 
     async def load(self, conversation: str) -> Conversation | None:
-        """The conversation as last committed; None when it is unknown or closed."""
+        """The conversation as last committed; None when it is unknown, closed or set aside.
+
+        Raises DamagedError when it cannot be read.
+        """
+        ...
+
+    async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+        """Let an open conversation, which may be illegible, go on no more; gives what is told of its requests.
+
+        It is kept as it is and counts as closed, in every other way, until an operator puts it back.
+
+        Args:
+            conversation: its id.
+            reason: why it cannot go on.
+            at: in seconds since the epoch.
+        """
         ...
 
     def at_work(self) -> AsyncIterator[str]:

@@ -12,6 +12,7 @@ import click
 
 from agentserver.cli import (
     approvals,
+    aside,
     audit,
     call,
     check,
@@ -100,6 +101,7 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     ctx.obj = Logging(Level(log_level), Format(log_format))
 
 
+journal.command.add_command(aside.command)
 for _command in (
     run.command,
     call.command,

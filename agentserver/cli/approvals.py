@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import journal_option, located, refusing, when
+from agentserver.cli.journal import journal_option, legible, located, refusing, when
 from agentserver.cli.shown import journal_and_secrets, shown_option
 
 if TYPE_CHECKING:
@@ -127,7 +127,9 @@ def _waiting(ctx: click.Context, path: Path) -> tuple[list[Approval], dict[str, 
     from agentserver.engines.journal_reader import Reader
 
     with refusing(ctx), closing(open_reading(path)) as connection:
-        found = journal_answers.waiting(Reader(connection))
+        reader = Reader(connection)
+        each = legible(reader, lambda key: journal_answers.waiting(reader, key))
+        found = sorted((one for many in each for one in many), key=lambda approval: approval.at)
         answers = journal_answers.found(connection) if found else []
     return found, {decided.approval: decided for decided, _ in answers}
 

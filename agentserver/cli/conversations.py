@@ -34,14 +34,15 @@ def command(ctx: click.Context, /, organism: Path | None, journal: Path | None, 
             for one in reader.conversations()
             if (one.closed is None or not asked["only_open"]) and asked["principal"] in (None, one.principal)
         )
+        aside = frozenset(one.id for one in reader.aside())
         for summary in islice(wanted, asked["limit"]):
-            click.echo(json.dumps(summary._asdict()) if asked["as_json"] else _line(summary))
+            click.echo(json.dumps(summary._asdict()) if asked["as_json"] else _line(summary, aside))
 
 
-def _line(one: Summary) -> str:
+def _line(one: Summary, aside: frozenset[str]) -> str:
     from agentserver.characters.printing import visible
 
-    state = "open" if one.closed is None else "finished"
+    state = "aside" if one.id in aside else "open" if one.closed is None else "finished"
     return (
         f"{one.id}  {when(one.touched)}  {state:8}  {one.steps:5} steps  {one.waiting} waiting  "
         f"{one.unread} not fetched  {visible(one.principal)}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import journal_option, located, reading, refusing, when, writing
+from agentserver.cli.journal import journal_option, legible, located, reading, refusing, when, writing
 from agentserver.cli.shown import journal_and_secrets, shown_option
 from agentserver.core import decisions
 
@@ -184,7 +184,7 @@ def _redrive(ctx: click.Context, books: _Books, letter: DeadLetter) -> str:
 
 def _next(reader: Reader) -> Iterator[tuple[Conversation, Delivery]]:
     """The deliveries that the next run hands to their listeners first: one of each thread."""
-    for conversation in filter(None, map(reader.load, reader.at_work())):
+    for conversation in filter(None, legible(reader, reader.load)):
         threads = conversation.tree.nodes.values()
         yield from ((conversation, thread.inbox[0]) for thread in threads if thread.inbox)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agentserver.engines.journal_reader import Reader
 
 F = TypeVar("F", bound="Callable[..., Any]")
+T = TypeVar("T")
 
 
 def journal_option(function: F) -> F:
@@ -58,6 +59,8 @@ def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
 @contextmanager
 def refusing(ctx: click.Context) -> Iterator[None]:
     """End the command with what the journal could not do."""
+    import sqlite3
+
     from agentserver.core.snapshot import UnreadableError
     from agentserver.ports import EngineError
 
@@ -65,6 +68,8 @@ def refusing(ctx: click.Context) -> Iterator[None]:
         yield
     except (EngineError, UnreadableError) as error:
         project.refuse(ctx, str(error))
+    except sqlite3.Error as error:
+        project.refuse(ctx, f"the journal cannot be read: {error}")
 
 
 @contextmanager
@@ -87,6 +92,22 @@ def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
         project.refuse(ctx, f"{path}: there is no journal")
     with refusing(ctx), Lock(path), closing(open_writing(Place(path))) as connection:
         yield connection
+
+
+def legible(reader: Reader, read: Callable[[str], T]) -> Iterator[T]:
+    """What is read of each conversation at work. What cannot be read, or is aside, is left out and mentioned."""
+    from agentserver.core.snapshot import UnreadableError
+
+    for key in reader.at_work():
+        try:
+            found = read(key)
+        except UnreadableError as error:
+            click.echo(f"left out: conversation {key}: {error}", err=True)
+        else:
+            yield found
+    aside = len(reader.aside())
+    if aside:
+        click.echo(f"left out: {aside} set aside, which agentserver journal aside lists", err=True)
 
 
 def one_conversation(ctx: click.Context, reader: Reader, prefix: str) -> str:

@@ -150,14 +150,9 @@ def accept(
     usage = rules.blueprint.usage[listener.name]
     if thread.allowed is not None:
         usage = rules.narrowed(listener.name, thread.allowed).usage
-    metadata = HandlerMetadata(
-        thread.id,
-        delivery.sender,
-        listener.name if listener.agent else None,
-        delivery.sender == listener.name,
-        usage,
-        nudge(todos),
-    )
+    name = listener.name if listener.agent else None
+    itself = delivery.sender == listener.name
+    metadata = HandlerMetadata(thread.id, delivery.sender, name, itself, usage, nudge(todos))
     spare = room(rules.blueprint.limits, conversation, delivery.request)
     return Accepted(delivery, codec, element, metadata, thread.storage, todos, spare)
 
@@ -213,10 +208,9 @@ def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment:
         step.minutes.record(Event.DISCARDED, delivery)
         return step.finish()
     step.take(delivery)
+    _observe(step, given_up)
     if given_up.unseen:
         step.memory = rules.missed(step.memory)
-    else:
-        _observe(step, given_up)
     return _give_up(step, delivery, Failed(Code.INTERNAL, given_up.detail))
 
 

@@ -137,7 +137,7 @@ def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[byt
     try:
         kind, *fields = json.loads(data)
         return _Loading(deliveries, messages, rules).cause(kind, fields)
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UnreadableError(f"the decision cannot be read: {type(error).__name__}: {error}") from error
 
 
@@ -158,10 +158,21 @@ def load_records(
         at: when the step was decided.
         deliveries: those of the conversation, by id.
         replies: those of the step, in order.
+
+    Raises UnreadableError when it is not what was written.
     """
+    try:
+        return _records(json.loads(data), beginning, at, deliveries, replies)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise UnreadableError(f"the records cannot be read: {type(error).__name__}") from error
+
+
+def _records(
+    rows: Any, beginning: Beginning, at: float, deliveries: Mapping[str, Delivery], replies: Sequence[Reply]
+) -> tuple[Record, ...]:
     left = iter(replies)
     found: list[Record] = []
-    for event, thread, sender, to, root, hop, code, detail, delivery, message in json.loads(data):
+    for event, thread, sender, to, root, hop, code, detail, delivery, message in rows:
         record = Record(
             Event(event),
             at,

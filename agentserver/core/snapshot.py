@@ -148,7 +148,15 @@ def _reading() -> Iterator[None]:
         yield
     except UnreadableError:
         raise
-    except (LookupError, TypeError, ValueError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        AssertionError,
+        RuntimeError,
+    ) as error:
         raise UnreadableError(f"the conversation cannot be read: {type(error).__name__}") from error
 
 
@@ -174,6 +182,7 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[Guard]) ->
     )
     owned = _by_owner(snapshot.values)
     nodes = {row[0]: _thread(row, snapshot.waiting, owned) for row in threads}
+    _check(nodes.values(), {row[0] for row in requests})
     return Conversation(
         id=key,
         principal=principal,
@@ -192,6 +201,13 @@ def _request(row: Row, messages: int) -> Request:
     """A request; one of before its messages were counted may have sent all of its conversation's."""
     key, threads, pending, held, answered, *counted = row
     return Request(key, tuple(threads), pending, held, answered, *(counted or [messages]))
+
+
+def _check(nodes: Iterable[Thread], requests: set[str]) -> None:
+    """Hold each delivery against where it waits: one that belongs elsewhere would wait for ever."""
+    for node in nodes:
+        if any(one.thread != node.id or one.request not in requests for one in node.waiting()):
+            raise UnreadableError("the conversation cannot be read: a delivery is not what was written")
 
 
 def _thread_row(node: Thread) -> Row:

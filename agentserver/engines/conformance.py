@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.core.elapsed import Calendar, Jump
+from agentserver.engines.conformance_aside import ASIDE
 from agentserver.engines.conformance_receipts import RECEIPTS
 from agentserver.engines.conformance_story import AskingGuard, BrokenPromiseError, Story, Subject, hold
 from agentserver.ports import ConflictError
@@ -278,5 +279,6 @@ CHECKS: tuple[Check, ...] = (
     a_commit_is_there_when_it_is_told,
     *RECEIPTS,
     the_calendar_outlives_a_restart,
+    *ASIDE,
 )
 """Every check. Each opens its own engine and raises BrokenPromiseError."""

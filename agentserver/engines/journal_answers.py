@@ -33,11 +33,10 @@ _PERMIT = "insert or ignore into answer values (?, ?, ?, ?, ?, ?)"
 _DENY = "insert or replace into answer values (?, ?, ?, ?, ?, ?)"
 
 
-def waiting(reader: Reader) -> list[Approval]:
-    """What waits for a person in a journal, the oldest first. Raises UnreadableError."""
-    kept = [reader.snapshot(key) for key in reader.at_work()]
-    found = [one for each in kept if each is not None for one in snapshot.approvals(each)]
-    return sorted(found, key=lambda approval: approval.at)
+def waiting(reader: Reader, conversation: str) -> tuple[Approval, ...]:
+    """What waits for a person in a conversation. Raises UnreadableError."""
+    kept = reader.snapshot(conversation)
+    return () if kept is None else snapshot.approvals(kept)
 
 
 def leave(path: Path, decided: Decided, at: float) -> bool:

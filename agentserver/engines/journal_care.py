@@ -9,6 +9,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.engines import journal_aside
 from agentserver.engines.journal_file import open_reading
 from agentserver.engines.journal_reader import Ending
 from agentserver.engines.journal_seal import FORM, GENESIS, chained, mark
@@ -59,7 +60,7 @@ def forget(connection: sqlite3.Connection, before: float) -> int:
 
 
 def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
-    receipts = _has(connection, "receipt")
+    receipts, asides = _has(connection, "receipt"), journal_aside.known(connection)
     connection.execute("begin immediate")
     try:
         for number in numbers:
@@ -77,6 +78,8 @@ def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
             )
             connection.execute("delete from step where conversation = ?", (number,))
             connection.execute("delete from value where conversation = ?", (number,))
+            if asides:
+                journal_aside.remove(connection, number)
             if receipts:
                 connection.execute("delete from receipt where conversation = ?", (number,))
             connection.execute("delete from conversation where number = ?", (number,))

@@ -158,6 +158,19 @@ MIGRATIONS: Final = (
         size integer not null
     ) strict, without rowid;
     """,
+    """
+    create table aside (
+        number integer primary key,
+        conversation integer not null,
+        at real not null,
+        reason text not null,
+        first_event integer not null,
+        events integer not null,
+        ended real,
+        seal blob not null
+    ) strict;
+    create index aside_of on aside(conversation);
+    """,
 )
 """What brings a file from one version to the next. The version of a file is how many of them it has seen.
 
@@ -166,6 +179,7 @@ MIGRATIONS: Final = (
 Seals, marks and the ``form`` of a step's link: see journal_seal.py; what an earlier version wrote has none.
 ``answer``: see journal_answers.py. ``head``: see journal_head.py. ``calendar``: see
 journal_calendar.py. ``handoff``: see journal_handoffs.py.
+``aside``: see journal_aside.py.
 ``receipt``: the messages that came under an id of their sender's; see core/receipts.py.
 """
 

@@ -15,8 +15,9 @@ from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.receipts import Receipt
 from agentserver.core.recording import Beginning
 from agentserver.core.snapshot import Snapshot, UnreadableError, restore
+from agentserver.engines import journal_aside
 from agentserver.engines import journal_seal as seal
-from agentserver.engines.journal_seal import Sealed
+from agentserver.engines.journal_stored import COLUMNS, read_delivery, stored
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard, Rules
     from agentserver.core.outcome import Cause
+    from agentserver.engines.journal_aside import Aside
 
 
 class Ending(IntEnum):
@@ -117,90 +119,6 @@ class DeadLetter(NamedTuple):
     open: bool
 
 
-def row_delivery(delivery: Delivery) -> tuple[object, ...]:
-    """The columns of a delivery, from ``id`` to ``about``."""
-    return (
-        delivery.id,
-        delivery.request,
-        delivery.thread,
-        delivery.origin,
-        delivery.sender,
-        delivery.to,
-        delivery.root,
-        delivery.message,
-        delivery.hop,
-        delivery.about,
-    )
-
-
-_COLUMNS = "d.id, d.request, d.thread, d.origin, d.sender, d.recipient, d.root, d.message, d.hop, d.about"
-
-
-def _delivery(conversation: str, row: Sequence[object]) -> Delivery:
-    key, request, thread, origin, sender, to, root, message, hop, about = row
-    return Delivery(key, conversation, request, thread, origin, sender, to, root, message, hop, about)  # type: ignore[arg-type]
-
-
-class Stored(NamedTuple):
-    """A conversation's row with the rows that belong to its present state.
-
-    Args:
-        waiting: each delivery that is queued or held, with the number and the digest of its row.
-        values: by owner and name.
-        belongings: the sum of the digests of both.
-    """
-
-    row: Sealed
-    waiting: list[tuple[int, bytes, Delivery]]
-    values: dict[tuple[str, str], bytes]
-    belongings: int
-
-    def queued(self) -> dict[str, tuple[int, bytes]]:
-        """The number and the digest of each delivery's row, by its id."""
-        return {delivery.id: (number, digest) for number, digest, delivery in self.waiting}
-
-
-def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
-    """A conversation as it is stored; None when it is unknown.
-
-    Raises UnreadableError when it is not what was written. One that an earlier version wrote last has no seal.
-    """
-    try:
-        row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state, seal"
-            " from conversation where id = ?",
-            (conversation,),
-        ).fetchone()
-        if row is None:
-            return None
-        *columns, sealed = row
-        found = _belonging(connection, Sealed(*columns))
-        if not sealed or sealed == found.row.seal(found.belongings):
-            return found
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise UnreadableError(f"conversation {conversation}: what is kept of it is not what was written")
-
-
-def _belonging(connection: sqlite3.Connection, row: Sealed) -> Stored:
-    queued = connection.execute(
-        f"select d.number, {_COLUMNS} from delivery d where d.conversation = ? and d.state = 0",  # noqa: S608
-        (row.number,),
-    ).fetchall()
-    waiting = [
-        (number, seal.delivery(number, row.number, columns), _delivery(row.id, columns))
-        for number, *columns in queued
-    ]
-    values = connection.execute("select owner, name, data from value where conversation = ?", (row.number,))
-    held = {(owner, name): data for owner, name, data in values}
-    total = 0
-    for _, digest, _ in waiting:
-        total = seal.added(total, digest)
-    for key, data in held.items():
-        total = seal.added(total, seal.value(row.number, *key, data))
-    return Stored(row, waiting, held, total)
-
-
 class Reader:
     """Reads an open journal.
 
@@ -212,6 +130,7 @@ class Reader:
     def __init__(self, connection: sqlite3.Connection, guards: Sequence[Guard] = ()) -> None:
         self._connection = connection
         self._guards = tuple(guards)
+        self._going = journal_aside.going(connection)
 
     # For the engine
 
@@ -220,8 +139,18 @@ class Reader:
         kept = self.snapshot(conversation)
         return None if kept is None else restore(kept, self._guards)
 
+    def load_aside(self, conversation: str) -> Conversation | None:
+        """A conversation that is set aside, as it would be if it were not. Raises UnreadableError."""
+        kept = self._snapshot(conversation)
+        return None if kept is None else restore(kept, self._guards)
+
     def snapshot(self, conversation: str) -> Snapshot | None:
         """An open conversation as it was written. Raises UnreadableError for one that is not what was written."""
+        return (
+            None if journal_aside.is_aside(self._connection, conversation) else self._snapshot(conversation)
+        )
+
+    def _snapshot(self, conversation: str) -> Snapshot | None:
         found = stored(self._connection, conversation)
         if found is None or found.row.closed is not None:
             return None
@@ -230,7 +159,7 @@ class Reader:
     def damaged(self) -> list[UnreadableError]:
         """What is not what was written of the open conversations."""
         found = []
-        for key in self._ids("select id from conversation where closed is null order by number"):
+        for key in self._ids(f"select id from conversation where {self._going} order by number"):  # noqa: S608 - our own text
             try:
                 stored(self._connection, key)
             except UnreadableError as error:
@@ -240,26 +169,28 @@ class Reader:
     def at_work(self) -> list[str]:
         """The open conversations in which something is queued, in the order in which they were opened."""
         return self._ids(
-            "select id from conversation where number in (select conversation from delivery where state = 0)"
+            f"select id from conversation where {self._going}"  # noqa: S608 - our own text
+            " and number in (select conversation from delivery where state = 0)"
         )
 
     def open_conversations(self) -> list[tuple[str, str]]:
         """Each open conversation with its principal, in the order in which they were opened."""
         rows = self._connection.execute(
-            "select id, principal from conversation where closed is null order by number"
+            f"select id, principal from conversation where {self._going} order by number"  # noqa: S608 - our own text
         )
         return [(key, principal) for key, principal in rows]
 
     def idle(self, before: float) -> list[str]:
         """The open conversations that nothing touched since."""
         return self._ids(
-            "select id from conversation where touched < ? and closed is null order by touched", before
+            f"select id from conversation where touched < ? and {self._going} order by touched",  # noqa: S608 - our own text
+            before,
         )
 
     def belongings(self, principal: str) -> list[str]:
         """The principal's conversations that are open or have something in the outbox."""
         return self._ids(
-            "select id from conversation where principal = ? and (closed is null or number in"
+            f"select id from conversation where principal = ? and ({self._going} or number in"  # noqa: S608 - our own text
             " (select conversation from event where waiting = 1)) order by number",
             principal,
         )
@@ -330,13 +261,17 @@ class Reader:
     def dead(self) -> list[DeadLetter]:
         """The dead letters, oldest first."""
         rows = self._connection.execute(
-            f"select {_COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
+            f"select {COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
             " join conversation c on c.number = d.conversation where d.state = 3 order by d.number"
         )
         return [
-            DeadLetter(_delivery(conversation, row), principal, reason, at, bool(is_open))
+            DeadLetter(read_delivery(conversation, row), principal, reason, at, bool(is_open))
             for *row, conversation, principal, reason, at, is_open in rows
         ]
+
+    def aside(self) -> list[Aside]:
+        """The conversations that are set aside, oldest first."""
+        return journal_aside.listed(self._connection)
 
     def endings(self, conversation: str) -> dict[str, Ending]:
         """What has become of each delivery of a conversation."""
@@ -358,7 +293,7 @@ class Reader:
         number, version, at, seed, cause, records, chain, form, *made = row
         delivery, deliveries, event, events = made
         added = self._connection.execute(
-            f"select d.number, d.conversation, {_COLUMNS} from delivery d"  # noqa: S608
+            f"select d.number, d.conversation, {COLUMNS} from delivery d"  # noqa: S608
             " where d.number >= ? and d.number < ? order by d.number",
             (delivery, delivery + deliveries),  # type: ignore[operator]
         ).fetchall()
@@ -377,7 +312,7 @@ class Reader:
             Moment(at, seed),  # type: ignore[arg-type]
             cause,  # type: ignore[arg-type]
             records,  # type: ignore[arg-type]
-            tuple(_delivery(conversation, columns) for _, _, *columns in added),
+            tuple(read_delivery(conversation, columns) for _, _, *columns in added),
             tuple(_event(conversation, columns) for _, _, *columns in left),
             chain,  # type: ignore[arg-type]
             form,  # type: ignore[arg-type]

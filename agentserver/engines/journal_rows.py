@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?)"
 _ENDED = "update delivery set state = ?, reason = ?, ended = ?, mark = ? where number = ?"
-_EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')"
+EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')"
 _RECEIPT = "insert into receipt values (?, ?, ?, ?)"
 LEFT = (
     "update event set waiting = 0, mark = x'00'"
@@ -58,7 +58,7 @@ class Rows:
             (_OPENED, self.opened),
             (_DELIVERY, self.deliveries),
             (_ENDED, self.ended),
-            (_EVENT, self.events),
+            (EVENT, self.events),
             (_STEP, self.steps),
             (_RECEIPT, self.receipts),
             (_NO_VALUE, [key for key, data in self.values.items() if data is None]),

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from agentserver.core import recording
 from agentserver.core.snapshot import UnreadableError
-from agentserver.engines import journal_calendar, journal_head
+from agentserver.engines import journal_aside, journal_calendar, journal_head
 from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_care import broken_link
 from agentserver.engines.journal_file import DRIVER, MIGRATIONS, SEALED, open_reading, told
-from agentserver.engines.journal_reader import Reader, stored
+from agentserver.engines.journal_reader import Reader
+from agentserver.engines.journal_stored import stored
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _faults(connection: sqlite3.Connection, path: Path, said: Noted | None) -> I
         known = connection.execute("select 1 from sqlite_master where name = 'calendar'").fetchone()
         if known and not journal_calendar.sound(connection):
             yield "the calendar is not what was written"
+        yield from journal_aside.damaged(connection)
 
 
 def _shape(connection: sqlite3.Connection) -> Iterator[str]:
@@ -97,6 +99,7 @@ def _conversations(connection: sqlite3.Connection) -> Iterator[str]:
         for table in set(claimed) & {"value", "receipt"}:
             rows = f"select count(*) from {table} where conversation = ?"  # noqa: S608 - our own names
             claimed[table] += connection.execute(rows, (number,)).fetchone()[0]
+    claimed["event"] += journal_aside.told(connection)
     for table, count in claimed.items():
         (rows,) = connection.execute(f"select count(*) from {table}").fetchone()  # noqa: S608 - our own names
         if rows != count:

@@ -16,13 +16,14 @@ from agentserver.core.audit import Event
 from agentserver.core.messages import Redriven, Reply, Requeued
 from agentserver.core.receipts import Receipt, given
 from agentserver.core.written import Written
-from agentserver.engines import journal_head
+from agentserver.engines import journal_aside, journal_head
 from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_file import FATAL, told
 from agentserver.engines.journal_lock import Files
-from agentserver.engines.journal_reader import Ending, row_delivery, stored
+from agentserver.engines.journal_reader import Ending
 from agentserver.engines.journal_rows import LEFT, Left, Rows
 from agentserver.engines.journal_seal import GENESIS, Sealed
+from agentserver.engines.journal_stored import row_delivery, stored
 from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
-    from agentserver.core.messages import Delivery, Moment
+    from agentserver.core.messages import Delivery, Done, Moment
     from agentserver.core.outcome import Outcome
     from agentserver.core.snapshot import Snapshot
     from agentserver.engines.journal_lock import Lock
@@ -189,6 +190,15 @@ class Writer:
         self._beside.note(head)
         return found
 
+    def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+        """Let a conversation go on no more; gives what is told of its requests."""
+        if self._broken is not None:
+            raise self._broken
+        self._kept.pop(conversation, None)
+        events = journal_aside.put(self._connection, conversation, reason, at)
+        self._last["event"] += len(events)
+        return events
+
     def leave(self, lock: Lock) -> None:
         """Spare the files of whatever was put in this journal's place. To be called before the connection closes."""
         if self._files.replaced() is not None:
@@ -264,7 +274,9 @@ class Writer:
         rows.steps.append(step)
 
     def _find(self, conversation: str) -> _Kept | None:
-        """What is stored of an open conversation. A closed one is not to be written again: its version never fits."""
+        """What is stored of an open conversation. The version of one that is closed or aside never fits."""
+        if journal_aside.is_aside(self._connection, conversation):
+            return _Kept(0, 0.0, -1, GENESIS, {}, {})
         found = stored(self._connection, conversation)
         if found is None:
             return None
@@ -281,20 +293,8 @@ class Writer:
         self._last["conversation"] += 1
         opened = float(after.touched)
         kept = self._kept[after.id] = _Kept(self._last["conversation"], opened, 0, GENESIS, {}, {})
-        rows.opened.append(
-            (
-                kept.number,
-                after.id,
-                after.principal,
-                after.tree.root,
-                opened,
-                opened,
-                0,
-                None,
-                GENESIS,
-                b"",
-            )
-        )
+        key = (kept.number, after.id, after.principal, after.tree.root)
+        rows.opened.append((*key, opened, opened, 0, None, GENESIS, b""))
         return kept
 
     def _add_deliveries(self, outcome: Outcome, kept: _Kept, rows: Rows) -> list[bytes]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from agentserver.core.aside import last_words
 from agentserver.core.elapsed import STEADY, Calendar
+from agentserver.core.messages import EventPlace
 from agentserver.core.receipts import given
 from agentserver.ports import ConflictError, RepeatedError
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.core.conversation import Conversation
-    from agentserver.core.messages import Done, EventPlace, Reply
+    from agentserver.core.messages import Done, Reply
     from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
     from agentserver.ports import Marks
@@ -76,6 +78,15 @@ class MemoryEngine:
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed."""
         return self._kept.get(conversation)
+
+    async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:  # noqa: ARG002 - an engine's signature
+        """Forget a conversation but for what is told of its requests: there is nothing to put it back from."""
+        gone = self._kept.pop(conversation, None)
+        if gone is None:
+            return ()
+        events = last_words(conversation, gone.principal, gone.requests, EventPlace(gone.version + 1, -1))
+        self._outbox.setdefault(conversation, {}).update({event.place: event for event in events})
+        return events
 
     async def at_work(self) -> AsyncIterator[str]:
         """Conversations in which something waits."""

@@ -22,7 +22,7 @@ from agentserver.engines.journal_reader import Reader
 from agentserver.engines.journal_rows import Left
 from agentserver.engines.journal_writer import Encoded, Writer
 from agentserver.engines.marks import MarkFile
-from agentserver.ports import EngineError
+from agentserver.ports import DamagedError, EngineError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -177,6 +177,10 @@ class SqliteEngine:
         """The conversation as last committed."""
         return await self._do(lambda: self._reader.load(conversation))
 
+    async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+        """Let a conversation go on no more. Commits to it that are waiting are stale."""
+        return await self._do(lambda: self._writer.set_aside(conversation, reason, at))
+
     async def at_work(self) -> AsyncIterator[str]:
         """Conversations of which a delivery is not consumed."""
         for key in await self._do(self._reader.at_work):
@@ -258,4 +262,4 @@ class SqliteEngine:
         except DRIVER as error:
             raise told(self._place.path, error) from error
         except UnreadableError as error:
-            raise EngineError(f"{self._place.path}: {error}") from error
+            raise DamagedError(str(error)) from error

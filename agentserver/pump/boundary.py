@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Clock
     from agentserver.pump.unhurried import Decision
 
+    SetAside: TypeAlias = Callable[[str, Exception], Awaitable[None]]
     Call: TypeAlias = Callable[[Accepted], Awaitable[Finished | None]]
 
     class Step(Protocol):
@@ -64,12 +65,14 @@ class Boundary:
         rules: what conversations decide by.
         clock: time and randomness.
         step: decides and commits.
+        set_aside: lets a conversation go on no more about which nothing can be decided.
     """
 
-    def __init__(self, rules: Rules, clock: Clock, step: Step) -> None:
+    def __init__(self, rules: Rules, clock: Clock, step: Step, set_aside: SetAside) -> None:
         self._rules = rules
         self._clock = clock
         self._step = step
+        self._set_aside = set_aside
         self._failed: set[str] = set()
 
     async def handle(
@@ -114,14 +117,20 @@ class Boundary:
         )
 
     async def _give_up(self, delivery: Delivery, element: etree._Element | None, error: Exception) -> None:
-        """End a delivery. When the guards cannot observe what its listener was given they are told that much."""
+        """End a delivery. When the guards cannot observe what its listener was given they are told that much.
+
+        A conversation in which not even that can be decided goes on no more.
+        """
         self._count(delivery, error)
         given_up = GivenUp(delivery, told(error), element)
         try:
             await self._end(given_up)
         except UndecidedError as again:
             logger.warning("guards miss a message", exc_info=_cause(again), extra=_place(delivery))
-            await self._end(given_up._replace(element=None, unseen=element is not None))
+            try:
+                await self._end(given_up._replace(element=None, unseen=element is not None))
+            except UndecidedError as last:
+                await self._set_aside(delivery.conversation, _cause(last))
 
     async def _end(self, given_up: GivenUp) -> None:
         await self._step(
@@ -165,7 +174,9 @@ class Boundary:
         except UndecidedError as error:
             text = "a message from outside could not be dealt with by the server: it is turned away"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
-            return await self._step(conversation, lambda now: turn_away(now, Code.INTERNAL), patient=False)
+            return await self._or_aside(
+                conversation, lambda now: turn_away(now, Code.INTERNAL), patient=False
+            )
 
     async def decide(self, conversation: str, decided: Decided) -> bool:
         """Commit a person's answer; one that cannot be carried out becomes a denial. False when it is to nothing."""
@@ -186,7 +197,7 @@ class Boundary:
             text = "an answer could not be carried out by the server: it is a denial"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
             denied = decided._replace(answer=Answer.DENY, by=f"{decided.by}, not carried out")
-            return await self._step(conversation, answer(denied)) and spent
+            return await self._or_aside(conversation, answer(denied)) and spent
 
     async def close(
         self,
@@ -201,7 +212,17 @@ class Boundary:
         def decide(now: Conversation) -> Outcome | None:
             return decisions.close(now, self._rules, self._clock.moment(), reason) if if_(now) else None
 
-        await self._step(conversation, decide, patient=patient)
+        await self._or_aside(conversation, decide, patient=patient)
+
+    async def _or_aside(
+        self, conversation: str, decide: Callable[[Conversation], Outcome | None], *, patient: bool = True
+    ) -> bool:
+        """Take a step that must be possible in any conversation that can go on; False when this one does not."""
+        try:
+            return await self._step(conversation, decide, patient=patient)
+        except UndecidedError as error:
+            await self._set_aside(conversation, _cause(error))
+            return False
 
 
 def _cause(error: UndecidedError) -> Exception:

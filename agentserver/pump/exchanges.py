@@ -13,6 +13,8 @@ from agentserver.ports import OtherMessageError, RepeatedError
 from agentserver.pump.exchange import ServerExchange
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from agentserver.core.messages import Done, EventPlace, Outside, Reply
     from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
@@ -86,9 +88,13 @@ class Exchanges:
 
     def release(self, outcome: Outcome) -> None:
         """Pass on what a committed step let go."""
-        exchange = self.known.get(outcome.conversation.id)
+        self.deliver(outcome.conversation.id, outcome.replies)
+
+    def deliver(self, conversation: str, events: Iterable[Reply | Done]) -> None:
+        """Pass on what has left a conversation."""
+        exchange = self.known.get(conversation)
         if exchange is not None:
-            for event in outcome.replies:
+            for event in events:
                 exchange.deliver(event)
 
     def over(self, conversation: str) -> None:

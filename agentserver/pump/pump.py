@@ -19,15 +19,17 @@ from agentserver.contract import Code
 from agentserver.core import envelope, principals
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Failed, Finished
-from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
+from agentserver.ports import ConflictError, DamagedError, EngineError, RepeatedError, UnfitError
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.apart import Apart
+from agentserver.pump.aside import set_aside
 from agentserver.pump.boundary import Boundary, UndecidedError
 from agentserver.pump.exchanges import Exchanges, OverError
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
 from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
 from agentserver.pump.suspects import Probation, Unmarked
+from agentserver.pump.tidying import tidy
 from agentserver.pump.timekeeper import Timekeeper
 from agentserver.pump.unhurried import decided
 from agentserver.pump.waiting import Waiting
@@ -91,7 +93,7 @@ class Pump:
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or Unmarked()
         self._invoker = Invoker(rules, resources, self._apart, self._marks)
-        self._boundary = Boundary(rules, clock, self._step)
+        self._boundary = Boundary(rules, clock, self._step, self._set_aside)
         self._turns = Turns()
         self._door = Door()
         self._schedule = Schedule(
@@ -227,7 +229,7 @@ class Pump:
                 accepted = await self._boundary.receive(conversation, outside, refused, read)
         except RepeatedError:
             raise
-        except (EngineError, UndecidedError) as error:
+        except EngineError as error:
             raise RuntimeError("the server cannot keep messages at present") from error
         if not accepted:
             raise OverError("the conversation is over")
@@ -276,8 +278,7 @@ class Pump:
         conversation = await self._find(delivery.conversation)
         parsed = self._parsed.pop(delivery.id, None)
         if conversation is not None:
-            bound = self._bound[delivery.to]
-            call = partial(self._invoker.call, bound)
+            call = partial(self._invoker.call, self._bound[delivery.to])
             await self._boundary.handle(conversation, delivery, parsed, call)
 
     async def _step(
@@ -342,10 +343,26 @@ class Pump:
     async def _find(self, conversation: str) -> Conversation | None:
         live = self._live.get(conversation)
         if live is None:
-            live = await self._engine.load(conversation)
+            try:
+                live = await self._engine.load(conversation)
+            except DamagedError as error:
+                await self._set_aside(conversation, error)
             if live is not None:
                 live = self._live.setdefault(conversation, live)
         return live
+
+    async def _set_aside(self, conversation: str, error: Exception) -> None:
+        """Let a conversation go on no more that cannot: its principal is told, the others are served."""
+        with anyio.CancelScope(shield=True):
+            events = await set_aside(self._engine, conversation, error, self._clock.moment().now)
+            live = self._live.get(conversation)
+            for thread in () if live is None else live.tree.nodes.values():
+                self._invoker.cancel(thread.id)
+                for delivery in thread.waiting():
+                    self._parsed.pop(delivery.id, None)
+            self._waiting.forget(conversation)
+            self._exchanges.deliver(conversation, events)
+            self._forget(conversation)
 
     def _release(self, outcome: Outcome) -> None:
         """Let go what was committed. Whoever watches comes last, so that nobody else depends on it."""
@@ -381,21 +398,4 @@ class Pump:
         """Close conversations in which nothing has happened for ``limits.idle`` seconds."""
         while True:
             await anyio.sleep(min(self._limits.idle / 4, LOOK))
-            await self._tidy()
-
-    async def _tidy(self) -> None:
-        """Close idle conversations, also those that an earlier server left; let those go that were kept long enough."""
-        before = await self._time.before(self._limits.idle)
-
-        def idle(conversation: Conversation) -> bool:
-            return conversation.touched < before and not conversation.requests
-
-        for conversation in [each.id for each in self._live.values() if idle(each)]:
-            await self._boundary.close(conversation, "idle", idle)
-        try:
-            left = [key async for key in self._engine.idle(before) if key not in self._live]
-            for conversation in left:
-                await self._boundary.close(conversation, "idle", idle, patient=False)
-            await self._time.expire()
-        except EngineError as error:
-            logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all
+            await tidy(self._live, self._engine, self._boundary, self._time, self._limits.idle)

@@ -72,6 +72,11 @@ class Waiting:
                 if record.event in _OVER:
                     self._known.pop(record.delivery, None)
 
+    def forget(self, conversation: str) -> None:
+        """Forget what waits in a conversation that goes on no more."""
+        for key in [key for key, one in self._known.items() if one.delivery.conversation == conversation]:
+            del self._known[key]
+
     async def watch(self, time: Timekeeper, decide: Decide) -> None:
         """Pass on the answers that are left elsewhere, and answer no for whoever does not answer; never ends.
 

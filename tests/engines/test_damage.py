@@ -17,7 +17,7 @@ from agentserver.core.elapsed import Calendar, Jump
 from agentserver.core.messages import Drafts, Effects, Failed, Finished, Returned
 from agentserver.core.receipts import Key
 from agentserver.core.snapshot import UnreadableError
-from agentserver.engines import journal_answers, journal_calendar, journal_care
+from agentserver.engines import journal_answers, journal_aside, journal_calendar, journal_care
 from agentserver.engines.conformance import Story
 from agentserver.engines.journal_file import DRIVER, Place, Sync, open_reading, open_writing
 from agentserver.engines.journal_lock import HEAD, beside
@@ -27,7 +27,18 @@ from agentserver.engines.journal_verify import findings
 from agentserver.engines.journal_writer import Writer
 from agentserver.ports import EngineError
 
-TABLES = ("conversation", "step", "delivery", "event", "value", "receipt", "answer", "head", "calendar")
+TABLES = (
+    "conversation",
+    "step",
+    "delivery",
+    "event",
+    "value",
+    "receipt",
+    "answer",
+    "head",
+    "calendar",
+    "aside",
+)
 KEYS = {"value": "conversation", "receipt": "conversation", "answer": "approval"}
 """What stands for the number of a row where there is none."""
 
@@ -74,6 +85,10 @@ def everything(tmp_path_factory):
         assert writer.commit(outcomes) == [None] * len(outcomes)
         assert writer.commit([], left) == []
         journal_calendar.keep(connection, Calendar((Jump(5.0, 9.0),), 11.0))
+        for number in (3, 4, 5):
+            assert writer.set_aside(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None
+        journal_aside.put_back(connection, Reader(connection).aside()[0].id, 21.0)
+        journal_aside.discard(connection, Reader(connection).aside()[0].id, 21.0)
         journal_care.discard(connection, Reader(connection).dead()[0].delivery.id)
     assert journal_answers.leave(path, Decided("one", "digest", Answer.DENY, "ada"), 5.0)
     assert list(findings(path)) == []
@@ -145,7 +160,9 @@ def test_any_column_of_any_row_that_changes_is_noticed(journal, table, column):
         assert noticed(journal), (where, value)
 
 
-@pytest.mark.parametrize("table", [table for table in TABLES if table not in {"answer", "head", "calendar"}])
+@pytest.mark.parametrize(
+    "table", [table for table in TABLES if table not in {"answer", "aside", "head", "calendar"}]
+)
 def test_any_row_that_goes_is_noticed(journal, table):
     before = journal.read_bytes()
     with closing(sqlite3.connect(journal)) as connection:

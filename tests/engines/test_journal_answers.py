@@ -82,7 +82,7 @@ def test_a_journal_of_an_earlier_version_is_read_and_not_written(tmp_path):
     path = tmp_path / "old.sqlite"
     shutil.copy(FIXTURE, path)
     with closing(open_reading(path)) as connection:
-        assert journal_answers.waiting(Reader(connection)) == []
+        assert Reader(connection).at_work() == []
     with pytest.raises(EngineError, match="agentserver run brings it up to date"):
         journal_answers.leave(path, said(Answer.ONCE), 1.0)
     open_writing(Place(path)).close()
@@ -125,7 +125,8 @@ def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
             Writer(connection, path, story.rules.guards).commit([first, always, second, other]) == [None] * 4
         )
     with closing(open_reading(path)) as connection:
-        found = journal_answers.waiting(Reader(connection))
+        reader = Reader(connection)
+        found = [one for key in reader.at_work() for one in journal_answers.waiting(reader, key)]
     assert found == [*second.conversation.approvals(), *other.conversation.approvals()]
 
 

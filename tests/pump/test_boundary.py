@@ -40,6 +40,9 @@ class Fragile:
         if where in self.where and "poison" in "".join(element.itertext()):
             raise LookupError("a bug of ours")
 
+    def opened(self):
+        return 0, 0
+
     def observe(self, memory, delivery, element, at):
         self._at("observe", element)
         observed, missed = memory or (0, 0)
@@ -58,12 +61,13 @@ class Fragile:
         return observed, missed + 1
 
     def dump(self, memory):
-        if "dump" in self.where and memory[0] == 1 and not memory[1]:
+        if "dump" in self.where and memory == (1, 0):
             raise ArithmeticError("a bug of ours")
         return {"counts": bytes(memory)}
 
     def load(self, parts):
-        return tuple(parts["counts"])
+        observed, missed = parts["counts"]
+        return observed, missed
 
 
 def guarded(guard):
@@ -126,7 +130,7 @@ async def test_guards_miss_nothing_of_a_message_that_no_listener_was_given(monke
     async with desk((listener("a"), answer), guards=guarded(Fragile())) as d:
         exchange = await d.open()
         assert (await d.ask(Ask("x"), exchange=exchange)).code == "internal"
-        assert d.pump.conversation(exchange.id).memory == {}
+        assert d.pump.conversation(exchange.id).memory["fragile"] == (0, 0)
 
 
 class Choosy(MemoryEngine):

@@ -1,0 +1,153 @@
+"""Conversations that are set aside: listed with the reason, mentioned by the other verbs, repaired or discarded."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.journals import change, verb
+from tests.cli.test_dead import PART, at_work, works
+
+__all__ = ["works"]  # a fixture
+
+JOURNAL = Path("out/journal.sqlite")
+APPROVED = """
+provenance: {mode: audit, sources: [worker], sinks: [boss]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_modules():
+    yield
+    sys.modules.pop("works_handlers", None)
+
+
+def journal(*args, status=0):
+    sys.modules.pop("works_handlers", None)
+    return verb("journal", "aside", *args, status=status)
+
+
+def journal_file():
+    (found,) = Path().rglob("*.sqlite")
+    return found
+
+
+def sql(statement, *values):
+    with closing(sqlite3.connect(journal_file(), isolation_level=None)) as connection:
+        return connection.execute(statement, values).fetchall()
+
+
+def asked():
+    """An answered message in a conversation that stays open; gives its id."""
+
+    async def talk(server):
+        exchange = await server.open("console")
+        await exchange.ask(PART)
+        exchange.leave()
+        return exchange.id
+
+    return at_work(talk)
+
+
+def resumed(key):
+    """What comes of another message in the conversation: the reply, or why there is none."""
+
+    async def talk(server):
+        if key not in await server.left_over("console"):
+            return "it cannot be resumed"
+        exchange = await server.resume("console", key)
+        try:
+            reply = await exchange.ask(PART)
+        except RuntimeError as error:
+            return str(error)
+        exchange.leave()
+        return reply.message.decode()
+
+    return at_work(talk)
+
+
+@pytest.fixture
+def damaged(works):
+    """The id of a conversation that was set aside; what it was is put back in the column ``root``... of nothing."""
+    key = asked()
+    ((state,),) = sql("select state from conversation")
+    sql("update conversation set state = x'00'")
+    assert "over" in resumed(key)
+    return key, state
+
+
+def test_what_is_aside_is_listed_and_shown(damaged):
+    key, _ = damaged
+    (line,) = journal("list").splitlines()
+    assert line.startswith(key)
+    assert "what is kept of it is not what was written" in line
+    assert json.loads(journal("list", "--json"))["id"] == key
+    assert "set aside" in journal("show", key[:8])
+    assert "no conversations that are set aside" in journal("show", "nobody", status=2)
+    assert "  aside " in verb("conversations")
+
+
+def test_what_is_aside_is_repaired_once_it_can_be_read(damaged):
+    key, state = damaged
+    assert "stays aside" in journal("repair", key, status=2)
+    sql("update conversation set state = ?", state)
+    assert "is put back" in journal("repair", key[:8])
+    assert journal("list") == ""
+    assert "attempt 0" in resumed(key)
+
+
+def test_what_is_aside_is_discarded(damaged):
+    key, state = damaged
+    assert "is discarded" in journal("discard", key)
+    sql("update conversation set state = ?", state)
+    assert "no conversations" in journal("repair", key, status=2)
+    assert resumed(key) == "it cannot be resumed"
+    assert "finished" in verb("conversations")
+
+
+def test_a_guard_that_comes_back_takes_its_conversations_back(works):
+    change(Path("organism.yaml"), "\nname: works\n", f"\nname: works\n{APPROVED}")
+    key = asked()
+    change(Path("organism.yaml"), APPROVED, "")
+    assert "over" in resumed(key)
+    assert "the guard lineage, which is not there" in journal("list")
+    assert "stays aside" in journal("repair", key, status=2)
+    change(Path("organism.yaml"), "\nname: works\n", f"\nname: works\n{APPROVED}")
+    assert "is put back" in journal("repair", key)
+    assert "attempt 0" in resumed(key)
+
+
+@pytest.mark.parametrize("args", [("approvals",), ("dead", "next")])
+def test_verbs_leave_out_what_cannot_be_read_and_say_so(works, monkeypatch, args):
+    key = asked()
+    monkeypatch.setenv("WORKS_FAIL", "hang")
+
+    async def leave(server):
+        exchange = await server.open("console")
+        await exchange.send(PART)
+        exchange.leave()
+
+    change(
+        Path("works_handlers.py"),
+        'if os.environ.get("WORKS_FAIL") == "kill":',
+        'if os.environ.get("WORKS_FAIL") == "hang":\n        import anyio\n        await anyio.sleep_forever()\n    if os.environ.get("WORKS_FAIL") == "kill":',
+    )
+    at_work(leave)
+    sys.modules.pop("works_handlers", None)
+    sql("update conversation set state = x'00' where id <> ?", key)
+    sys.modules.pop("works_handlers", None)
+    assert "left out: conversation" in verb(*args)
+
+
+@pytest.mark.parametrize("column", ["cause", "records"])
+def test_damaged_steps_are_no_traceback(works, column):
+    key = asked()
+    sql(f"update step set {column} = x'00'")
+    for args in (("trace", key), ("replay", key)):
+        sys.modules.pop("works_handlers", None)
+        verb(*args, status=0 if args[0] == "trace" and column == "cause" else 2 if args[0] == "trace" else 1)

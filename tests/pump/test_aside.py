@@ -1,0 +1,197 @@
+"""One conversation that cannot go on is set aside: its principal is told, and the server serves the others."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import asynccontextmanager, closing
+
+import anyio
+import pytest
+
+from agentserver import HandlerResponse, SystemError
+from agentserver.core import decisions
+from agentserver.core.messages import Done, Reply
+from agentserver.engines import journal_aside
+from agentserver.engines.journal_file import Place, open_reading
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite import SqliteEngine
+from agentserver.guards.peers import PeersGuard
+from agentserver.ports import EngineError
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import answer, desk, until
+from tests.pump.test_boundary import Fragile, guarded
+
+pytestmark = pytest.mark.anyio
+
+
+async def stuck(payload, metadata):
+    await anyio.sleep_forever()
+
+
+PEERS = (PeersGuard(),)
+
+
+@asynccontextmanager
+async def server(place, handler=answer, guards=PEERS, names=("a",), **more):
+    pairs = [(listener(name), handler) for name in names]
+    async with SqliteEngine(place, guards) as engine, desk(*pairs, engine=engine, guards=guards, **more) as d:
+        yield d
+
+
+def change(place, *statements):
+    with closing(sqlite3.connect(place.path, isolation_level=None)) as connection:
+        for statement, *values in statements:
+            assert connection.execute(statement, values).rowcount
+
+
+def aside(place):
+    with closing(open_reading(place.path)) as connection:
+        return journal_aside.listed(connection)
+
+
+async def left_two(place, **more):
+    """Two conversations in which a message is being handled when the server stops."""
+    async with server(place, stuck, drain=0.0, **more) as d:
+        first, second = await d.open(), await d.open()
+        requests = [await d.send(exchange, Ask(name)) for exchange, name in ((first, "1"), (second, "2"))]
+        exchanges = first.id, second.id
+    return exchanges, requests
+
+
+DAMAGES = {
+    "state is no JSON": ("update conversation set state = x'00' where number = 1",),
+    "state is something else": ("update conversation set state = cast('[2]' as blob) where number = 1",),
+    "state is empty": ("update conversation set state = x'' where number = 1",),
+    "state is deep": ("update conversation set state = cast(? as blob) where number = 1", "[" * 100_000),
+    "state is of a later version": ("update conversation set state = cast('[99]' as blob) where number = 1",),
+    "a delivery is gone": ("delete from delivery where conversation = 1",),
+    "a delivery has another id": ("update delivery set id = 'x' where conversation = 1",),
+    "a delivery is on another thread": ("update delivery set thread = 'x' where conversation = 1",),
+    "a delivery is of another request": ("update delivery set request = 'x' where conversation = 1",),
+    "a delivery is no text": ("update delivery set root = cast(x'ff' as text) where conversation = 1",),
+    "a guard's memory is damaged": ("update value set data = x'' where conversation = 1",),
+    "a guard's memory is gone": ("delete from value where conversation = 1",),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_what_is_damaged_is_set_aside_and_the_rest_is_served(tmp_path, damage, caplog):
+    place, guards = Place(tmp_path / "j"), guarded(Fragile())
+    async with server(place, answer, guards) as d:  # a memory is there from the first observation on
+        first, second = await d.open(), await d.open()
+        for exchange in (first, second):
+            await d.ask(Ask("x"), exchange=exchange)
+            exchange.leave()
+    async with server(place, stuck, guards, drain=0.0) as d:
+        requests = [
+            await d.send(await d.pump.resume("console", key), Ask("y")) for key in (first.id, second.id)
+        ]
+    await anyio.to_thread.run_sync(change, place, damage)
+    async with server(place, answer, guards) as d:
+        await until(lambda: d.pump._accounts.pending == 0)
+        kept = (await d.pump.resume("console", second.id)).waiting()
+        assert [d.decode(event) for event in kept if isinstance(event, Reply)][-1] == Answer("re: y")
+        again = (
+            await d.pump.resume("console", first.id)
+            if "gone" not in damage[0] or "value" in damage[0]
+            else None
+        )
+        told = list(again.waiting()) if again else []
+        assert await d.ask(Ask("more")) == Answer("re: more")
+    (one,) = await anyio.to_thread.run_sync(aside, place)
+    assert (one.id, one.principal) == (first.id, "console")
+    assert "set aside" in caplog.text
+    if "delete from delivery" in damage[0]:
+        assert not told, "nothing tells of its request any more"
+    else:
+        reply, done = told[-2:]
+        request = "x" if "request" in damage[0] else requests[0]
+        assert (d.decode(reply).code, reply.request) == ("internal", request)
+        assert (done.request, done.answered) == (request, True)
+    async with server(place, answer, guards) as d:  # and the next start does not meet it again
+        assert await d.ask(Ask("more")) == Answer("re: more")
+    assert len(await anyio.to_thread.run_sync(aside, place)) == 1
+
+
+async def test_a_guard_that_is_gone_sets_its_conversations_aside_and_is_named(tmp_path):
+    place, guards = Place(tmp_path / "j"), guarded(Fragile())
+    async with server(place, answer, guards) as d:
+        exchange = await d.open()
+        await d.ask(Ask("x"), exchange=exchange)
+        exchange.leave()
+    async with server(place) as d:
+        again = await d.pump.resume("console", exchange.id)
+        with pytest.raises(RuntimeError, match="over"):
+            await d.ask(Ask("y"), exchange=again)
+        assert await d.ask(Ask("z")) == Answer("re: z")
+    (one,) = await anyio.to_thread.run_sync(aside, place)
+    assert "the guard fragile, which is not there" in one.reason
+    await anyio.to_thread.run_sync(put_back, place, one.id)
+    async with server(place, answer, guards) as d:
+        again = await d.pump.resume("console", exchange.id)
+        assert await d.ask(Ask("y"), exchange=again) == Answer("re: y")
+        assert d.pump.conversation(exchange.id).memory["fragile"] == (2, 0)
+
+
+def put_back(place, key):
+    with closing(sqlite3.connect(place.path, isolation_level=None)) as connection:
+        journal_aside.put_back(connection, key, 1.0)
+
+
+async def test_a_conversation_about_which_nothing_can_be_decided_is_set_aside(tmp_path, caplog):
+    async def a(payload, metadata):
+        return HandlerResponse.respond(Answer(payload.text))
+
+    place, guard = Place(tmp_path / "j"), Fragile("observe", "missed")
+    async with server(place, a, guarded(guard)) as d:
+        exchange = await d.open()
+        reply = await d.ask(Ask("poison"), exchange=exchange)
+        assert (type(reply), reply.code) == (SystemError, "internal")
+        assert [event async for event in exchange.events()] == [], "it is over"
+        assert await d.ask(Ask("x")) == Answer("x")
+        assert d.pump._accounts.pending == 0
+    (one,) = await anyio.to_thread.run_sync(aside, place)
+    assert (one.id, one.waiting) == (exchange.id, 1)
+    assert "a bug of ours" in one.reason
+
+
+@pytest.mark.parametrize("what", ["close", "idle"])
+async def test_one_that_cannot_be_closed_is_set_aside(what, monkeypatch):
+    def breaking(*_):
+        raise LookupError("a bug of ours")
+
+    engine = MemoryEngine()
+    async with desk((listener("a"), answer), engine=engine, idle=0.02 if what == "idle" else 100.0) as d:
+        exchange = await d.open()
+        await d.ask(Ask("x"), exchange=exchange)
+        monkeypatch.setattr(decisions, "close", breaking)
+        if what == "close":
+            await exchange.close()
+        await until(lambda: exchange.id not in engine._kept)
+        assert await d.ask(Ask("x")) == Answer("re: x")
+
+
+async def test_what_cannot_be_set_aside_for_good_is_met_again(tmp_path, caplog):
+    class Full(SqliteEngine):
+        async def set_aside(self, conversation, reason, at):
+            raise EngineError("the disk is full")
+
+    place = Place(tmp_path / "j")
+    await left_two(place)
+    await anyio.to_thread.run_sync(change, place, DAMAGES["state is no JSON"])
+    async with Full(place, PEERS) as engine, desk((listener("a"), answer), engine=engine) as d:
+        assert await d.ask(Ask("x")) == Answer("re: x")
+    assert "the next start meets it again" in caplog.text
+    assert await anyio.to_thread.run_sync(aside, place) == []
+
+
+async def test_its_requests_come_to_rest_where_its_gateway_has_it():
+    async with desk((listener("a"), stuck), drain=0.0) as d:
+        exchange = await d.open()
+        exchange.listen()
+        request = await d.send(exchange, Ask("x"))
+        await d.pump._set_aside(exchange.id, ValueError("nothing can be decided"))
+        reply, done = [event async for event in exchange.events()]
+        assert (d.decode(reply).code, reply.request) == ("internal", request)
+        assert isinstance(done, Done)
+        assert d.pump._accounts.pending == 0

@@ -195,7 +195,8 @@ def _next(reader: Reader) -> Iterator[tuple[Conversation, Delivery]]:
 def upcoming(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """List the queued deliveries that the next run hands to their listeners, one of each thread.
 
-    When handlers take the whole process down again and again, it is one of these. The time is that of the last thing
+    When handlers take the whole process down again and again, it is one of these. The server finds it by itself, in a
+    few starts; who cannot wait for that gives it up with ``dead add``. The time is that of the last thing
     that happened in its conversation.
     """
     from agentserver.engines.journal_file import open_reading

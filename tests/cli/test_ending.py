@@ -53,7 +53,7 @@ ORGANISM = """
 name: odd
 listeners:
   - {{name: {0}, description: Never ends., payload_class: odd.Ping, handler: odd.{0}}}
-limits: {{drain: {1}}}
+limits: {{drain: {1}, stall: 1s}}
 """
 
 
@@ -61,7 +61,7 @@ limits: {{drain: {1}}}
 def running(tmp_path):
     """Start a server with one message at work, send it signals, and give its status and what is queued then."""
 
-    def run(handler, drain, number, *, again=False):
+    def run(handler, drain, number=0, *, again=False):
         (tmp_path / "odd.py").write_text(HANDLERS)
         (tmp_path / "organism.yaml").write_text(ORGANISM.format(handler, drain))
         with subprocess.Popen(
@@ -100,6 +100,14 @@ def test_a_handler_that_holds_the_loop_is_left_after_the_drain(running):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_ends_it_at_once(running, number):
     assert running("hold", "1h", number, again=True)[:2] == (128 + number, 1)
+
+
+def test_a_handler_that_holds_the_loop_for_too_long_ends_the_process(running):
+    status, queued, logged = running("hold", "1h")
+    assert (status, queued) == (ending.STALLED, 1)
+    assert "hold has held the event loop for 1 s" in logged
+    assert "time.sleep(1000)" in logged
+    assert "the process ends" in logged
 
 
 # Inside

@@ -11,13 +11,17 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from agentserver.engines.journal_file import Place, open_writing
+from agentserver.engines.journal_file import Place, open_reading, open_writing
+from agentserver.engines.journal_reader import Reader
 from tests.crash.books import Told, check
+from tests.crash.organism import SHOP
+from tests.crash.poison import poison
 
 ROOT = Path(__file__).parents[2]
 KILLS = 12
@@ -75,6 +79,28 @@ def test_killed_at_any_instant_nothing_is_lost_or_done_twice(tmp_path, soak_scal
     assert total["answered"] > 0
     assert total["labelled"] > 0
     assert total["ran again"] > 0, "some were killed while a handler ran"
+
+
+@pytest.mark.soak
+def test_the_server_comes_up_by_itself_though_one_delivery_in_fifty_ends_it(tmp_path, soak_scale):
+    path, told, rounds = tmp_path / "journal.sqlite", Told(), 2 if soak_scale == 1 else soak_scale // 4
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.poison", str(path), str(rounds), os.environ.get("CRASH_SEED", "0")],
+        cwd=ROOT, capture_output=True, timeout=PATIENCE * rounds, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    told.hear(done.stdout)
+    assert told.rest
+    figures = check(path, told, at_rest=True)
+    with closing(open_reading(path)) as connection:
+        dead = {letter.delivery.id: letter for letter in Reader(connection, SHOP.guards).dead()}
+        buried = {key for key, letter in dead.items() if "the process ended" in letter.reason}
+    starts = int(done.stdout.split()[-1])
+    print(rounds, "rounds,", starts, "starts,", len(buried), "given up:", figures)  # noqa: T201 - for the reader
+    assert buried, "there was poison"
+    assert {key for key in told.ran if poison(key)} >= buried == {key for key in buried if poison(key)}
+    assert all(told.ran[key] >= SHOP.blueprint.limits.fatal_ends for key in buried)
+    assert not any(told.ran[key] > 8 for key in told.ran)
 
 
 def test_a_torn_log_leaves_a_whole_prefix(tmp_path):

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
 
 from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, Outside, Reply
@@ -24,6 +25,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.pump")
 
 
+class Returns:
+    """Tells hands that a task is over. One call-back for each task, however many exchanges it has to do with."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Task[object], WeakSet[Hands]] = {}
+
+    def tell(self, hands: Hands, task: asyncio.Task[object]) -> None:
+        """Tell these hands, unless they are gone by then, when the task is over."""
+        if task not in self._waiting:
+            self._waiting[task] = WeakSet()
+            task.add_done_callback(self._over)
+        self._waiting[task].add(hands)
+
+    def _over(self, task: asyncio.Task[object]) -> None:
+        for hands in self._waiting.pop(task):
+            hands.ended(task)
+
+
 class Hands:
     """What the tasks of a gateway have in hand: given to them, and not acknowledged.
 
@@ -34,11 +53,15 @@ class Hands:
     Args:
         acknowledge: told of each place once.
         told: the places of what was given before and is not acknowledged.
+        returns: tells which tasks are over.
     """
 
-    def __init__(self, acknowledge: Callable[[EventPlace], None], told: set[EventPlace]) -> None:
+    def __init__(
+        self, acknowledge: Callable[[EventPlace], None], told: set[EventPlace], returns: Returns
+    ) -> None:
         self._acknowledge = acknowledge
         self.told = told
+        self._returns = returns
         self._held: dict[asyncio.Task[object] | None, list[EventPlace]] = {}
         self._returned: list[EventPlace] = []
 
@@ -49,7 +72,7 @@ class Hands:
         if held is None:
             held = self._held[task] = []
             if task is not None:
-                task.add_done_callback(self._ended)
+                self._returns.tell(self, task)
         held.append(event.place)
         again = event.redelivered or event.place in self.told
         self.told.add(event.place)
@@ -57,10 +80,8 @@ class Hands:
 
     def back(self) -> None:
         """The running task has come back: it, and every task that has returned, is done with what it took."""
-        held = self._held.get(asyncio.current_task())
         self._settle(self._returned)
-        if held:
-            self._settle(held)
+        self._settle(self._held.pop(asyncio.current_task(), []))
 
     def clean(self) -> None:
         """The gateway has left, or is stopped, in good order."""
@@ -79,7 +100,8 @@ class Hands:
             self._acknowledge(place)
         places.clear()
 
-    def _ended(self, task: asyncio.Task[object]) -> None:
+    def ended(self, task: asyncio.Task[object]) -> None:
+        """A task is over."""
         places = self._held.pop(task, [])
         if not places or task.cancelled():
             return
@@ -92,6 +114,11 @@ class Hands:
 
 class Host(Protocol):
     """What an exchange needs of its server."""
+
+    @property
+    def returns(self) -> Returns:
+        """Tells which tasks are over."""
+        ...
 
     def new_id(self) -> str:
         """An id for a request."""
@@ -139,7 +166,7 @@ class ServerExchange:
         self._host = host
         self._principal = principal
         self._conversation = conversation
-        self._hands = Hands(lambda place: host.acknowledge(conversation, place), told)
+        self._hands = Hands(lambda place: host.acknowledge(conversation, place), told, host.returns)
         self._all: Stream | None = None
         self._asked: dict[str, list[Stream]] = {}
         self._latest = UNDECIDED
@@ -228,10 +255,10 @@ class ServerExchange:
             yield stream
         finally:
             self._asked[request].remove(stream)
-            if not self._asked[request]:
+            if not self._asked[request]:  # others who sent the same message have the same events
                 del self._asked[request]
-            if self._all is not None and not self._over:
-                self._all.put_back(event for event in stream.rest() if event.place not in settled)
+                if self._all is not None and not self._over:
+                    self._all.put_back(event for event in stream.rest() if event.place not in settled)
 
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
         """Begin a stream with all that left for a request before; gives the places that nobody else is to be given."""
@@ -290,6 +317,11 @@ class ServerExchange:
         self._host.leave(self._conversation)
 
     # For the pump
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more comes of the conversation."""
+        return self._over
 
     @property
     def told(self) -> set[EventPlace]:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from agentserver.ports import OtherMessageError, RepeatedError
-from agentserver.pump.exchange import ServerExchange
+from agentserver.pump.exchange import Returns, ServerExchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +58,7 @@ class Exchanges:
         self._receiver = receiver
         self._told: dict[str, set[EventPlace]] = {}
         self._stopped = False
+        self._returns = Returns()
         self.known: dict[str, ServerExchange] = {}
 
     def open(self, principal: str, conversation: str) -> ServerExchange:
@@ -80,8 +81,11 @@ class Exchanges:
             undo.callback(self.leave, conversation)  # or nobody could come back to it any more
             exchange = self.open(principal, conversation)
             exchange.listen()
-            exchange.catch_up(await self.outbox(conversation))
-            if not await self._receiver.alive(conversation):
+            left = await self.outbox(conversation)
+            if await self._receiver.alive(conversation):
+                exchange.catch_up(left)
+            else:  # of one that is over it is not remembered what was told
+                exchange.catch_up(event._replace(redelivered=True) for event in left)
                 exchange.finish()
             undo.pop_all()
         return exchange
@@ -99,6 +103,7 @@ class Exchanges:
 
     def over(self, conversation: str) -> None:
         """A conversation is closed: its gateway has it until it has taken what is left."""
+        self._told.pop(conversation, None)
         exchange = self.known.get(conversation)
         if exchange is not None:
             exchange.finish()
@@ -115,6 +120,11 @@ class Exchanges:
             exchange.finish()
 
     # For exchanges
+
+    @property
+    def returns(self) -> Returns:
+        """Tells which tasks of gateways are over."""
+        return self._returns
 
     def new_id(self) -> str:
         """An id for a request."""
@@ -155,9 +165,9 @@ class Exchanges:
         """A gateway has the conversation no longer."""
         exchange = self.known.pop(conversation, None)
         if exchange is not None:
-            exchange.finish()
-            if exchange.told:
+            if exchange.told and not exchange.over:
                 self._told[conversation] = exchange.told
+            exchange.finish()
 
     async def close(self, conversation: str) -> None:
         """End a conversation for its gateway, which wants nothing more of it."""

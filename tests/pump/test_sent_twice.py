@@ -214,3 +214,13 @@ async def test_a_message_that_is_at_work_is_waited_for(tmp_path):
             await asyncio.sleep(0)
             go.set()
         assert [d.decode(reply) for reply in await all_replies(d, exchange)] == [Answer("done")]
+
+
+async def test_what_two_that_race_do_not_take_goes_once_to_whoever_watches():
+    async with desk((listener("a"), Counting("1", "2"))) as d:
+        exchange = await d.open()
+        events = exchange.events()
+        await asyncio.gather(*(sent(d, exchange, "ask") for _ in range(3)))
+        second, end = await anext(events), await anext(events)
+        assert (d.decode(second), type(end)) == (Answer("2"), Done)
+        assert list(exchange.waiting()) == []

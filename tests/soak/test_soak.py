@@ -66,7 +66,9 @@ class Room:
         return {
             "live": len(pump._live),
             "locks": len(pump._locks),
-            "exchanges": len(pump._exchanges),
+            "exchanges": len(pump._exchanges.known),
+            "told": len(pump._exchanges._told),
+            "outbox": len(self.engine._outbox),
             "parsed": len(pump._parsed),
             "pending": pump._accounts.pending,
             "running": len(pump._invoker._calls),

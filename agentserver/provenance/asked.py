@@ -43,10 +43,13 @@ class Asked:
         parsed = (
             (place.form, place.key) for place in map(destination, tokens) if place.form is not Form.NONE
         )
+        index = self.index
+        for words in said:
+            index = index.add((fold_bytes(words),))
         return Asked(
             (*self.queries, *said),
             self.words.add(said),
-            self.index.add(tuple(map(fold_bytes, said))),
+            index,
             self.places.union(parsed),
             MappingProxyType({**{fold(token): token for token in reversed(tokens)}, **self.shapes}),
             self.kinds.union(*map(typed_in, said)),

@@ -262,14 +262,14 @@ class _Judgement:
     def of_exit(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
         """A link or a host that is fetched, or a destination of that which is no sink."""
         body = text_of(leaf.value)
+        if len(body) > LISTED:
+            yield self.finding(Rule.BOUND, leaf, "longer than any list of destinations")
+            return
         if entry := self.denied(body):
             yield self.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
         if entry or not self.ledger.tainted:
             return
         places = self.places(leaf, rule)
-        if len(body) > LISTED:
-            yield self.finding(Rule.BOUND, leaf, "longer than any list of destinations")
-            return
         known = self.followed(places[0], body) or self.opens(leaf, body)
         if known or all(self.authorised(leaf, rule, place) for place in places):
             yield from self.of_parts(leaf, rule, places[0])

@@ -221,9 +221,10 @@ class Ledger:
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Ledger:
         """The ledger that ``dump`` wrote."""
-        ledger = cls()
+        plan = None
         for words in data["queries"]:
-            ledger = ledger.ask(words)
+            plan = Plan.from_query(words) if plan is None else plan.extend(words)
+        ledger = cls(asked=Asked().add(*data["queries"]), plan=plan)
         if data["planned"]:
             steps = tuple(
                 Step(sink, tuple((name, tuple(allowed)) for name, allowed in pairs))

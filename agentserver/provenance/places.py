@@ -157,7 +157,9 @@ def leads_out(text: str) -> bool:
     place = destination(body)
     if place.form is not Form.NONE:
         return place.form is Form.LINK
-    return bool(_BEGINS.match(body)) or (len(body.split()) == 1 and not {*"./:\u3002"}.isdisjoint(body))
+    return bool(_BEGINS.match(body)) or (
+        len(body.split(maxsplit=1)) == 1 and not {*"./:\u3002"}.isdisjoint(body)
+    )
 
 
 def joined(place: Destination, piece: str) -> tuple[Destination, ...]:

@@ -197,7 +197,7 @@ class Policy:
     def _undeclared(self, call: Call, leaf: Leaf) -> Role:
         """At a listener that fetches, and where a name says that it decides nothing, the form of a value decides."""
         role = _by_name(call, leaf)
-        fetches = self.classify(call.sink).source and leads_out(text_of(leaf.value))
+        fetches = leads_out(text_of(leaf.value)) and self.classify(call.sink).source
         if fetches or (role is Role.INERT and isinstance(leaf.value, str) and _points(leaf.value)):
             return Role.DESTINATION
         return role

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from agentserver.provenance.adapters.langchain import IFCCallbackHandler
     from agentserver.provenance.classic import Violation
 
-_RUNS: Final[ContextVar[Mapping[int, Engine] | None]] = ContextVar(
+_RUNS: Final[ContextVar[Mapping[object, Engine] | None]] = ContextVar(
     "agentserver.provenance.runs", default=None
 )
-"""The run that each ``Sleuth`` is in, in this context."""
+"""The run that each ``Sleuth`` is in, in this context: by a key that lives as long as its entry, as no ``id`` does."""
 
 
 class Sleuth:
@@ -76,6 +76,7 @@ class Sleuth:
             strict=strict,
             plan=PlanSource.QUERY if planned else PlanSource.OFF,
         )
+        self._key = object()
         self._latest = self._engine()
 
     def _engine(self) -> Engine:
@@ -84,7 +85,7 @@ class Sleuth:
     @property
     def engine(self) -> Engine:
         """The engine of the run that this context is in, else of the latest one."""
-        return (_RUNS.get() or {}).get(id(self)) or self._latest
+        return (_RUNS.get() or {}).get(self._key) or self._latest
 
     @property
     def store(self) -> TaintStore:
@@ -109,7 +110,7 @@ class Sleuth:
         engine = self._engine()
         engine.set_query(query)
         self._latest = engine
-        _RUNS.set({**(_RUNS.get() or {}), id(self): engine})
+        _RUNS.set({**(_RUNS.get() or {}), self._key: engine})
 
     def run(self, query: str, **kwargs: Any) -> Any:
         """Drives the agent from a fresh state. On a refusal, the explanation is the result.
@@ -137,13 +138,13 @@ class Sleuth:
     def _boundary(self, query: str) -> Iterator[None]:
         """A run inside a run adds no trusted words: its query may be a stranger's by now."""
         runs = _RUNS.get() or {}
-        if id(self) in runs:
+        if self._key in runs:
             yield
             return
         engine = self._engine()
         engine.set_query(query)
         self._latest = engine
-        token = _RUNS.set({**runs, id(self): engine})
+        token = _RUNS.set({**runs, self._key: engine})
         try:
             yield
         finally:

@@ -497,3 +497,12 @@ def test_a_sink_that_streams_is_judged_before_its_first_line() -> None:
     with pytest.raises(TaintViolationError):
         list(tracked_tool(engine)(send_email)("attacker@evil.com"))
     assert ran == []
+
+
+def test_a_new_sleuth_never_finds_itself_in_the_run_of_one_that_is_gone() -> None:
+    for _ in range(200):
+        gone = Sleuth(untrusted=["fetch"], consequential=["send"], mode="enforce")
+        gone.reset("anything")
+        del gone
+        fresh = Sleuth(mode="audit")
+        assert fresh.engine.rules is fresh.policy

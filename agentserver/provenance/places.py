@@ -80,6 +80,7 @@ _NO_LINK: Final = re.compile(r"[\s,;|\"'<>\\^`{}]")
 _NO_NAME: Final = re.compile(r"[|\"<>\\@]|//")
 _PARTS: Final = frozenset("/?#&=%.@:\\")
 """Characters by which a text may be a part of a link."""
+_BETWEEN: Final = re.compile(r"[\s,;|]+")
 _BEGINS: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:\S|[/\\]{2}", re.IGNORECASE)
 _HANDLE: Final = re.compile(r"@[\w.-]{1,64}")
 _LOCAL: Final = re.compile(r"[^\s@,;:<>()\[\]\"\\|.]+(?:\.[^\s@,;:<>()\[\]\"\\|.]+)*")
@@ -157,8 +158,15 @@ def leads_out(text: str) -> bool:
     place = destination(body)
     if place.form is not Form.NONE:
         return place.form is Form.LINK
-    return bool(_BEGINS.match(body)) or (
-        len(body.split(maxsplit=1)) == 1 and not {*"./:\u3002"}.isdisjoint(body)
+    if _BEGINS.match(body):
+        return True
+    first, *others = _BETWEEN.split(body[:LONGEST])
+    if not others:
+        return not {*"./:\u3002"}.isdisjoint(first)
+    begun = destination(first)
+    return begun.form is Form.LINK and (
+        bool(begun.path or begun.query)
+        or all(destination(other).form is Form.LINK for other in others if other)
     )
 
 

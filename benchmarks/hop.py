@@ -31,7 +31,7 @@ from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import SystemClock, blueprint, guards
 from agentserver.config import Bound as Configured
 from agentserver.config import Organism, Place, Secrets
-from agentserver.core import envelope
+from agentserver.core import envelope, familiar
 from agentserver.core.blueprint import Limits, Listener
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
@@ -118,7 +118,8 @@ async def pump(handlers: dict[str, Any], payload: Any, talk: Callable[[Any, byte
     )
     organism = Organism("bench", HERE, tuple(configured), limits, None, Secrets(), ())
     codecs = Codecs([type(payload)])
-    rules = Rules(blueprint(organism, codecs), codecs, guards(organism, codecs), Bounds())
+    known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
+    rules = Rules(blueprint(organism, codecs), codecs, guards(organism, codecs), Bounds(names=known))
     bound = {one.name: Bound(one, handlers[one.name]) for one in listeners}
     async with Pump(rules, bound, MemoryEngine(), SystemClock()) as running:
         await talk(running, codecs.of(type(payload)).encode(payload).encode())

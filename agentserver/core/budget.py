@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.contract import Code
+from agentserver.core.refusals import Refusal
+
 if TYPE_CHECKING:
     from agentserver.core.blueprint import Limits
     from agentserver.core.conversation import Conversation
+    from agentserver.core.messages import Drafts
 
 
 class Room(NamedTuple):
@@ -34,3 +38,21 @@ def room(limits: Limits, conversation: Conversation, request: str) -> Room:
     entry = conversation.requests.get(request)
     spent = 0 if entry is None else entry.messages
     return Room(max(1, left(limits, conversation.messages, spent)), limits.principal_bytes)
+
+
+def exhausted(limits: Limits, hop: int, left: int) -> str:
+    """What a request has used up that would lead to one more message; empty when there is some of everything."""
+    if hop > limits.hops:
+        return f"more than {limits.hops} hops"
+    return "" if left > 0 else "no messages are left"
+
+
+def overrun(said: Drafts | Refusal, left: int) -> str:
+    """In what respect a result is more than its request has left; empty when it is not.
+
+    Others of the request may have spent something since it was read, when there was room for it.
+    """
+    if isinstance(said, Refusal):
+        return said.detail if said.code is Code.BUDGET else ""
+    many = len(said.drafts)
+    return f"a result of {many} messages where {left} are left" if many > max(1, left) else ""

@@ -22,7 +22,7 @@ from agentserver.core import causes, intake
 from agentserver.core.admission import Judged, judge, judging, unheard
 from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
-from agentserver.core.budget import Room, room
+from agentserver.core.budget import Room, overrun, room
 from agentserver.core.dismissal import dismissed, excerpted
 from agentserver.core.envelope import canonical
 from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
@@ -187,7 +187,7 @@ def concluding(
     step.minutes.record(Event.HANDLED, delivery)
     step.todos = step.todos.notice(delivery)
     _observe(step, finished)
-    over = _over(step, delivery, result.said)
+    over = overrun(result.said, step.left(delivery.request))
     if over:
         step.exhaust(delivery.request, over)
         return step.finish()
@@ -212,16 +212,6 @@ def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment:
     if given_up.unseen:
         step.memory = rules.missed(step.memory)
     return _give_up(step, delivery, Failed(Code.INTERNAL, given_up.detail))
-
-
-def _over(step: Step, delivery: Delivery, said: Drafts | Refusal) -> str:
-    """In what respect a result is more than its request has left; empty when it is not."""
-    if isinstance(said, Refusal):
-        return said.detail if said.code is Code.BUDGET else ""
-    most = max(
-        1, step.left(delivery.request)
-    )  # others of the request may have spent something since it was read
-    return f"a result of {len(said.drafts)} messages where {most} are left" if len(said.drafts) > most else ""
 
 
 def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Pieces[Judged]:

@@ -197,7 +197,15 @@ def read(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malformed:
 
 def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Malformed:
     """The payload element that `data` is, or why there is none. Raises nothing, whatever the bytes."""
-    root = _parse(data, bounds)
+    return _payload(_parse(data, bounds))
+
+
+def read_written(markup: str, bounds: Bounds) -> etree._Element | Malformed:
+    """The payload element that a codec has written, whose names are its own; else as `read_payload`."""
+    return _payload(_parse(markup.encode(), bounds, _PARSER))
+
+
+def _payload(root: etree._Element | Malformed) -> etree._Element | Malformed:
     if isinstance(root, Malformed):
         return root
     if not root.tag.startswith("{") or root.tag.startswith(f"{{{NAMESPACE}}}"):
@@ -237,12 +245,13 @@ def _name(value: str) -> str:
     return escape(value, quote=False) if "&" in value or "<" in value or ">" in value else value
 
 
-def _parse(data: bytes, bounds: Bounds) -> etree._Element | Malformed:
+def _parse(data: bytes, bounds: Bounds, parser: etree.XMLParser | None = None) -> etree._Element | Malformed:
     refusal = _before(data, bounds)
     if refusal is not None:
         return refusal
     try:
-        root = etree.fromstring(data, _PARSER if familiar(data, bounds.names) else _parser())
+        parser = parser or (_PARSER if familiar(data, bounds.names) else _parser())
+        root = etree.fromstring(data, parser)
         return _after(root, data, bounds) or root
     except etree.LxmlError as error:  # not only its syntax errors: libxml2 raises on trees that it dislikes
         return _unparsed(error)

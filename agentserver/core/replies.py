@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, HandlerResponse, Target
 from agentserver.core import repair
-from agentserver.core.envelope import Malformed, read_payload
+from agentserver.core.envelope import Malformed, read_payload, read_written
 from agentserver.core.messages import Draft, Drafts, Failed
 from agentserver.core.payload.codec import Unencodable, Unlisted, of_system
 from agentserver.core.payload.xmlify import PayloadError
@@ -75,7 +75,7 @@ def draft(
         markup = codec.encode(payload)
     except Unencodable as error:
         return Refusal(Code.VALIDATION, str(error), target, (str(error),), codec.name)
-    element = read_payload(markup.encode(), bounds)
+    element = read_written(markup, bounds)
     if isinstance(element, Malformed):
         return Refusal(Code.VALIDATION, element.detail, target, (element.detail,), codec.name, markup)
     return check(element, markup, to, codec)

@@ -12,7 +12,7 @@ from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
 from agentserver.core.approvals import Approval, digest
 from agentserver.core.audit import Event
-from agentserver.core.budget import left
+from agentserver.core.budget import exhausted, left
 from agentserver.core.conversation import Conversation
 from agentserver.core.guard import opening
 from agentserver.core.messages import SYSTEM, Delivery, Done, EventPlace, Letter, Reply
@@ -20,7 +20,7 @@ from agentserver.core.minutes import Minutes, local
 from agentserver.core.outcome import Outcome
 from agentserver.core.refusals import system_error
 from agentserver.core.requests import RequestChange
-from agentserver.core.threads import Held, TreeChange
+from agentserver.core.threads import Held, TreeChange, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -105,12 +105,9 @@ class Step:
 
     def post(self, letter: Letter, thread: str) -> None:
         """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
-        most = self.rules.blueprint.limits.hops
-        if letter.hop > most:
-            self.exhaust(letter.request, f"more than {most} hops")
-            return
-        if self.left(letter.request) <= 0:
-            self.exhaust(letter.request, "no messages are left")
+        spent = exhausted(self.rules.blueprint.limits, letter.hop, self.left(letter.request))
+        if spent:
+            self.exhaust(letter.request, spent)
             return
         self._messages += 1
         self.requests.spend(letter.request)
@@ -209,7 +206,7 @@ class Step:
 
     def call(self, letter: Letter, owner: str, *, apart: bool = False) -> None:
         """Post a letter to a listener on a child of the letter's origin: one at rest or, if ``apart``, a new one."""
-        allowed = _narrowed(self.tree.nodes[letter.origin].allowed, letter.allowed)
+        allowed = narrowed(self.tree.nodes[letter.origin].allowed, letter.allowed)
         child = None if apart else self.change.resting(letter.origin, owner, allowed)
         if child is None:
             child = self.change.open(letter.origin, owner, next(self.ids), self._messages)
@@ -397,10 +394,3 @@ class Step:
             self._replies.append(Done(self.before.id, request.id, request.answered))
             if not request.answered:
                 self.minutes.note(Event.ENDED, thread=self.tree.root, to=self.before.principal)
-
-
-def _narrowed(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:
-    """The peers in force below a thread: what is taken away above is never given back."""
-    if own is None or above is None:
-        return above if own is None else own
-    return above & own

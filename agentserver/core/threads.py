@@ -178,3 +178,10 @@ class TreeChange:
         below = self.prune(thread)
         self._nodes[above.id] = above._replace(children=Siblings(c for c in above.children if c != thread))
         return (*below, self._nodes.pop(thread))
+
+
+def narrowed(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:
+    """The peers in force below a thread: what is taken away above is never given back."""
+    if own is None or above is None:
+        return above if own is None else own
+    return above & own

@@ -173,20 +173,8 @@ def _records(
     left = iter(replies)
     found: list[Record] = []
     for event, thread, sender, to, root, hop, code, detail, delivery, message in rows:
-        record = Record(
-            Event(event),
-            at,
-            beginning.id,
-            thread,
-            sender,
-            to,
-            root,
-            hop,
-            code,
-            detail,
-            delivery,
-            _bytes(message),
-        )
+        told = (thread, sender, to, root, hop, code, detail, delivery)
+        record = Record(Event(event), at, beginning.id, *told, _bytes(message))
         if record.event is Event.SENT and not record.message and delivery in deliveries:
             record = record._replace(message=deliveries[delivery].message)
         elif record.event is Event.ANSWERED:

@@ -355,8 +355,7 @@ class Pump:
         """Let a conversation go on no more that cannot: its principal is told, the others are served."""
         with anyio.CancelScope(shield=True):
             events = await set_aside(self._engine, conversation, error, self._clock.moment().now)
-            live = self._live.get(conversation)
-            for thread in () if live is None else live.tree.nodes.values():
+            for thread in self._live[conversation].tree.nodes.values() if conversation in self._live else ():
                 self._invoker.cancel(thread.id)
                 for delivery in thread.waiting():
                     self._parsed.pop(delivery.id, None)

@@ -17,13 +17,20 @@ from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
 from agentserver.pump import Onlookers, Pump, waiting
-from agentserver.pump.schedule import backoff
+from agentserver.pump.schedule import Ticket, backoff
+from agentserver.pump.tidying import tidy
 from agentserver.pump.timekeeper import Timekeeper
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
 
 pytestmark = pytest.mark.anyio
+
+
+async def tidied(d):
+    pump = d.pump
+    await tidy(pump._live, pump._engine, pump._boundary, pump._time, pump._limits.idle)
+
 
 DAY = 86_400.0
 YEARS = 10 * 365 * DAY
@@ -77,7 +84,7 @@ async def test_a_clock_that_is_set_while_the_server_runs_ends_nothing(tmp_path, 
     async with engine, running as d:
         await fill(d)
         clock.jump(years)
-        await d.pump._tidy()
+        await tidied(d)
         await asyncio.sleep(0.02)
         assert (await kept(engine), len(d.pump.approvals())) == ((3, 2), 1)
         assert "the clock went from" in caplog.text
@@ -90,7 +97,7 @@ async def test_a_clock_that_is_set_between_two_servers_ends_nothing_and_later_ti
     clock = FakeClock(now=1.8e9 + YEARS)
     engine, running = shop(tmp_path / "j", clock)
     async with engine, running as d:
-        await d.pump._tidy()
+        await tidied(d)
         await asyncio.sleep(0.02)
         assert (await kept(engine), len(d.pump.approvals())) == ((3, 2), 1)
         clock.advance(3 * DAY)
@@ -99,10 +106,10 @@ async def test_a_clock_that_is_set_between_two_servers_ends_nothing_and_later_ti
     engine, running = shop(tmp_path / "j", clock)
     async with engine, running as d:
         clock.advance(8 * DAY)
-        await d.pump._tidy()
+        await tidied(d)
         assert await kept(engine) == (2, 2)
         clock.advance(23 * DAY)
-        await d.pump._tidy()
+        await tidied(d)
         assert (await kept(engine))[1] == 0
 
 
@@ -114,7 +121,7 @@ async def test_servers_that_are_started_now_and_then_age_their_journal(tmp_path)
         async with engine, running as d:
             if not turn:
                 await fill(d)
-            await d.pump._tidy()
+            await tidied(d)
             counts.append((await kept(engine))[0])
     assert counts[:10] == [3] * 10
     assert counts[-1] == 2
@@ -158,7 +165,7 @@ async def test_a_repetition_keeps_the_rest_of_its_delay_across_a_restart(later, 
         clock.now += later
         d.pump.delays, ran = [], []
         monkeypatch.setattr(d.pump, "_dispatch", ran.append)
-        d.pump._take_up_one(conversation, delivery)
+        d.pump._resume(Ticket(conversation.principal, delivery))
         await anyio.lowlevel.checkpoint()
         await anyio.lowlevel.checkpoint()
         assert backoff(2) == 0.2

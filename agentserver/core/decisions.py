@@ -115,7 +115,8 @@ def turn_away(
 ) -> Outcome:
     """Answer an outside message with a SystemError without looking at it."""
     step = Step(conversation, rules, moment)
-    step.cause = TurnedAway(excerpted(outside.data), outside.request, outside.to, code, outside.key)
+    kept = excerpted(outside.data, rules.redact)
+    step.cause = TurnedAway(kept, outside.request, outside.to, code, outside.key)
     step.requests.begin(outside.request)
     return _turn_away(step, outside.request, Refusal(code))
 

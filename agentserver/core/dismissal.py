@@ -28,7 +28,7 @@ class Excerpt(NamedTuple):
     """A message that is not kept whole.
 
     Args:
-        beginning: its first bytes.
+        beginning: its first bytes, without secrets.
         length: of the whole, in bytes.
         digest: SHA-256 of the whole, in hexadecimal.
     """
@@ -55,14 +55,20 @@ class Dismissed(NamedTuple):
     key: Key | None = None
 
 
-def excerpted(data: bytes) -> bytes | Excerpt:
-    """What is kept of a message that is refused."""
-    return data if len(data) <= KEPT else Excerpt(data[:KEPT], len(data), sha256(data).hexdigest())
+def excerpted(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
+    """What is kept of a message that is refused: of a long one a beginning in which no secret is cut."""
+    if len(data) <= KEPT:
+        return data
+    text = redact(
+        data[: 2 * KEPT].decode(errors="surrogateescape")
+    )  # a secret that ends behind what is kept too
+    beginning = text.encode(errors="surrogateescape")[:KEPT]
+    return Excerpt(beginning, len(data), sha256(data).hexdigest())
 
 
 def dismissed(outside: Outside, judged: Judged, redact: Callable[[str], str]) -> Outside | Dismissed:
     """What is kept of a message that was refused: all of it while it is short, so that it can be judged again."""
-    kept, refusal = excerpted(outside.data), judged.refusal
+    kept, refusal = excerpted(outside.data, redact), judged.refusal
     if isinstance(kept, bytes) or refusal is None:
         return outside
     detail, to = (bounded(text, DETAIL, redact) for text in (refusal.detail, refusal.to))

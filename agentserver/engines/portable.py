@@ -38,10 +38,23 @@ def dump(story: Story) -> bytes:
 
 
 def texts(story: Story) -> Iterator[tuple[int, str]]:
-    """Everything that ``dump`` writes of each step, by the step's version: as written, and as it was said."""
+    """Everything that ``dump`` writes of each step, by the step's version: as written, and as it was said.
+
+    What was said has each text of a cause and of its records on lines of its own: where it ends it may have been cut.
+    """
     for step in story.steps:
         yield step.version, _object(_step_row(step), 0)
-        yield step.version, "\n".join(_shown(data) for data in (step.cause, step.records, *step.gone_out()))
+        said = [text for data in (step.cause, step.records) for text in _leaves(json.loads(data))]
+        said += [_shown(data) for data in (step.cause, step.records, *step.gone_out())]
+        yield step.version, "\n".join(said)
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each)
 
 
 def _shown(data: bytes) -> str:

@@ -10,7 +10,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core import decisions, recording
-from agentserver.core.dismissal import KEPT, Dismissed, Excerpt
+from agentserver.core.dismissal import KEPT, Dismissed, Excerpt, excerpted
 from agentserver.core.messages import Outside, TurnedAway
 from agentserver.core.receipts import Key, given
 from tests.core.paper import Answer, Ask, Paper, listener, rules
@@ -96,3 +96,13 @@ def test_what_earlier_versions_wrote_is_read():
     )
     old = json.dumps(["receive", LONG.decode(), "1", "agent"]).encode()
     assert recording.load(old, {}, [], SHOP) == Outside(LONG, "1", "agent")
+
+
+@pytest.mark.parametrize("at", [KEPT - 299, KEPT - 150, KEPT - 9, KEPT - 1])
+def test_the_beginning_that_is_kept_cuts_no_secret(at):
+    secret = "".join(chr(0x4E00 + number) for number in range(100))  # 300 bytes
+    data = f"{'x' * at}{secret}{'y' * KEPT}".encode()
+    kept = excerpted(data, lambda text: text.replace(secret, "[redacted]"))
+    assert (kept.length, kept.digest) == (len(data), sha256(data).hexdigest())
+    assert len(kept.beginning) == KEPT
+    assert secret[0] not in kept.beginning.decode(errors="replace")

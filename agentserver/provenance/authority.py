@@ -22,6 +22,7 @@ _GLUED: Final = re.compile(r"([^A-Z]*\.[a-z]{2,24})\.[A-Z][a-z']*$")
 _WORDS: Final = re.compile(r"\S+")
 _TRIM: Final = "\"'`()[]{}<>,;:!?"
 _APART: Final = re.compile(r"[\s,;|\"'<>()\[\]{}\\/?&=#]+")
+_PORT: Final = re.compile(r"(?<=[\w\]]):\d{1,5}(?![\w.])")
 _SCHEMES: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}:(?:/+|(?=[^\d/]))")
 
 
@@ -96,7 +97,8 @@ def matching(patterns: Iterable[str], place: Destination) -> str | None:
 def barred(patterns: Iterable[str], text: str) -> str | None:
     """The first entry of a deny list that means anything in ``text``, read as loosely as a reader might.
 
-    Scheme, port, letter case, escapes and width of letters do not save a place, and what stands before ``@`` does not.
+    Scheme, port, letter case, escapes and width of letters do not save a place, and what stands before ``@``, or before
+    the last labels of a host, does not.
     """
     patterns = tuple(patterns)
     if not patterns:
@@ -104,7 +106,11 @@ def barred(patterns: Iterable[str], text: str) -> str | None:
     spelled = _SCHEMES.sub(" ", loosened(decoded(text))).strip()
     words = [word for word in _APART.split(spelled) if "." in word or "@" in word]
     hosts = [word.rpartition("@")[2].partition(":")[0].strip(".") for word in words]
-    found = dict.fromkeys((spelled, *spelled.split(" "), *words, *hosts))
+    others = [other for host in hosts for other in (f"x@{host}", f"x.{host.partition('.')[2]}")]
+    whole = (spelled, _PORT.sub("", spelled))
+    found = dict.fromkeys(
+        (*whole, *(word for each in whole for word in each.split(" ")), *words, *hosts, *others)
+    )
     places = [destination(one.strip(".")) for one in found]
     crooked = destination(text).form is Form.NONE
     for entry in patterns:

@@ -256,7 +256,8 @@ def journalled(organism: Organism, rules: Rules) -> SqliteEngine | MemoryEngine:
     journal, path = organism.journal, journal_path(organism)
     if journal is None or path is None:
         return MemoryEngine()
-    return SqliteEngine(JournalPlace(path, Sync(journal.sync)), rules.guards, retention=journal.retention)
+    place = JournalPlace(path, Sync(journal.sync))
+    return SqliteEngine(place, rules.guards, retention=journal.retention, limit=journal.limit)
 
 
 def rules(organism: Organism) -> Rules:

@@ -128,6 +128,12 @@ def command() -> None:
     """Look after the journal in which conversations are kept."""
 
 
+def _limit(ctx: click.Context, organism: Path | None) -> int | None:
+    """What the organism lets its journal hold, where there is an organism."""
+    file = project.found(organism)
+    return None if file is None else project.glimpse(ctx, file).limit
+
+
 @command.command("stats")
 @journal_option
 @click.pass_context
@@ -139,6 +145,9 @@ def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> No
     with refusing(ctx):
         found = journal_care.stats(path)
     click.echo(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
+    limit = _limit(ctx, organism) if journal is None else None
+    if limit is not None:
+        click.echo(f"limit: {found.held} of {limit} bytes are in use, {100 * found.held / limit:.1f} %")
     click.echo(
         f"conversations: {found.open} open, {found.closed} finished; the oldest of {when(found.oldest)}"
     )

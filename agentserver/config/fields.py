@@ -21,6 +21,9 @@ DOTTED_PATTERN = r"^[^\W\d]\w*(\.[^\W\d]\w*)+$"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d)")
 _DURATION_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,6})? ?(ms|s|m|h|d)$|\$\{"
+_SIZE_PATTERN = r"^[0-9]{1,9} ?(kB|MB|GB|TB)$|\$\{"
+_SIZE = re.compile(r"([0-9]{1,9}) ?(kB|MB|GB|TB)")
+_SIZES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def _seconds(value: Any) -> Any:
@@ -31,6 +34,16 @@ def _seconds(value: Any) -> Any:
     if match is None:
         raise ValueError('a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"')
     return float(match[1]) * _UNITS[match[2]]
+
+
+def _bytes(value: Any) -> Any:
+    """A size in bytes."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value)
+    if match is None:
+        raise ValueError('a size is a number of bytes, or text such as "500MB" or "10GB"')
+    return int(match[1]) * _SIZES[match[2]]
 
 
 def _unreserved(name: str) -> str:
@@ -83,6 +96,11 @@ Retention: TypeAlias = Annotated[
     BeforeValidator(
         _seconds, json_schema_input_type=Annotated[float, Field(gt=0, le=100 * 365 * DAY)] | _Text
     ),
+]
+_Journal = Annotated[int, Field(ge=1 << 20, le=1 << 46)]
+Size: TypeAlias = Annotated[
+    _Journal,
+    BeforeValidator(_bytes, json_schema_input_type=_Journal | Annotated[str, Field(pattern=_SIZE_PATTERN)]),
 ]
 _DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
 DottedList: TypeAlias = Annotated[

@@ -28,12 +28,14 @@ class Glimpse(NamedTuple):
         unread: why there may be more, a mistake a line; empty when there are no others.
         journal: the file of its journal; None when it keeps none or it cannot be told.
         unkept: whether it says that it keeps none.
+        limit: bytes that its journal may hold; None when it keeps none or it cannot be told.
     """
 
     secrets: Secrets
     unread: str = ""
     journal: Path | None = None
     unkept: bool = False
+    limit: int | None = None
 
 
 def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
@@ -49,12 +51,10 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
     if not sources.documents or sources.documents[0].directory != path.parent.resolve():
         return found
     said = unjournalled(sources.documents[0].data.get("journal"))
-    return found._replace(journal=_journal(said, project), unkept=said is None)
-
-
-def _journal(said: object, project: Path) -> Path | None:
+    if said is None:
+        return found._replace(unkept=True)
     try:
-        written = None if said is None else JournalEntry.model_validate(said).path
+        journal = JournalEntry.model_validate(said)
     except ValidationError:
-        return None
-    return None if written is None else project / written
+        return found
+    return found._replace(journal=project / journal.path, limit=journal.limit)

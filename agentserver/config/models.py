@@ -22,6 +22,7 @@ from agentserver.config.fields import (
     Peers,
     RelativePath,
     Retention,
+    Size,
     Strict,
     given,
     listed,
@@ -250,6 +251,10 @@ class JournalEntry(Strict):
     )
     retention: Retention = Field(
         default=_JOURNAL.retention, description='How long finished conversations are kept, such as "30d".'
+    )
+    limit: Size = Field(
+        default=_JOURNAL.limit,
+        description='What it may hold, such as "10GB"; beyond it nothing new is accepted, and what is in hand goes on.',
     )
     sync: Literal["full", "normal"] = Field(
         default=_JOURNAL.sync,

@@ -67,11 +67,13 @@ class Journal:
     Args:
         path: of the file, relative to the project directory.
         retention: seconds for which finished conversations are kept.
+        limit: bytes that it may hold; beyond it nothing new is accepted.
         sync: what a commit waits for: the disk or the operating system.
     """
 
     path: str = "out/journal.sqlite"
     retention: float = 30 * 86_400.0
+    limit: int = 10 * 10**9
     sync: Literal["full", "normal"] = "full"
 
 

@@ -31,6 +31,7 @@ class Stats(NamedTuple):
         size: of the file.
         log: of the write-ahead log beside it.
         free: inside the file, left by what was removed; used again before the file grows.
+        held: in use; what the limit of a journal is about.
         unread: replies and ends of requests that no gateway has acknowledged.
         receipts: ids that senders gave their messages.
     """
@@ -46,6 +47,16 @@ class Stats(NamedTuple):
     unread: int
     receipts: int
     oldest: float | None
+    held: int
+
+
+def held(connection: sqlite3.Connection) -> int:
+    """Bytes of the journal that are in use, its log included."""
+    (pages,), (free,), (size,) = (
+        connection.execute(f"pragma {name}").fetchone()
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
 
 
 def forget(connection: sqlite3.Connection, before: float) -> int:
@@ -132,6 +143,7 @@ def stats(path: Path) -> Stats:
             one("select count(*) from event where waiting = 1"),
             one("select count(*) from receipt") if _has(connection, "receipt") else 0,
             oldest,
+            held(connection),
         )
 
 

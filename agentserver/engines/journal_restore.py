@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
@@ -40,9 +40,13 @@ def export(source: Path, target: Path, conversations: Collection[str] = ()) -> N
         with _made(target):
             connection.execute("vacuum into ?", (str(target),))
             if conversations:
-                with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-                    only(copy, known)
+                _left(target, known)
             _synced(target)
+
+
+def _left(target: Path, known: Collection[str]) -> None:
+    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        only(copy, known)
 
 
 def restore(copy: Path, path: Path) -> Path | None:
@@ -103,12 +107,12 @@ def _made(target: Path) -> Iterator[None]:
         why = "exists already" if isinstance(error, FileExistsError) else error.strerror
         raise EngineError(f"{target}: {why}") from error
     try:
-        yield
-    except BaseException as error:
-        target.unlink(missing_ok=True)
-        if isinstance(error, DRIVER):
-            raise told(target, error) from error
-        raise
+        with ExitStack() as unmade:
+            unmade.callback(target.unlink, missing_ok=True)
+            yield
+            unmade.pop_all()
+    except DRIVER as error:
+        raise told(target, error) from error
 
 
 def _synced(path: Path) -> None:

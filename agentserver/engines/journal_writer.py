@@ -7,18 +7,20 @@ event loops and who waits for a commit.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording, snapshot
 from agentserver.core.audit import Event
-from agentserver.core.messages import Redriven, Reply, Requeued
+from agentserver.core.dismissal import Dismissed
+from agentserver.core.messages import Outside, Redriven, Reply, Requeued, TurnedAway
 from agentserver.core.receipts import Receipt, given
 from agentserver.core.written import Written
-from agentserver.engines import journal_aside, journal_head
+from agentserver.engines import journal_aside, journal_care, journal_head
 from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_file import FATAL, told
+from agentserver.engines.journal_kept import Kept
 from agentserver.engines.journal_lock import Files
 from agentserver.engines.journal_reader import Ending
 from agentserver.engines.journal_rows import LEFT, Left, Rows
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from agentserver.core.outcome import Outcome
     from agentserver.core.snapshot import Snapshot
     from agentserver.engines.journal_lock import Lock
+
+logger = logging.getLogger("agentserver.journal")
 
 _FULL = 2
 """What SQLite calls a commit that waits for the disk."""
@@ -60,40 +64,6 @@ class Encoded(NamedTuple):
     parts: Snapshot
 
 
-@dataclass(slots=True)
-class _Kept:
-    """What is stored of an open conversation, so that it need not be read before it is written.
-
-    Args:
-        queued: the number and the digest of each delivery's row, by its id.
-        belongings: the sum of the digests of the values and of what is queued.
-    """
-
-    number: int
-    opened: float
-    version: int
-    chain: bytes
-    values: Mapping[tuple[str, str], bytes]
-    queued: dict[str, tuple[int, bytes]]
-    belongings: int = 0
-
-    def queue(self, key: str, number: int, digest: bytes) -> None:
-        self.queued[key] = number, digest
-        self.belongings = seal.added(self.belongings, digest)
-
-    def unqueue(self, key: str) -> int:
-        """Gives the number of its row."""
-        number, digest = self.queued.pop(key)
-        self.belongings = seal.added(self.belongings, digest)
-        return number
-
-    def change(self, key: tuple[str, str], data: bytes | None) -> None:
-        """A value is written, or removed without data."""
-        for each in (self.values.get(key), data):
-            if each is not None:
-                self.belongings = seal.added(self.belongings, seal.value(self.number, *key, each))
-
-
 class Writer:
     """Commits outcomes to an open journal.
 
@@ -101,15 +71,24 @@ class Writer:
         connection: to the journal; nobody else writes it.
         path: for messages.
         guards: those whose memories are kept.
+        limit: bytes that the journal may hold; beyond it no outside message is kept. None is no limit.
 
     ``owed`` are the events that have left and are not marked so yet: they go with the next commit that succeeds.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, guards: Sequence[Guard] = ()) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        guards: Sequence[Guard] = (),
+        limit: int | None = None,
+    ) -> None:
         self._connection = connection
         self._path = path
         self._guards = tuple(guards)
-        self._kept: dict[str, _Kept] = {}
+        self._limit = limit
+        self._full: EngineError | None = None
+        self._kept: dict[str, Kept] = {}
         self._broken: EngineError | None = None
         self._written = Written()
         self.owed: list[Left] = []
@@ -174,6 +153,7 @@ class Writer:
         rows = Rows()
         try:
             self._connection.execute("begin immediate")
+            self._full = self._over()
             found = [one if isinstance(one, EngineError) else self._prepare(one, rows) for one in group]
             rows.write(self._connection)
             if self.owed:
@@ -198,6 +178,21 @@ class Writer:
         events = journal_aside.put(self._connection, conversation, reason, at)
         self._last["event"] += len(events)
         return events
+
+    def _over(self) -> EngineError | None:
+        """What to say when the journal holds what it may."""
+        if self._limit is None:
+            return None
+        held = journal_care.held(self._connection)
+        if held < self._limit:
+            return None
+        full = EngineError(
+            f"{self._path}: it holds {held} bytes, and its limit is {self._limit} (journal.limit). Nothing new is"
+            " accepted until finished conversations have aged out (journal.retention) or the limit is higher"
+        )
+        if self._full is None:
+            logger.error("%s", full)
+        return full
 
     def leave(self, lock: Lock) -> None:
         """Spare the files of whatever was put in this journal's place. To be called before the connection closes."""
@@ -228,6 +223,8 @@ class Writer:
         repeated = None if kept is None else self._repeated(kept, outcome, rows)
         if repeated is not None:
             return repeated
+        if self._full is not None and isinstance(outcome.cause, Outside | TurnedAway | Dismissed):
+            return self._full  # whatever is in hand goes on, so that it comes to rest
         if kept is None:
             kept = self._open(after, rows)
         self._add(encoded, kept, rows)
@@ -242,7 +239,7 @@ class Writer:
             del self._kept[after.id]
         return None
 
-    def _repeated(self, kept: _Kept, outcome: Outcome, rows: Rows) -> RepeatedError | None:
+    def _repeated(self, kept: Kept, outcome: Outcome, rows: Rows) -> RepeatedError | None:
         """What is there already under the key of an outside message, stored or in the same transaction."""
         found = given(outcome)
         if found is None:
@@ -253,7 +250,7 @@ class Writer:
         ).fetchone() or next((row[2:] for row in rows.receipts if row[:2] == place), None)
         return None if row is None else RepeatedError(Receipt(str(row[1]), str(row[0])))
 
-    def _add(self, encoded: Encoded, kept: _Kept, rows: Rows) -> None:
+    def _add(self, encoded: Encoded, kept: Kept, rows: Rows) -> None:
         """Add what an outcome makes for ever: the step, its deliveries, what it let go."""
         outcome, moment = encoded.outcome, encoded.moment
         delivery, event = self._last["delivery"] + 1, self._last["event"] + 1
@@ -273,31 +270,31 @@ class Writer:
         step = (self._last["step"], kept.number, version, *moment, *parts, *made, kept.chain, seal.FORM)
         rows.steps.append(step)
 
-    def _find(self, conversation: str) -> _Kept | None:
+    def _find(self, conversation: str) -> Kept | None:
         """What is stored of an open conversation. The version of one that is closed or aside never fits."""
         if journal_aside.is_aside(self._connection, conversation):
-            return _Kept(0, 0.0, -1, GENESIS, {}, {})
+            return Kept(0, 0.0, -1, GENESIS, {}, {})
         found = stored(self._connection, conversation)
         if found is None:
             return None
         row = found.row
         if row.closed is not None:
-            return _Kept(row.number, row.opened, -1, row.chain, {}, {})
-        kept = _Kept(
+            return Kept(row.number, row.opened, -1, row.chain, {}, {})
+        kept = Kept(
             row.number, row.opened, row.version, row.chain, found.values, found.queued(), found.belongings
         )
         self._kept[conversation] = kept
         return kept
 
-    def _open(self, after: Conversation, rows: Rows) -> _Kept:
+    def _open(self, after: Conversation, rows: Rows) -> Kept:
         self._last["conversation"] += 1
         opened = float(after.touched)
-        kept = self._kept[after.id] = _Kept(self._last["conversation"], opened, 0, GENESIS, {}, {})
+        kept = self._kept[after.id] = Kept(self._last["conversation"], opened, 0, GENESIS, {}, {})
         key = (kept.number, after.id, after.principal, after.tree.root)
         rows.opened.append((*key, opened, opened, 0, None, GENESIS, b""))
         return kept
 
-    def _add_deliveries(self, outcome: Outcome, kept: _Kept, rows: Rows) -> list[bytes]:
+    def _add_deliveries(self, outcome: Outcome, kept: Kept, rows: Rows) -> list[bytes]:
         """Gives the digest of each new row."""
         if isinstance(outcome.cause, Requeued):
             self._revive(outcome.cause.delivery, kept, rows)
@@ -318,7 +315,7 @@ class Writer:
             )
         return digests
 
-    def _revive(self, delivery: Delivery, kept: _Kept, rows: Rows) -> None:
+    def _revive(self, delivery: Delivery, kept: Kept, rows: Rows) -> None:
         number = self._dead(delivery)
         kept.queue(delivery.id, number, seal.delivery(number, kept.number, row_delivery(delivery)))
         rows.end(number, Ending.QUEUED)
@@ -334,14 +331,14 @@ class Writer:
             raise ValueError("what is no dead letter cannot be queued again")
         return int(row[0])
 
-    def _end_deliveries(self, outcome: Outcome, kept: _Kept, rows: Rows) -> None:
+    def _end_deliveries(self, outcome: Outcome, kept: Kept, rows: Rows) -> None:
         at = float(outcome.conversation.touched)
         if outcome.done is not None:
             rows.end(kept.unqueue(outcome.done), *_ending(outcome), at)
         for delivery in outcome.dropped:
             rows.end(kept.unqueue(delivery.id), Ending.DROPPED, "", at)
 
-    def _add_events(self, outcome: Outcome, kept: _Kept, rows: Rows) -> list[bytes]:
+    def _add_events(self, outcome: Outcome, kept: Kept, rows: Rows) -> list[bytes]:
         """Gives the digest of each new row."""
         digests = []
         for position, event in enumerate(outcome.replies):
@@ -356,7 +353,7 @@ class Writer:
             rows.events.append((self._last["event"], kept.number, *columns[1:]))
         return digests
 
-    def _keep_values(self, kept: _Kept, values: Mapping[tuple[str, str], bytes], rows: Rows) -> None:
+    def _keep_values(self, kept: Kept, values: Mapping[tuple[str, str], bytes], rows: Rows) -> None:
         if not values and not kept.values:
             return
         for key in kept.values:

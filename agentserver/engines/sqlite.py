@@ -50,13 +50,22 @@ class SqliteEngine:
         place: where the journal is.
         guards: those whose memories are kept with the conversations.
         retention: seconds for which closed conversations are kept; None is for ever.
+        limit: bytes that the journal may hold; beyond it no outside message is kept. None is no limit.
     """
 
-    def __init__(self, place: Place, guards: Sequence[Guard] = (), *, retention: float | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        guards: Sequence[Guard] = (),
+        *,
+        retention: float | None = None,
+        limit: int | None = None,
+    ) -> None:
         self.marks = MarkFile(place.path)
         self._place = place
         self._guards = tuple(guards)
         self._retention = retention
+        self._limit = limit
         self._thread = ThreadPoolExecutor(1, "journal")
         self._open = ExitStack()
         self._connection: sqlite3.Connection
@@ -98,7 +107,7 @@ class SqliteEngine:
             lock = stack.enter_context(Lock(self._place.path))
             stack.callback(self.marks.close)
             self._connection = stack.enter_context(closing(open_writing(self._place)))
-            self._writer = Writer(self._connection, self._place.path, self._guards)
+            self._writer = Writer(self._connection, self._place.path, self._guards, self._limit)
             stack.callback(self._writer.leave, lock)
             self._reader = Reader(self._connection, self._guards)
             self._before = self._reader.last_event()

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.pump")
 
 LOOK = 3600.0
-"""Seconds after which the clock is looked at again, should it have been set meanwhile."""
+"""Seconds after which the clock is looked at again."""
 
 
 class Pump:
@@ -182,8 +182,8 @@ class Pump:
         rest = min(delay, touched + delay - self._clock.moment().now)
         if rest > 0:
             self._tasks.start_soon(self._retry, ticket, rest)
-        else:
-            self._dispatch(ticket)
+            return
+        self._dispatch(ticket)
 
     # Gateways
 

@@ -169,6 +169,8 @@ def test_an_organism_may_keep_no_journal(shop):
         ("journal:\n  pth: x\n", 'unknown key "pth"'),
         ("journal:\n  sync: never\n", "journal.sync"),
         ("journal:\n  retention: soon\n", "journal.retention"),
+        ("journal:\n  limit: plenty\n", 'a size is a number of bytes, or text such as "500MB" or "10GB"'),
+        ("journal:\n  limit: 1kB\n", "journal.limit"),
         ("journal: maybe\n", "a mapping of keys was expected"),
     ],
 )

@@ -39,6 +39,8 @@ At its `deadline` an invocation is cancelled. When it has not ended `limits.grac
 its caller gets `timeout`, its place goes to the next message, and whatever it still returns, stores or closes counts
 for nothing. While a listener has as many abandoned invocations as its `concurrency`, its callers get `busy` at once.
 A handler that never yields cannot be cancelled; when it comes back too late, its caller gets `timeout` all the same.
+`agentserver run` and `agentserver call` end all the same; in a program of your own, `asyncio.run` waits for an
+abandoned task that never ends.
 """
 
 PARTS = {

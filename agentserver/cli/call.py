@@ -10,11 +10,13 @@ import os
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentserver.cli import project
+from agentserver.cli.ending import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +95,9 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
         raise click.UsageError("give fields or --payload, not both")
     server = project.server(ctx, project.load(ctx, organism), recorded=True)
     data = call.file.read() if call.file is not None else _compose(server, call, values)
-    ctx.exit(anyio.run(_exchange, server, call, data, backend="asyncio"))
+    with Ending(server.organism.limits.drain, server.acquit) as ending:
+        status = anyio.run(ending.run, partial(_interruptible, ending, server, call, data), backend="asyncio")
+    ctx.exit(status)
 
 
 def _values(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -141,6 +145,26 @@ def _codec(server: Server, listener: str, root: str | None) -> Codec:
     if root not in codecs:
         raise click.UsageError(f"{listener} takes {', '.join(codecs)}: say which with --root")
     return codecs[root]
+
+
+async def _interruptible(ending: Ending, server: Server, call: Call, data: bytes) -> int:
+    """The exchange until a signal cancels it."""
+    import anyio
+
+    status = SILENT
+
+    async def listen() -> None:
+        nonlocal status
+        number = await anext(ending.signals())
+        status = 128 + number
+        ending.begin(status)
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listen)
+        status = await _exchange(server, call, data)
+        tasks.cancel_scope.cancel()
+    return status
 
 
 async def _exchange(server: Server, call: Call, data: bytes) -> int:

@@ -18,11 +18,13 @@ class CleanContext:
     """The context variables of whoever makes it, without what may be changed in place.
 
     Python keeps the rules of decimal arithmetic as one mutable value of a context variable: a copy of a context shares
-    it. It is left out, and each fresh context gets a copy of it instead.
+    it. It is left out, and each fresh context gets a copy of it instead, where it is not what Python begins with.
     """
 
     def __init__(self) -> None:
-        self._arithmetic = decimal.getcontext().copy()
+        arithmetic = decimal.getcontext().copy()
+        arithmetic.clear_flags()
+        self._arithmetic = None if repr(arithmetic) == repr(decimal.Context()) else arithmetic
         self._clean = contextvars.Context()
         for variable, value in contextvars.copy_context().items():
             if not isinstance(value, decimal.Context):
@@ -31,5 +33,6 @@ class CleanContext:
     def fresh(self) -> Context:
         """A copy that nothing else has."""
         context = self._clean.copy()
-        context.run(decimal.setcontext, self._arithmetic.copy())
+        if self._arithmetic is not None:
+            context.run(decimal.setcontext, self._arithmetic.copy())
         return context

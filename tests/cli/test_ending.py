@@ -110,6 +110,17 @@ def test_a_handler_that_holds_the_loop_for_too_long_ends_the_process(running):
     assert "the process ends" in logged
 
 
+def test_a_call_ends_too_when_its_handler_does_not(tmp_path):
+    (tmp_path / "odd.py").write_text(HANDLERS)
+    (tmp_path / "organism.yaml").write_text(ORGANISM.format("swallow", "100ms"))
+    done = subprocess.run(
+        [sys.executable, "-m", "agentserver", "call", "swallow", "--set", "timeout=1", "--timeout", "0.1"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "at work\n"), done.stderr
+    assert "no end of answers within 0.1 s" in done.stderr
+
+
 # Inside
 
 
@@ -160,7 +171,7 @@ def test_a_signal_is_the_sessions_and_the_next_one_the_processes(ended):
 
 def test_a_session_that_began_to_end_has_the_time_of_the_drain(ended):
     found, heard = ended
-    with Ending(-1.0) as one:
+    with Ending(-ending.LAST) as one:
         one.begin(7)
         assert heard.wait(30)
     assert found[0] == 7

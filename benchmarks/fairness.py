@@ -3,7 +3,8 @@
 Prints the 99th percentile of how long a stranger waits for an answer while another principal floods the server, over
 its 99th percentile when nothing else happens. The floods: sending in a tight loop, fan-outs, and many chains at once.
 Each flood and the idle stretch before it are measured in one process, on a server that is loaded and built as
-``agentserver run`` does it.
+``agentserver run`` does it. Each ratio is given twice: in time on the clock, which other processes of the machine
+disturb, and in processor time of the server between question and answer, which they do not.
 
     ./run bench fairness             # every flood, with and without a journal
     ./run bench fairness --quick
@@ -20,7 +21,7 @@ import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
@@ -127,23 +128,32 @@ FLOODS: dict[str, Callable[[Server], Coroutine[Any, Any, None]]] = {
 }
 
 
-async def asked(exchange: ServerExchange, seconds: float) -> list[float]:
-    """How long each of a stranger's questions took, one after another with a pause, in seconds."""
-    took: list[float] = []
+class Waited(NamedTuple):
+    """How long a stranger waited for an answer, in seconds: on the clock, and of the server's processor."""
+
+    clock: float
+    work: float
+
+
+async def asked(exchange: ServerExchange, seconds: float) -> list[Waited]:
+    """How long each of a stranger's questions took, one after another with a pause."""
+    took: list[Waited] = []
     over = time.perf_counter() + seconds
     while time.perf_counter() < over:
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), time.process_time()
         reply = await exchange.ask(markup("Say", "text", "hello"), "echo")
-        took.append(time.perf_counter() - start)
+        took.append(Waited(time.perf_counter() - start, time.process_time() - worked))
         if reply is None or reply.error:
             raise RuntimeError("the stranger was refused")
         await asyncio.sleep(0.002)
     return took
 
 
-def p99(values: list[float]) -> float:
-    """The 99th percentile."""
-    return statistics.quantiles(values, n=100, method="inclusive")[98]
+def p99(took: list[Waited]) -> Waited:
+    """The 99th percentile of either."""
+    return Waited(
+        *(statistics.quantiles(values, n=100, method="inclusive")[98] for values in zip(*took, strict=True))
+    )
 
 
 @asynccontextmanager
@@ -155,7 +165,7 @@ async def served(folder: Path, journal: str) -> AsyncIterator[Server]:
         yield server
 
 
-async def measure(folder: Path, journal: str, name: str, seconds: float) -> tuple[float, float]:
+async def measure(folder: Path, journal: str, name: str, seconds: float) -> tuple[Waited, Waited]:
     """A stranger's 99th percentile without and with a flood, in seconds."""
     async with served(folder, journal) as server:
         exchange = await server.open("stranger")
@@ -178,7 +188,7 @@ def main() -> None:
     args = parser.parse_args()
     seconds = 0.5 if args.quick else args.seconds
     logging.disable()
-    print(f"{'':34}{'idle p99':>10}{'flooded':>10}{'ratio':>8}   (aim: {AIM:g})")
+    print(f"{'99th percentiles':34}{'idle':>10}{'flooded':>10}{'ratio':>8}{'of work':>10}   (aim: {AIM:g})")
     with tempfile.TemporaryDirectory(prefix="fairness-") as name:
         folder = Path(name)
         (folder / "fair_payloads.py").write_text(dedent(HANDLERS))
@@ -187,10 +197,9 @@ def main() -> None:
             for flood in FLOODS:
                 idle, flooded = anyio.run(measure, folder, journal, flood, seconds)
                 told = f"{kept}, {flood}"
-                print(
-                    f"{told:34}{idle * 1e3:>7.2f} ms{flooded * 1e3:>7.2f} ms{flooded / idle:>8.1f}",
-                    flush=True,
-                )
+                times = f"{idle.clock * 1e3:>7.2f} ms{flooded.clock * 1e3:>7.2f} ms"
+                ratios = f"{flooded.clock / idle.clock:>8.1f}{flooded.work / idle.work:>10.1f}"
+                print(f"{told:34}{times}{ratios}", flush=True)
 
 
 if __name__ == "__main__":

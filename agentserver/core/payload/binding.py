@@ -29,7 +29,7 @@ from agentserver.core.payload.explain import FAULTS, UNEXPLAINED, Fault, Part, f
 from agentserver.core.payload.model import Model
 from agentserver.core.payload.pattern import misjudged
 from agentserver.core.payload.sample import WRONG
-from agentserver.core.payload.schema import XSD
+from agentserver.core.payload.schema import XSD, accepts, wide
 from agentserver.core.payload.shape import PayloadError, PayloadType
 
 if TYPE_CHECKING:
@@ -217,10 +217,7 @@ class Bound:
         return not self._asserted or not self._broken(element)
 
     def _accepted(self, element: etree._Element) -> bool:
-        try:
-            return bool(self._judge.validate(element))
-        except etree.LxmlError:  # libxml2 gave up
-            return False
+        return accepts(self._judge, element)
 
     def _readable(self, element: etree._Element) -> bool:
         try:
@@ -255,6 +252,8 @@ class Bound:
 
     def _log(self, alone: etree._Element) -> list[Fault]:
         """Where libxml2 objects, for what the model has no words: names are the schema's, texts are not."""
+        if wide(alone):
+            return []
         try:
             self._judge.validate(alone)
         except etree.LxmlError:

@@ -157,6 +157,7 @@ class Generated:
         self.outline = tuple(_outlined(field) for field in payload.record.fields)
         self._xsd = schema.text(payload)
         self._schema = schema.compiled(self._xsd)
+        self._lists = any(field.repeated for record in payload.records for field in record.fields)
         self._part: explain.Part | None = None
         self._decode, self._check, self._encode = generate.functions(payload)
         self._example = self._prove()
@@ -176,15 +177,14 @@ class Generated:
         return markup
 
     def valid(self, element: etree._Element) -> bool:
-        """Whether the schema and the decoder both take ``element``; libxml2 giving up is a no."""
+        """Whether the schema and the decoder both take ``element``."""
+        accepted = schema.accepts(self._schema, element, lists=self._lists)
         try:
-            if not self._schema.validate(element):
-                return False
-            if self._check is not None:
+            if self._check is not None and accepted:
                 self._check(element)
-        except (etree.LxmlError, *UNREADABLE):
+        except UNREADABLE:
             return False
-        return True
+        return accepted
 
     def decode(self, element: etree._Element) -> Any:
         """The value of a valid element. Raises Undecodable."""

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from agentserver.core.payload.shape import Field, PayloadType
 
+WIDE = 500
+"""Children beyond which an element is judged as it is parsed."""
+
 XSD = "http://www.w3.org/2001/XMLSchema"
 
 _ZONE = r"(Z|[+\-][0-9]{2}:[0-9]{2})?"
@@ -65,6 +68,32 @@ def text(payload: PayloadType, *, documented: bool = False) -> str:
 def compiled(markup: str) -> etree.XMLSchema:
     """The schema for validation. Raises etree.XMLSchemaParseError."""
     return etree.XMLSchema(etree.fromstring(markup))
+
+
+def accepts(schema: etree.XMLSchema, element: etree._Element, *, lists: bool = True) -> bool:
+    """Whether a schema accepts an element; libxml2 giving up is a no.
+
+    lxml asks for the path of every error, and a path counts siblings: of a tree with a long list, all of it wrong, that
+    is quadratic work. A wide element is judged as it is parsed once more, where errors have no path.
+
+    Args:
+        schema: the schema.
+        element: the element, which may be part of a larger tree.
+        lists: whether the schema has any.
+    """
+    try:
+        if not lists or not wide(element):
+            return bool(schema.validate(element))
+        parser = etree.XMLParser(schema=schema, resolve_entities=False, no_network=True, huge_tree=True)
+        etree.fromstring(etree.tostring(element, with_tail=False), parser)
+    except etree.LxmlError:
+        return False
+    return True
+
+
+def wide(element: etree._Element) -> bool:
+    """Whether any element in it has more than WIDE children."""
+    return any(len(each) > WIDE for each in element.iter())
 
 
 def leaves(payload: PayloadType) -> tuple[etree.XMLSchema, Mapping[tuple[str, str], str]]:

@@ -296,3 +296,20 @@ def test_a_fault_below_a_prefix_has_a_place() -> None:
     assert [each.path for each in BOUND.faults(element)] == ["kinds/digits"]
     deeper = parsed(f'<kinds xmlns="{NS}"><q:digits xmlns:q="{NS}">x</q:digits></kinds>')
     assert [each.path for each in BOUND.faults(deeper)] in (["kinds/digits"], ["kinds"])
+
+
+@dataclass
+class Listed:
+    n: list[int] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("prefix", ["", "p:"])
+@pytest.mark.parametrize("wrong", [0, 1, 19_000])
+def test_a_long_list_is_judged_without_a_path_for_every_error(prefix: str, wrong: int) -> None:
+    codec = Generated(table(Listed))
+    space = codec.described.namespace
+    items = [f"<{prefix}n>{'x' if place >= 19_000 - wrong else 1}</{prefix}n>" for place in range(19_000)]
+    named = f'xmlns:p="{space}"' if prefix else f'xmlns="{space}"'
+    element = parsed(f"<{prefix}Listed {named}>{''.join(items)}</{prefix}Listed>")
+    assert judged(codec, element) is not bool(wrong)
+    assert len(codec._schema.error_log) <= 100

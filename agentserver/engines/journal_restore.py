@@ -38,7 +38,7 @@ def export(source: Path, target: Path, conversations: Collection[str] = ()) -> N
         if known != set(conversations):
             raise LookupError(", ".join(sorted(set(conversations) - known)))
         with _made(target):
-            connection.execute("vacuum into ?", (str(target),))
+            _copied(connection, target)
             if conversations:
                 _left(target, known)
             _synced(target)
@@ -47,6 +47,13 @@ def export(source: Path, target: Path, conversations: Collection[str] = ()) -> N
 def _left(target: Path, known: Collection[str]) -> None:
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
         only(copy, known)
+
+
+def _copied(connection: sqlite3.Connection, target: Path) -> None:
+    """Write everything to an empty file. The views through which an earlier journal is read stand in the way."""
+    for (view,) in connection.execute("select name from temp.sqlite_master where type = 'view'").fetchall():
+        connection.execute(f'drop view temp."{view}"')
+    connection.execute("vacuum into ?", (str(target),))
 
 
 def restore(copy: Path, path: Path) -> Path | None:
@@ -71,7 +78,7 @@ def _restored(copy: Path, path: Path) -> Path | None:
         journal, fresh = beside(path, ""), beside(path, ".restoring")
         fresh.unlink(missing_ok=True)  # of a restore that was cut short
         with closing(open_reading(copy)) as connection, _made(fresh):
-            connection.execute("vacuum into ?", (str(fresh),))
+            _copied(connection, fresh)
             _synced(fresh)
         kept = _put_aside(path) if journal.stat().st_size else None
         fresh.replace(journal)

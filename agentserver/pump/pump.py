@@ -214,8 +214,6 @@ class Pump:
         """
         return await self._exchanges.resume(principal, conversation)
 
-    # For exchanges
-
     async def receive(self, principal: str, conversation: str, outside: Outside) -> None:
         """Commit an outside message. Raises RepeatedError, OverError, or RuntimeError when none can be kept."""
         await self._door.enter(principal, conversation)

@@ -209,7 +209,7 @@ class Server:
 
     @property
     def durable(self) -> bool:
-        """Whether what is not finished outlives the process."""
+        """True when unfinished work outlives the process."""
         return not isinstance(self.engine, MemoryEngine)
 
     def acquit(self) -> None:

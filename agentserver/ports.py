@@ -52,10 +52,10 @@ class OtherMessageError(ValueError):
 
 
 class Past(NamedTuple):
-    """What is known of the end of the server before.
+    """The end of the server before, as far as it is known.
 
     Args:
-        running: ids of the deliveries that were worked on; none after an end that was nobody's fault.
+        running: ids of the deliveries that were worked on; none after an end that was no delivery's fault.
         held: the one that held the event loop until the process was ended for it; empty for none.
         ends: suspects that are not acquitted, and how often the process ended while each ran alone.
     """
@@ -69,10 +69,10 @@ NO_PAST = Past(frozenset(), "", {})
 
 
 class Marks(Protocol):
-    """Keeps for the next server who is being worked on. Nothing here raises or waits for a disk but ``begin``."""
+    """Keeps for the next server what is being worked on. Nothing here raises; only ``past`` and ``begin`` wait."""
 
     async def past(self) -> Past:
-        """What the server before has left; nothing when that cannot be read."""
+        """The end of the server before; NO_PAST when that cannot be read."""
         ...
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
@@ -96,7 +96,7 @@ class Marks(Protocol):
         ...
 
     def end(self) -> None:
-        """The end that comes now is nobody's fault. May be called from any thread."""
+        """The end that comes now is no delivery's fault. May be called from any thread."""
         ...
 
 
@@ -111,7 +111,7 @@ class Engine(Protocol):
 
     @property
     def marks(self) -> Marks | None:
-        """Where is kept who is being worked on; None when nothing outlives the process."""
+        """The marks of what is worked on; None when nothing outlives the process."""
         ...
 
     async def commit(self, outcome: Outcome) -> None:

@@ -36,7 +36,7 @@ others are copied for each invocation, so freeze them where speed counts. What t
 purpose.
 
 At its `deadline` an invocation is cancelled. When it has not ended `limits.grace` seconds later it is *abandoned*:
-its caller gets `timeout`, its place goes to the next message, and whatever it still returns, stores or closes counts
+its caller gets `timeout`, its place goes to the next message, and all that it still returns, stores or closes counts
 for nothing. While a listener has as many abandoned invocations as its `concurrency`, its callers get `busy` at once.
 A handler that never yields cannot be cancelled; when it comes back too late, its caller gets `timeout` all the same.
 `agentserver run` and `agentserver call` end all the same; in a program of your own, `asyncio.run` waits for an

@@ -1,4 +1,4 @@
-"""How a process that serves comes to its end, whatever its handlers do.
+"""The end of a process that serves, also against its handlers.
 
 Owns the process's signals and the thread that hears them, also while the event loop is held. Refuses to know what
 a session does when it is told to end.
@@ -172,7 +172,7 @@ class Ending:
 
 
 def follow(status: int) -> None:
-    """Let the process end soon after its main thread, whatever other threads there are: they would be waited for."""
+    """Let the process end soon after its main thread, though other threads may still run: they would be waited for."""
 
     def wait() -> None:
         threading.main_thread().join()

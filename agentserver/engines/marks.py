@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEADER: Final = struct.Struct("<8sIIB47x64s")
-"""Magic with the version, suspects, marks, whether the end is nobody's fault, the slot of what held the event loop."""
+"""Magic with the version, suspects, marks, 1 if the end is no call's fault, the slot of the one that held the loop."""
 
 MAGIC: Final = b"AGSVMRK1"
 SLOT: Final = struct.Struct("<60sI")
@@ -52,7 +52,7 @@ class MarkFile:
         self._suspects: dict[str, int] = {}
 
     async def past(self) -> Past:
-        """What the last server left."""
+        """The marks of the last server."""
         try:
             return read(await asyncio.to_thread(self._path.read_bytes))
         except OSError:
@@ -137,7 +137,7 @@ def blank(suspects: Mapping[str, int], calls: int) -> bytes:
 
 
 def read(data: bytes) -> Past:
-    """What a file says; nothing when it is torn, foreign or of another version. Never raises."""
+    """The content of a file; NO_PAST when it is torn, foreign or of another version. Never raises."""
     if len(data) < HEADER.size:
         return NO_PAST
     magic, suspects, calls, ours, held = HEADER.unpack_from(data)

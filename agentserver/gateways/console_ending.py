@@ -1,4 +1,4 @@
-"""What a console session needs of the process around it.
+"""The process around a console session, as the session sees it.
 
 Owns the seam. Refuses to know how a process is made to end.
 """
@@ -20,7 +20,7 @@ CLOSING = 0.4
 
 
 class Reason(Enum):
-    """Why a session ends before its lines do."""
+    """The reason for which a session ends before its lines do."""
 
     QUIT = "quit"
     TERMINATED = "terminated"

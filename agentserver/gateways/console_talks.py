@@ -36,7 +36,7 @@ class Host(Ingress, Protocol):
 
     @property
     def durable(self) -> bool:
-        """Whether what is not finished outlives the process."""
+        """True when unfinished work outlives the process."""
         ...
 
     async def drain(self) -> None:

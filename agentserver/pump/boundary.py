@@ -112,9 +112,8 @@ class Boundary:
         logger.error(
             "%s ends the process with %s: it is given up", delivery.to, delivery.id, extra=_place(delivery)
         )
-        await self._end(
-            GivenUp(delivery, "the process ended each time while it was worked on alone", None, unseen=True)
-        )
+        detail = "the process ended each time while it was worked on alone"
+        await self._end_or_set_aside(GivenUp(delivery, detail, None, unseen=True))
 
     async def _give_up(self, delivery: Delivery, element: etree._Element | None, error: Exception) -> None:
         """End a delivery. When the guards cannot observe what its listener was given they are told that much.
@@ -127,10 +126,14 @@ class Boundary:
             await self._end(given_up)
         except UndecidedError as again:
             logger.warning("guards miss a message", exc_info=_cause(again), extra=_place(delivery))
-            try:
-                await self._end(given_up._replace(element=None, unseen=element is not None))
-            except UndecidedError as last:
-                await self._set_aside(delivery.conversation, _cause(last))
+            await self._end_or_set_aside(given_up._replace(element=None, unseen=element is not None))
+
+    async def _end_or_set_aside(self, given_up: GivenUp) -> None:
+        """End a delivery, or set its conversation aside when not even that can be decided."""
+        try:
+            await self._end(given_up)
+        except UndecidedError as error:
+            await self._set_aside(given_up.delivery.conversation, _cause(error))
 
     async def _end(self, given_up: GivenUp) -> None:
         await self._step(

@@ -19,16 +19,16 @@ T = TypeVar("T")
 
 
 class Stage(Enum):
-    """How far a call has come."""
+    """The progress of a call."""
 
     RUNNING = "running"
     LATE = "late"  # its deadline passed, and it was cancelled
     VOID = "void"  # its thread was closed or the server stops, and it was cancelled
-    OVER = "over"  # nobody waits for it any more, though its task may still run
+    OVER = "over"  # none waits for it any more, though its task may still run
 
 
 class Call(Generic[T]):
-    """A handler at work. Its result counts if it comes before the deadline and before anybody cancels it.
+    """A handler at work. Its result counts if it comes before the deadline and before it is cancelled.
 
     Args:
         work: calls the handler; reports what came of it through ``returned``.
@@ -63,11 +63,11 @@ class Call(Generic[T]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was told to end."""
+        """True once it was told to end."""
         return self.stage is not Stage.RUNNING
 
     async def ended(self) -> Stage:
-        """Wait until nobody need wait any more; gives how it was by then. One who gives up waiting cancels it."""
+        """Wait until there is no need to wait; gives the stage by then. A waiter that gives up cancels the call."""
         try:
             await self._ended
         except asyncio.CancelledError:

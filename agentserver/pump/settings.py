@@ -35,7 +35,7 @@ def supply(settings: object) -> Supply:
 
 
 def unchangeable(value: object) -> bool:
-    """Whether a value and all that it holds stay as they are. A frozen dataclass may, a plain one never."""
+    """True when a value and all that it holds stay as they are. A frozen dataclass may, a plain one never."""
     if isinstance(value, _UNCHANGEABLE):
         return True
     if isinstance(value, tuple | frozenset):

@@ -1,4 +1,4 @@
-"""Which delivery ends the process when its handler runs, and what is done about it.
+"""The search for the delivery that ends the process when its handler runs.
 
 Owns the decision: after an end that was not ours all that ran then are suspects. Suspects run alone, one after the
 other, before anything else. A delivery that ran alone when the process ended is the culprit, all others are acquitted;
@@ -24,7 +24,7 @@ logger = logging.getLogger("agentserver.pump")
 
 
 class Verdict(NamedTuple):
-    """What the marks lead to.
+    """The consequence of the marks.
 
     Args:
         dead: deliveries that are given up.
@@ -140,7 +140,7 @@ class Unmarked:
         """There is nothing to forget."""
 
     def hold(self, delivery: str) -> None:
-        """There is nobody to tell."""
+        """There is nothing to tell."""
 
     def end(self) -> None:
-        """There is nobody to tell."""
+        """There is nothing to tell."""

@@ -40,7 +40,7 @@ class Holder(NamedTuple):
 
 
 class Sign(Enum):
-    """What a look at the loop leads to."""
+    """The consequence of a look at the loop."""
 
     NONE = "none"
     NAME = "name"

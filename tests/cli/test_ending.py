@@ -53,7 +53,7 @@ ORGANISM = """
 name: odd
 listeners:
   - {{name: {0}, description: Never ends., payload_class: odd.Ping, handler: odd.{0}}}
-limits: {{drain: {1}, stall: 1s}}
+limits: {{drain: {1}, stall: {2}}}
 """
 
 
@@ -61,9 +61,9 @@ limits: {{drain: {1}, stall: 1s}}
 def running(tmp_path):
     """Start a server with one message at work, send it signals, and give its status and what is queued then."""
 
-    def run(handler, drain, number=0, *, again=False):
+    def run(handler, drain, number=0, *, again=False, stall="1h"):
         (tmp_path / "odd.py").write_text(HANDLERS)
-        (tmp_path / "organism.yaml").write_text(ORGANISM.format(handler, drain))
+        (tmp_path / "organism.yaml").write_text(ORGANISM.format(handler, drain, stall))
         with subprocess.Popen(
             [sys.executable, "-m", "agentserver", "run"],
             cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -103,7 +103,7 @@ def test_a_second_signal_ends_it_at_once(running, number):
 
 
 def test_a_handler_that_holds_the_loop_for_too_long_ends_the_process(running):
-    status, queued, logged = running("hold", "1h")
+    status, queued, logged = running("hold", "1h", stall="1s")
     assert (status, queued) == (ending.STALLED, 1)
     assert "hold has held the event loop for 1 s" in logged
     assert "time.sleep(1000)" in logged
@@ -112,7 +112,7 @@ def test_a_handler_that_holds_the_loop_for_too_long_ends_the_process(running):
 
 def test_a_call_ends_too_when_its_handler_does_not(tmp_path):
     (tmp_path / "odd.py").write_text(HANDLERS)
-    (tmp_path / "organism.yaml").write_text(ORGANISM.format("swallow", "100ms"))
+    (tmp_path / "organism.yaml").write_text(ORGANISM.format("swallow", "100ms", "1h"))
     done = subprocess.run(
         [sys.executable, "-m", "agentserver", "call", "swallow", "--set", "timeout=1", "--timeout", "0.1"],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False,

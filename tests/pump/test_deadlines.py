@@ -73,7 +73,7 @@ async def test_what_an_abandoned_one_says_and_stores_counts_for_nothing():
         assert invocation() is mine
         return respond(Answer(str(mine.storage.get(Note))))
 
-    async with desk((listener("a", deadline=0.3), remembering), grace=0.01) as d:
+    async with desk((listener("a", deadline=1.0), remembering), grace=0.01) as d:
         exchange = await d.open()
         assert (await d.ask(Ask("hold"), exchange=exchange)).code == "timeout"
         assert await d.ask(Ask("beside it"), exchange=exchange) == Answer("None")
@@ -83,7 +83,7 @@ async def test_what_an_abandoned_one_says_and_stores_counts_for_nothing():
 
 async def test_a_listener_with_too_many_abandoned_is_busy_until_one_ends():
     holding, handler = stubborn()
-    slow = listener("a", deadline=0.01, concurrency=2)
+    slow = listener("a", deadline=0.5, concurrency=2)
     async with desk((slow, handler), grace=0.01) as d:
         codes = [(await d.ask(Ask("x"))).code for _ in range(4)]
         assert codes == ["timeout", "timeout", "busy", "busy"]

@@ -137,9 +137,9 @@ LINT = (
 
 
 def covered_tests() -> None:
-    """Every test, under branch coverage; the report comes in a stage of its own."""
+    """Every test on every core, under branch coverage; the report comes in a stage of its own."""
     tool("coverage", "erase")
-    tool("coverage", "run", "-m", "pytest")
+    tool("coverage", "run", "-m", "pytest", "--numprocesses=auto", "--dist=worksteal")
 
 
 def coverage_bounds() -> None:

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -19,6 +20,10 @@ from agentserver.cli import ending
 
 HANG_SECONDS = 150
 """How long one test may take on a loaded machine, times the soak scale. It only guards against hanging."""
+
+ROOT = Path(__file__).parents[1]
+LASTING = (sys.prefix, sys.base_prefix, str(ROOT / "agentserver"), str(ROOT / "tests"), str(ROOT / "benchmarks"))
+"""Where modules come from that are no organism's."""
 
 MAY_BLOCK = [
     # (blocking call, file that makes it, function that makes it): reason
@@ -71,6 +76,17 @@ def _nothing_blocks_the_event_loop():
         for name, file, function in MAY_BLOCK:
             watched.functions[name].can_block_in(file, function)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_organism_stays():
+    """What a test loaded of an organism is gone after it: the next one may load modules of the same names."""
+    before = sys.modules.copy()
+    yield
+    for name in sys.modules.keys() - before.keys():
+        origin = getattr(sys.modules[name], "__file__", None) or ""
+        if not origin.startswith(LASTING):
+            del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from agentserver.cli import project
 from agentserver.cli.ending import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
@@ -95,8 +95,9 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
         raise click.UsageError("give fields or --payload, not both")
     server = project.server(ctx, project.load(ctx, organism), recorded=True)
     data = call.file.read() if call.file is not None else _compose(server, call, values)
+    exchange = partial(_exchange, server, call, data, project.principal(server.organism))
     with Ending(server.organism.limits.drain, server.acquit) as ending:
-        status = anyio.run(ending.run, partial(_interruptible, ending, server, call, data), backend="asyncio")
+        status = anyio.run(ending.run, partial(_interruptible, ending, exchange), backend="asyncio")
     ctx.exit(status)
 
 
@@ -147,7 +148,7 @@ def _codec(server: Server, listener: str, root: str | None) -> Codec:
     return codecs[root]
 
 
-async def _interruptible(ending: Ending, server: Server, call: Call, data: bytes) -> int:
+async def _interruptible(ending: Ending, exchange: Callable[[], Awaitable[int]]) -> int:
     """The exchange until a signal cancels it."""
     import anyio
 
@@ -162,19 +163,19 @@ async def _interruptible(ending: Ending, server: Server, call: Call, data: bytes
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listen)
-        status = await _exchange(server, call, data)
+        status = await exchange()
         tasks.cancel_scope.cancel()
     return status
 
 
-async def _exchange(server: Server, call: Call, data: bytes) -> int:
+async def _exchange(server: Server, call: Call, data: bytes, me: str) -> int:
     import anyio
     import anyio.to_thread
 
     from agentserver.gateways.trace_redact import Redaction, redacted
     from agentserver.ports import QuotaError
 
-    status, me = SILENT, project.principal(server.organism)
+    status = SILENT
     async with server:
         try:
             exchange = await server.open(me)

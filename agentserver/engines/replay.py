@@ -109,7 +109,7 @@ def _difference(
     story: Story, step: KeptStep, outcome: Outcome, about: str, redact: Callable[[str], str]
 ) -> Difference | None:
     for then, now in zip_longest(story.records_of(step), outcome.records):
-        if (then and _essence(then)) != (now and _essence(now)):
+        if (then and _essence(then, redact)) != (now and _essence(now, redact)):
             return Difference(step.version, about, *_parted(then, now, redact))
     if tuple(outcome.replies) != step.events:
         return Difference(step.version, about, "what left the conversation", "something else leaves it")
@@ -118,8 +118,10 @@ def _difference(
     return None
 
 
-def _essence(record: Record) -> Record:
-    return record._replace(at=0.0, detail="", code=str(record.code), event=Event(record.event))
+def _essence(record: Record, redact: Callable[[str], str]) -> Record:
+    """What must be the same. A target may have been recorded before it was known to be a secret."""
+    to = redact(record.to)
+    return record._replace(at=0.0, to=to, detail="", code=str(record.code), event=Event(record.event))
 
 
 def _parted(then: Record | None, now: Record | None, redact: Callable[[str], str]) -> tuple[str, str]:
@@ -132,7 +134,7 @@ def _parted(then: Record | None, now: Record | None, redact: Callable[[str], str
         place = next(apart, min(len(first), len(second)))
         around = slice(max(0, place - AROUND), place + AROUND)
         return f"{_words(then)}: ...{first[around]}...", f"...{second[around]}..."
-    old, new = _essence(then)._asdict(), _essence(now)._asdict()
+    old, new = _essence(then, redact)._asdict(), _essence(now, redact)._asdict()
     field = next(name for name in old if old[name] != new[name])
     return f"{_words(then)} with {field} {old[field]}", f"with {field} {new[field]}"
 

@@ -71,9 +71,10 @@ class AuditFile:
         """Hold the whole file against its head, and record a break. Raises nothing for a disk that fails."""
         try:
             with self._lock:
-                if self._path.exists() or self._known() is not None:
-                    with _locked(self._path) as file:
-                        self._keep(self._continued(file, whole=True))
+                if not self._path.exists() and self._known() is None:
+                    return
+                with _locked(self._path) as file:
+                    self._keep(self._continued(file, whole=True))
         except OSError as error:
             self._report(f"handoff audit: {self._path}: {error.strerror or error}; it was not checked")
 

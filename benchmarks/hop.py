@@ -1,18 +1,19 @@
 """What a hop costs, as ratios measured in one run.
 
 A table for each size of message. A row is a way that messages take through a real server, which was loaded from YAML,
-built and opened as a user would; `off` has no `provenance:`, `audit` has it with nothing untrusted in the conversation. Columns:
-CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the floor, the ratio to the floor with
-decoding and encoding, and calls of Python functions per delivery, which do not depend on the machine. The floor is a bare
-loop of lxml: parse with a hardened parser, validate the envelope and the payload, build an envelope around the payload,
-serialise. A hop of the server does less in one respect: it parses and validates what a handler said once, and does not
-parse the envelope again on the way to the next handler. The text of every message needs escaping.
+built and opened as a user would; `off` has no `provenance:`, `audit` has it with nothing untrusted in the
+conversation. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the floor,
+the ratio to the floor with decoding and encoding, and calls of Python functions per delivery, which do not depend on
+the machine. The floor is a bare loop of lxml: parse with a hardened parser, validate the envelope and the payload,
+build an envelope around the payload, serialise. A hop of the server does less in one respect: it parses and validates
+what a handler said once, and does not parse the envelope again on the way to the next handler. The text of every
+message needs escaping.
 
-With --peers the same rows stand beside the chain of xml-pipeline 0.4.0 and of autogen-core 0.7.5 (publish), in an environment
-made for them, with text that needs no escaping: xml-pipeline drops other messages.
+With --peers the same rows stand beside the chain of xml-pipeline 0.4.0 and of autogen-core 0.7.5 (publish), in an
+environment made for them, with text that needs no escaping: xml-pipeline drops other messages.
 
-Every figure comes from a fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds, because
-the machine may be shared. The core is pure Python: nothing is compiled.
+Every figure comes from a fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds,
+because the machine may be shared. The core is pure Python: nothing is compiled.
 
     ./run bench hop                  # floor and agentserver
     ./run bench hop --peers          # the same beside its peers
@@ -42,8 +43,6 @@ from agentserver.core import envelope
 from agentserver.core.payload.codec import Codecs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from agentserver.assembly import Server
 
 HERE = Path(__file__).parent
@@ -229,7 +228,9 @@ def compare(rounds: int, hops: int, size: str, peer: Path | None) -> None:
     others = [name for name, mode in commands if mode == "peer"]
     heads = "".join(f"{'faster than ' + name:>26}" for name in others)
     print(f"\n{size}, {rounds} rounds of {hops} deliveries, pure Python")
-    print(f"{'':24}{'CPU us':>9}{'spread':>15}{'x floor':>9}{'aim':>6}{'x with codec':>14}{'calls':>7}{heads}")
+    print(
+        f"{'':24}{'CPU us':>9}{'spread':>15}{'x floor':>9}{'aim':>6}{'x with codec':>14}{'calls':>7}{heads}"
+    )
     for (kind, mode), values in took.items():
         print(row(kind, mode, size, took, others) if kind in WAYS else bare(kind, values))
 
@@ -260,9 +261,13 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--hops", type=int, default=4000)
-    parser.add_argument("--peers", action="store_true", help="measure xml-pipeline and autogen-core in the same run")
+    parser.add_argument(
+        "--peers", action="store_true", help="measure xml-pipeline and autogen-core in the same run"
+    )
     parser.add_argument("--size", choices=PAYLOADS, action="append", help="only this size (may be repeated)")
-    parser.add_argument("--child", nargs=5, metavar=("KIND", "SIZE", "MODE", "HOPS", "WHAT"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--child", nargs=5, metavar=("KIND", "SIZE", "MODE", "HOPS", "WHAT"), help=argparse.SUPPRESS
+    )
     args = parser.parse_args()
     if args.child:
         kind, size, mode, hops, what = args.child

@@ -1,6 +1,7 @@
 """One measurement of autogen-core 0.7.5, run by hop.py with the interpreter of the peers' environment.
 
-Prints one JSON line: CPU seconds and deliveries. ``chain``: ten agents, each of which publishes to the topic of the next.
+Prints one JSON line: CPU seconds and deliveries. ``chain``: ten agents, each of which publishes to the topic of the
+next.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ async def main(hops: int) -> None:
             self.following = TopicId(f"topic{(number + 1) % CHAIN}", "default")
 
         @message_handler
-        async def on_order(self, message: Order, ctx: MessageContext) -> None:
+        async def on_order(self, message: Order, ctx: MessageContext) -> None:  # noqa: ARG002 - its signature
             hit()
             if not stop.is_set():
                 await self.publish_message(

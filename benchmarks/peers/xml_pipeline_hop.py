@@ -1,7 +1,8 @@
 """One measurement of xml-pipeline 0.4.0, run by hop.py with the interpreter of the peers' environment.
 
-Prints one JSON line: CPU seconds and deliveries. ``chain``: ten listeners, each of which hands a message of four fields to the
-next; the last keeps it, and the next one comes in from outside on a thread of its own. The process ends with the measurement.
+Prints one JSON line: CPU seconds and deliveries. ``chain``: ten listeners, each of which hands a message of four
+fields to the next; the last keeps it, and the next one comes in from outside on a thread of its own. The process ends
+with the measurement.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from third_party.xmlable import xmlify
 from xml_pipeline.message_bus.message_state import HandlerResponse
@@ -30,7 +32,7 @@ class Order:
     urgent: bool
 
 
-async def main(hops: int) -> None:
+async def main(hops: int) -> None:  # noqa: C901 - one measurement, read from top to bottom
     logging.disable(logging.CRITICAL)
     say, builtins.print = builtins.print, lambda *_a, **_k: None
     pump, stop, seen, marks = StreamPump(OrganismConfig(name="bench")), asyncio.Event(), 0, []
@@ -47,7 +49,7 @@ async def main(hops: int) -> None:
     def following(order: Order) -> Order:
         return Order(order.note, order.count + 1, order.price, not order.urgent)
 
-    def step(number: int):
+    def step(number: int) -> Any:
         async def handler(order: Order, _metadata: object) -> HandlerResponse | None:
             if not hit():
                 return None

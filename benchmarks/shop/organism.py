@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentserver.assembly import build
 from agentserver.config import load
+from agentserver.engines.journal_file import Place, Sync
+from agentserver.engines.sqlite import SqliteEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,13 +27,16 @@ HERE = Path(__file__).parent
 PLENTY = 1 << 40
 """A budget that no measurement exhausts."""
 
+BUDGETS = ("hops", "messages", "queue", "principal", "conversation")
+"""What the names of such limits begin with."""
+
 _LISTENER = """
-  - {{name: {name}, description: Measured., payload_class: [shop.{payload}], handler: shop.{handler}, peers: {peers}}}"""
+  - {{name: {name}, description: Measured., peers: {peers}, payload_class: shop.{payload}, handler: shop.{handler}}}"""
 _AUDIT = """
 provenance: {mode: audit}"""
 _UNTRUSTED = """
-  - {name: page, description: Brings what strangers wrote., payload_class: [shop.Items], handler: shop.echo, trust: source}
-  - {name: mailer, description: Has consequences., payload_class: [shop.Items], handler: shop.echo, trust: sink}"""
+  - {name: page, description: A stranger's words., payload_class: shop.Items, handler: shop.echo, trust: source}
+  - {name: mailer, description: Has consequences., payload_class: shop.Items, handler: shop.echo, trust: sink}"""
 
 
 def text(payload: str, *, audit: bool, more: int = 0) -> str:
@@ -50,7 +55,8 @@ def text(payload: str, *, audit: bool, more: int = 0) -> str:
         *((f"beside{number}", "echo", "[]") for number in range(more)),
     ]
     listeners = "".join(
-        _LISTENER.format(name=name, payload=payload, handler=handler, peers=peers) for name, handler, peers in rows
+        _LISTENER.format(name=name, payload=payload, handler=handler, peers=peers)
+        for name, handler, peers in rows
     )
     provenance = _AUDIT if audit else ""
     return f"name: bench{provenance}\njournal: none\nlisteners:{listeners}{_UNTRUSTED if audit else ''}\n"
@@ -64,10 +70,11 @@ def organism(payload: str, *, audit: bool = False, more: int = 0) -> Iterator[Or
         path = Path(folder) / "organism.yaml"
         path.write_text(text(payload, audit=audit, more=more), "utf-8")
         loaded = load(path, environ={}, project=HERE)
-        limits = replace(loaded.limits, **dict.fromkeys(PLENTIFUL, PLENTY), drain=0.01)
+        budgets = [each.name for each in fields(loaded.limits) if each.name.startswith(BUDGETS)]
+        limits = replace(loaded.limits, **dict.fromkeys(budgets, PLENTY), drain=0.01)
         yield replace(loaded, limits=limits)
 
 
 def server(organism: Organism, journal: Path | None = None) -> Server:
     """A server with its trace book, on the memory engine or on a journal."""
-    return build(organism, engine=None if journal is None else SqliteEngine(Place(journal)))
+    return build(organism, engine=None if journal is None else SqliteEngine(Place(journal, Sync.NORMAL)))

@@ -57,7 +57,9 @@ def hit() -> bool:
 
 def following(order: Order | Items) -> Order | Items:
     """The next message of a row."""
-    return order if isinstance(order, Items) else replace(order, count=order.count + 1, urgent=not order.urgent)
+    return (
+        order if isinstance(order, Items) else replace(order, count=order.count + 1, urgent=not order.urgent)
+    )
 
 
 async def ask(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
@@ -114,4 +116,6 @@ def _step(number: int) -> Callable[[Order | Items, HandlerMetadata], Awaitable[H
     return step
 
 
-step0, step1, step2, step3, step4, step5, step6, step7, step8, step9 = (_step(number) for number in range(CHAIN))
+step0, step1, step2, step3, step4, step5, step6, step7, step8, step9 = (
+    _step(number) for number in range(CHAIN)
+)

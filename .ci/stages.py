@@ -37,8 +37,9 @@ QUICK = {
     "durable": ("--quick",),
     "fairness": ("--quick",),
     "handoff": ("3",),
-    "hop": ("--rounds=1", "--hops=300"),
+    "hop": ("--rounds=1", "--hops=300", "--size=0.4 kB"),
     "provenance": ("--sizes=10",),
+    "scale": ("--row=open requests", "--row=threads, with a journal", "--many=100"),
 }
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
 ADAPTER_LOCKS = "tests/provenance/adapters/*.lock"

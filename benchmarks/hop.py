@@ -1,18 +1,27 @@
 """What a hop costs, as ratios measured in one run.
 
-Prints CPU microseconds per delivery and two ratios: to the floor (a bare loop of lxml: parse, validate envelope and
-payload, build an envelope around the payload, serialise) and against xml-pipeline 0.4.0. Every figure comes from a
-fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds, because the machine may
-be shared.
+A table for each size of message. A row is a way that messages take through a real server, which was loaded from YAML,
+built and opened as a user would; `off` has no `provenance:`, `audit` has it with nothing untrusted in the
+conversation. Columns: CPU microseconds per delivery (median of the rounds, and their spread), the ratio to the floor,
+the ratio to the floor with decoding and encoding, and calls of Python functions per delivery, which do not depend on
+the machine. The floor is a bare loop of lxml: parse with a hardened parser, validate the envelope and the payload,
+build an envelope around the payload, serialise. A hop of the server does less in one respect: it parses and validates
+what a handler said once, and does not parse the envelope again on the way to the next handler. The text of every
+message needs escaping.
+
+With --peers the same rows stand beside the chain of xml-pipeline 0.4.0 and of autogen-core 0.7.5 (publish), in an
+environment made for them, with text that needs no escaping: xml-pipeline drops other messages.
+
+Every figure comes from a fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds,
+because the machine may be shared. The core is pure Python: nothing is compiled.
 
     ./run bench hop                  # floor and agentserver
-    ./run bench hop --peers          # the same beside xml-pipeline, in an environment made for it
+    ./run bench hop --peers          # the same beside its peers
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import statistics
@@ -20,76 +29,78 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from lxml import etree
 
-from agentserver import HandlerMetadata, HandlerResponse, xmlify
-from agentserver.assembly import SystemClock, blueprint, guards
-from agentserver.config import Bound as Configured
-from agentserver.config import Organism, Place, Secrets
-from agentserver.core import envelope, familiar
-from agentserver.core.blueprint import Limits, Listener
-from agentserver.core.envelope import Bounds
-from agentserver.core.guard import Rules
+sys.path.insert(0, str(Path(__file__).parent / "shop"))
+
+import organism as shops
+import shop
+
+from agentserver.core import envelope
 from agentserver.core.payload.codec import Codecs
 from agentserver.engines.marks import MarkFile
-from agentserver.engines.memory import MemoryEngine
-from agentserver.pump import Bound, Pump
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from agentserver.assembly import Server
 
 HERE = Path(__file__).parent
 PEERS = HERE.parent / ".venv-peers"
-WARM = 200
+WARM = 400
 OUTER: Any = {None: envelope.NAMESPACE}
 THREAD = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+ESCAPED = 'R&D says "5 < 7" & so on: '
+AIMS = {
+    ("ask and answer", "off"): 4.0,
+    ("ask and answer", "audit"): 4.5,
+    ("chain of 10", "off"): 5.0,
+    ("chain of 10", "audit"): 6.0,
+    ("fan-out 1-100-1", "off"): 4.5,
+    ("from outside", "off"): 8.0,
+}
+"""Times the floor, at 0.4 kB, for pure Python."""
+
+PAYLOADS: dict[str, shop.Order | shop.Items] = {
+    "0.4 kB": shop.Order(ESCAPED + "x" * 90, 1, 199.95, urgent=True),
+    "4 kB text": shop.Order(ESCAPED + "x" * 3400, 1, 199.95, urgent=True),
+    "4 kB items": shop.Items([f"SKU-{n:05d} & {n}" for n in range(140)]),
+}
+FLOORS = {"floor": False, "floor with codec": True}
+WAYS = {"ask and answer": "ask", "chain of 10": "step0", "fan-out 1-100-1": "spread", "from outside": "echo"}
 
 
-@xmlify
-@dataclass(frozen=True)
-class Order:
-    """The message of every measurement: four fields, a text of given length among them."""
+class Window:
+    """CPU time or calls from the ``WARM``-th delivery on, until ``hops`` more have passed.
 
-    note: str
-    count: int
-    price: float
-    urgent: bool
+    Args:
+        hops: deliveries that count.
+        counting: whether calls are counted instead of time.
+    """
 
-
-@xmlify
-@dataclass(frozen=True)
-class Items:
-    """A message of many elements."""
-
-    item: list[str]
-
-
-def following(order: Order) -> Order:
-    return Order(order.note, order.count + 1, order.price, not order.urgent)
-
-
-class Meter:
-    """CPU time from the WARM-th delivery on, until ``hops`` more have passed."""
-
-    def __init__(self, hops: int) -> None:
+    def __init__(self, hops: int, *, counting: bool = False) -> None:
         self.hops, self.seen, self.start, self.cpu = hops, 0, 0.0, 0.0
+        self.counting, self.calls = counting, 0
 
     def hit(self) -> bool:
         """Count a delivery; False when there have been enough."""
         self.seen += 1
         if self.seen == WARM:
             self.start = time.process_time()
-        if self.seen == WARM + self.hops:
+            if self.counting:
+                sys.setprofile(self._call)
+        elif self.seen == WARM + self.hops:
+            sys.setprofile(None)
             self.cpu = time.process_time() - self.start
         return self.seen < WARM + self.hops
 
+    def _call(self, _frame: object, event: str, _arg: object) -> None:
+        self.calls += event == "call"
 
-def floor(meter: Meter, payload: Any) -> None:
+
+def floor(window: Window, payload: Any, *, coded: bool) -> None:
     """Bare lxml, no event loop."""
     codec = Codecs([type(payload)]).of(type(payload))
     parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
@@ -97,108 +108,73 @@ def floor(meter: Meter, payload: Any) -> None:
     inner = etree.XMLSchema(etree.fromstring(codec.xsd().encode()))
     raw = envelope.write("a", "b", THREAD, codec.encode(payload))
     space = f"{{{envelope.NAMESPACE}}}"
-    while meter.hit():
+    while window.hit():
         root = etree.fromstring(raw, parser)
         if not (outer.validate(root) and inner.validate(root[-1])):
             raise ValueError("the message is valid")
+        if coded:
+            codec.encode(codec.decode(root[-1]))
         built = etree.Element(f"{space}message", nsmap=OUTER)
-        for name, text in (("from", "a"), ("to", "b"), ("thread", THREAD)):
-            etree.SubElement(built, space + name).text = text
+        for name, said in (("from", "a"), ("to", "b"), ("thread", THREAD)):
+            etree.SubElement(built, space + name).text = said
         built.append(root[-1])
         raw = etree.tostring(built)
 
 
-async def pump(handlers: dict[str, Any], payload: Any, talk: Callable[[Any, bytes], Any]) -> None:
-    """An organism of the handlers in which everybody is everybody's peer."""
-    listeners = [Listener(name, (type(payload),), "x", peers=frozenset(handlers)) for name in handlers]
-    place = Place(HERE, 1)
-    configured = [Configured(one, handlers[one.name], None, False, None, place) for one in listeners]
-    limits = Limits(
-        hops=1 << 40, messages=1 << 40, conversation_messages=1 << 40, principal_conversations=1 << 40
-    )
-    organism = Organism("bench", HERE, tuple(configured), limits, None, Secrets(), ())
-    codecs = Codecs([type(payload)])
-    known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
-    rules = Rules(blueprint(organism, codecs), codecs, guards(organism, codecs), Bounds(names=known))
-    bound = {one.name: Bound(one, handlers[one.name]) for one in listeners}
-    async with Pump(rules, bound, MemoryEngine(), SystemClock()) as running:
-        await talk(running, codecs.of(type(payload)).encode(payload).encode())
+def way(window: Window, payload: Any, to: str, *, audit: bool) -> None:
+    """Messages through a server until the window is over."""
+    over = anyio.Event()
+    shop.meters[:] = [shop.Meter(window.hit, over.set)]
 
+    async def talk(server: Server) -> None:
+        async with server, anyio.create_task_group() as tasks:
+            exchange = await server.open("bench")
+            data = server.rules.codecs.of(type(payload)).encode(payload).encode()
 
-def between(meter: Meter, payload: Any) -> None:
-    """Two listeners, a message to and fro: every second hop is an answer."""
-    stop = asyncio.Event()
+            async def send() -> None:
+                while not over.is_set():
+                    await exchange.ask(data, to)
 
-    async def a(order: Any, _metadata: HandlerMetadata) -> HandlerResponse | None:
-        if meter.hit():
-            return HandlerResponse(following(order) if isinstance(order, Order) else order, "b")
-        stop.set()
-        return None
+            tasks.start_soon(send)
+            await over.wait()
+            tasks.cancel_scope.cancel()
 
-    async def b(order: Any, _metadata: HandlerMetadata) -> HandlerResponse | None:
-        if meter.hit():
-            return HandlerResponse.respond(following(order) if isinstance(order, Order) else order)
-        stop.set()
-        return None
-
-    async def talk(running: Pump, data: bytes) -> None:
-        exchange = await running.open("bench")
-        await exchange.send(data, "a")
-        await stop.wait()
-
-    anyio.run(pump, {"a": a, "b": b}, payload, talk)
-
-
-def outside(meter: Meter, payload: Any) -> None:
-    """Bytes in through a gateway, one handler, bytes out: a request and its answer count as one delivery."""
-
-    async def a(order: Any, _metadata: HandlerMetadata) -> HandlerResponse:
-        return HandlerResponse.respond(order)
-
-    async def talk(running: Pump, data: bytes) -> None:
-        exchange = await running.open("bench")
-        message = envelope.write("bench", "a", None, data.decode())
-        while meter.hit():
-            await exchange.ask(message)
-
-    anyio.run(pump, {"a": a}, payload, talk)
+    with shops.organism(type(payload).__name__, audit=audit) as organism:
+        anyio.run(talk, shops.server(organism))
 
 
 def resident() -> int:
     """Resident memory in bytes."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory(count: int) -> float:
-    """Bytes of resident memory per live conversation with two threads at rest."""
-    grown: list[float] = []
+    """Bytes of resident memory per live conversation with one thread at rest."""
+    payload = PAYLOADS["0.4 kB"]
+    shop.meters[:] = [shop.Meter(lambda: True, lambda: None)]
 
-    async def a(order: Any, _metadata: HandlerMetadata) -> HandlerResponse:
-        return HandlerResponse(order, "b") if order.count == 1 else HandlerResponse.respond(order)
-
-    async def b(order: Order, _metadata: HandlerMetadata) -> HandlerResponse:
-        return HandlerResponse.respond(following(order))
-
-    async def talk(running: Pump, data: bytes) -> None:
+    async def talk(server: Server) -> float:
         kept = []
-        for number in range(count + 200):
-            if number == 200:
-                start = resident()
-            exchange = await running.open("bench")
-            await exchange.ask(data, "a")
-            kept.append(exchange)
-        grown.append((resident() - start) / count)
+        async with server:
+            data = server.rules.codecs.of(type(payload)).encode(payload).encode()
+            for number in range(count + 200):
+                if number == 200:
+                    start = resident()
+                exchange = await server.open(f"bench{number}")
+                await exchange.ask(data, "echo")
+                kept.append(exchange)
+            return (resident() - start) / count
 
-    anyio.run(pump, {"a": a, "b": b}, PAYLOADS["0.4 kB"], talk)
-    return grown[0]
+    with shops.organism("Order") as organism:
+        return anyio.run(talk, shops.server(organism))
 
 
 def marking(calls: int) -> float:
     """CPU microseconds for which a call is marked beside the journal and the mark is cleared."""
     with tempfile.TemporaryDirectory() as folder:
         marks = MarkFile(Path(folder) / "journal.sqlite")
-        asyncio.run(marks.begin({}, 64))
+        anyio.run(marks.begin, {}, 64)
         start = time.process_time()
         for _ in range(calls):
             marks.leave(marks.enter(THREAD))
@@ -207,59 +183,91 @@ def marking(calls: int) -> float:
     return took / calls * 1e6
 
 
-PAYLOADS = {
-    "0.4 kB": Order("x" * 120, 1, 199.95, urgent=True),
-    "4 kB text": Order("x" * 3500, 1, 199.95, urgent=True),
-    "4 kB items": Items([f"SKU-{n:05d}" for n in range(180)]),
-}
-OURS = {"floor": floor, "hop": between, "outside": outside}
-
-
-def child(kind: str, size: str, hops: int) -> None:
+def child(kind: str, size: str, mode: str, hops: int, what: str) -> None:
     """One measurement; prints one JSON line."""
-    meter = Meter(hops)
-    OURS[kind](meter, PAYLOADS[size])
-    print(json.dumps({"cpu": meter.cpu, "deliveries": hops}))
+    window = Window(hops, counting=what == "calls")
+    if kind in FLOORS:
+        floor(window, PAYLOADS[size], coded=FLOORS[kind])
+    else:
+        way(window, PAYLOADS[size], WAYS[kind], audit=mode == "audit")
+    print(json.dumps({"cpu": window.cpu, "calls": window.calls, "deliveries": hops}))
 
 
-def measure(command: list[str]) -> float:
-    """CPU microseconds per delivery of one fresh process."""
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+def measure(command: list[str], what: str = "cpu") -> float:
+    """CPU microseconds, or calls, per delivery of one fresh process."""
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
     line = json.loads(done.stdout.strip().splitlines()[-1])
-    return float(line["cpu"]) / int(line["deliveries"]) * 1e6
+    return float(line[what]) / int(line["deliveries"]) * (1e6 if what == "cpu" else 1)
 
 
 def peers() -> Path:
-    """The interpreter of the environment that holds xml-pipeline, made if need be."""
+    """The interpreter of the environment that holds the peers, made if need be."""
     python = PEERS / "bin" / "python"
-    if not python.exists():
+    lock = HERE / "peers" / "requirements.lock"
+    stamp = PEERS / lock.name
+    if not (stamp.exists() and stamp.read_bytes() == lock.read_bytes()):
         print("making", PEERS.name, "...", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(PEERS)], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(PEERS)], check=True)
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--require-hashes"]
-        subprocess.run([*pip, "-r", str(HERE / "peers" / "requirements.lock")], check=True)
+        subprocess.run([*pip, "-r", str(lock)], check=True)
+        stamp.write_bytes(lock.read_bytes())
     return python
+
+
+def own(kind: str, size: str, mode: str, hops: int, what: str = "cpu") -> list[str]:
+    """The command of one of our measurements."""
+    return [sys.executable, str(Path(__file__)), "--child", kind, size, mode, str(hops), what]
+
+
+def candidates(hops: int, size: str, peer: Path | None) -> dict[tuple[str, str], list[str]]:
+    """The command of each row, by its name and mode."""
+    commands = {(kind, ""): own(kind, size, "off", hops) for kind in FLOORS}
+    commands |= {(kind, mode): own(kind, size, mode, hops) for kind in WAYS for mode in ("off", "audit")}
+    if peer is not None and size == "0.4 kB":
+        few = str(max(500, hops // 4))
+        for name in ("xml_pipeline", "autogen"):
+            commands[name, "peer"] = [str(peer), str(HERE / "peers" / f"{name}_hop.py"), "chain", few]
+    return commands
 
 
 def compare(rounds: int, hops: int, size: str, peer: Path | None) -> None:
     """All candidates, round by round, and their medians."""
-    own = [sys.executable, str(Path(__file__)), "--child"]
-    commands = {kind: [*own, kind, size, str(hops)] for kind in OURS}
-    if peer is not None and size == "0.4 kB":
-        script = str(HERE / "peers" / "xml_pipeline_hop.py")
-        for mode in ("respond", "forward"):
-            commands[f"xml-pipeline {mode}"] = [str(peer), script, mode, str(max(500, hops // 10))]
-    took: dict[str, list[float]] = {name: [] for name in commands}
+    commands = candidates(hops, size, peer)
+    took: dict[tuple[str, str], list[float]] = {name: [] for name in commands}
     for number in range(rounds):
         for name, command in commands.items():
-            print(f"\r{size}: round {number + 1} of {rounds}, {name}      ", end="", file=sys.stderr)
+            progress = f"{size}: round {number + 1} of {rounds}, {' '.join(name)}"
+            print(f"\r{progress:<70}", end="", file=sys.stderr, flush=True)
             took[name].append(measure(command))
-    print("\r" + " " * 60, end="\r", file=sys.stderr)
-    print(f"\n{size}\n{'':24}{'us/delivery':>12}{'x floor':>10}{'hop is faster by':>18}")
-    for name, values in took.items():
-        ratio = statistics.median(v / f for v, f in zip(values, took["floor"], strict=True))
-        faster = statistics.median(v / h for v, h in zip(values, took["hop"], strict=True))
-        told = f"{faster:>17.1f}x" if name.startswith("xml-pipeline") else ""
-        print(f"{name:24}{statistics.median(values):>12.1f}{ratio:>10.2f}{told}")
+    print("\r" + " " * 70, end="\r", file=sys.stderr)
+    others = [name for name, mode in commands if mode == "peer"]
+    heads = "".join(f"{'faster than ' + name:>26}" for name in others)
+    print(f"\n{size}, {rounds} rounds of {hops} deliveries, pure Python")
+    print(
+        f"{'':24}{'CPU us':>9}{'spread':>15}{'x floor':>9}{'aim':>6}{'x with codec':>14}{'calls':>7}{heads}"
+    )
+    for (kind, mode), values in took.items():
+        print(row(kind, mode, size, took, others) if kind in WAYS else bare(kind, values))
+
+
+def bare(kind: str, values: list[float]) -> str:
+    """The row of a floor or a peer."""
+    return f"{kind:24}{statistics.median(values):>9.1f}{min(values):>8.1f}-{max(values):<6.1f}"
+
+
+def row(kind: str, mode: str, size: str, took: dict[tuple[str, str], list[float]], others: list[str]) -> str:
+    """The row of a way through the server."""
+    values = took[kind, mode]
+
+    def times(name: tuple[str, str]) -> float:
+        return statistics.median(v / f for v, f in zip(values, took[name], strict=True))
+
+    calls = measure(own(kind, size, mode, 300, "calls"), "calls")
+    aim = AIMS.get((kind, mode)) if size == "0.4 kB" else None
+    told = f"{aim:>6.1f}" if aim else " " * 6
+    faster = "".join(f"{1 / times((name, 'peer')):>25.1f}x" for name in others)
+    ratios = f"{times(('floor', '')):>9.2f}{told}{times(('floor with codec', '')):>14.2f}{calls:>7.0f}"
+    return f"{bare(kind + ', ' + mode, values)}{ratios}{faster if kind == 'chain of 10' else ''}"
 
 
 def main() -> None:
@@ -267,18 +275,24 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--hops", type=int, default=5000)
-    parser.add_argument("--peers", action="store_true", help="measure xml-pipeline 0.4.0 in the same run")
-    parser.add_argument("--child", nargs=3, metavar=("KIND", "SIZE", "HOPS"), help=argparse.SUPPRESS)
+    parser.add_argument("--hops", type=int, default=4000)
+    parser.add_argument(
+        "--peers", action="store_true", help="measure xml-pipeline and autogen-core in the same run"
+    )
+    parser.add_argument("--size", choices=PAYLOADS, action="append", help="only this size (may be repeated)")
+    parser.add_argument(
+        "--child", nargs=5, metavar=("KIND", "SIZE", "MODE", "HOPS", "WHAT"), help=argparse.SUPPRESS
+    )
     args = parser.parse_args()
     if args.child:
-        child(args.child[0], args.child[1], int(args.child[2]))
+        kind, size, mode, hops, what = args.child
+        child(kind, size, mode, int(hops), what)
         return
     peer = peers() if args.peers else None
-    for size in PAYLOADS:
+    for size in args.size or PAYLOADS:
         compare(args.rounds, args.hops, size, peer)
-    print(f"\nmarking a call: {min(marking(20_000) for _ in range(args.rounds)):.2f} us")
-    print(f"memory per live conversation: {memory(2000) / 1024:.1f} kB")
+    print(f"\nmarking a call: {min(marking(20_000) for _ in range(args.rounds)):.2f} us (aim 1.5)")
+    print(f"memory per live conversation: {memory(2000) / 1024:.1f} kB (aim 2.5)")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """One measurement of xml-pipeline 0.4.0, run by hop.py with the interpreter of the peers' environment.
 
-Prints one JSON line: CPU seconds and deliveries. Two listeners hand a message of four fields to and fro: ``forward`` by
-name (it stores the whole chain for each hop), ``respond`` with every second hop an answer.
+Prints one JSON line: CPU seconds and deliveries. ``chain``: ten listeners, each of which hands a message of four
+fields to the next; the last keeps it, and the next one comes in from outside on a thread of its own. The process ends
+with the measurement.
 """
 
 import asyncio
@@ -12,12 +13,14 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from third_party.xmlable import xmlify
 from xml_pipeline.message_bus.message_state import HandlerResponse
 from xml_pipeline.message_bus.stream_pump import ListenerConfig, OrganismConfig, StreamPump
 
 WARM = 100
+CHAIN = 10
 
 
 @xmlify
@@ -29,7 +32,7 @@ class Order:
     urgent: bool
 
 
-async def main(mode: str, hops: int) -> None:
+async def main(hops: int) -> None:  # noqa: C901 - one measurement, read from top to bottom
     logging.disable(logging.CRITICAL)
     say, builtins.print = builtins.print, lambda *_a, **_k: None
     pump, stop, seen, marks = StreamPump(OrganismConfig(name="bench")), asyncio.Event(), 0, []
@@ -46,36 +49,38 @@ async def main(mode: str, hops: int) -> None:
     def following(order: Order) -> Order:
         return Order(order.note, order.count + 1, order.price, not order.urgent)
 
-    async def a(order: Order, _metadata: object) -> HandlerResponse | None:
-        return HandlerResponse(following(order), "b") if hit() else None
-
-    async def b(order: Order, _metadata: object) -> HandlerResponse | None:
-        if not hit():
+    def step(number: int) -> Any:
+        async def handler(order: Order, _metadata: object) -> HandlerResponse | None:
+            if not hit():
+                return None
+            if number + 1 < CHAIN:
+                return HandlerResponse(following(order), f"step{number + 1}")
+            await begin()
             return None
-        return (
-            HandlerResponse.respond(following(order))
-            if mode == "respond"
-            else HandlerResponse(following(order), "a")
-        )
 
-    for name, handler in (("a", a), ("b", b)):
+        return handler
+
+    async def begin() -> None:
+        thread = str(uuid.uuid4())
+        first = pump._wrap_in_envelope(Order("x" * 120, 1, 199.95, True), "ext", "step0", thread)  # noqa: SLF001 - no public way in
+        await pump.inject(first, thread_id=thread, from_id="ext")
+
+    for number in range(CHAIN):
         pump.register_listener(
             ListenerConfig(
-                name=name,
+                name=f"step{number}",
                 payload_class_path="",
                 handler_path="",
                 description="",
                 payload_class=Order,
-                handler=handler,
+                handler=step(number),
             )
         )
-    thread = str(uuid.uuid4())
     running = asyncio.create_task(pump.run())
-    first = pump._wrap_in_envelope(Order("x" * 120, 1, 199.95, True), "ext", "a", thread)  # noqa: SLF001 - no public way in
-    await pump.inject(first, thread_id=thread, from_id="ext")
+    await begin()
     await stop.wait()
     running.cancel()
     say(json.dumps({"cpu": marks[1] - marks[0], "deliveries": hops}))
 
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+asyncio.run(main(int(sys.argv[2])))

@@ -1,0 +1,80 @@
+"""The organism that hop.py and scale.py measure, as YAML of any number of listeners, and its server.
+
+Owns how a benchmark gets a server: through ``load``, ``build`` and ``open``, as a user would.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentserver.assembly import build
+from agentserver.config import load
+from agentserver.engines.journal_file import Place, Sync
+from agentserver.engines.sqlite import SqliteEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.assembly import Server
+    from agentserver.config import Organism
+
+HERE = Path(__file__).parent
+PLENTY = 1 << 40
+"""A budget that no measurement exhausts."""
+
+BUDGETS = ("hops", "messages", "queue", "principal", "conversation")
+"""What the names of such limits begin with."""
+
+_LISTENER = """
+  - {{name: {name}, description: Measured., peers: {peers}, payload_class: shop.{payload}, handler: shop.{handler}}}"""
+_AUDIT = """
+provenance: {mode: audit}"""
+_UNTRUSTED = """
+  - {name: page, description: A stranger's words., payload_class: shop.Items, handler: shop.echo, trust: source}
+  - {name: mailer, description: Has consequences., payload_class: shop.Items, handler: shop.echo, trust: sink}"""
+
+
+def text(payload: str, *, audit: bool, more: int = 0) -> str:
+    """The YAML; ``more`` listeners stand beside those that are measured."""
+    chain = [(f"step{number}", f"step{number}", f"[step{number + 1}]") for number in range(9)]
+    rows = [
+        ("ask", "ask", "[answer]"),
+        ("answer", "answer", "[ask]"),
+        ("spread", "spread", "[worker]"),
+        ("worker", "echo", "[]"),
+        ("echo", "echo", "[]"),
+        ("many", "open_many", "[worker]"),
+        ("stay", "stay", "[]"),
+        *chain,
+        ("step9", "step9", "[]"),
+        *((f"beside{number}", "echo", "[]") for number in range(more)),
+    ]
+    listeners = "".join(
+        _LISTENER.format(name=name, payload=payload, handler=handler, peers=peers)
+        for name, handler, peers in rows
+    )
+    provenance = _AUDIT if audit else ""
+    return f"name: bench{provenance}\njournal: none\nlisteners:{listeners}{_UNTRUSTED if audit else ''}\n"
+
+
+@contextmanager
+def organism(payload: str, *, audit: bool = False, more: int = 0) -> Iterator[Organism]:
+    """The organism, loaded from a folder of its own, with budgets that suffice."""
+    sys.path.insert(0, str(HERE))
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        path = Path(folder) / "organism.yaml"
+        path.write_text(text(payload, audit=audit, more=more), "utf-8")
+        loaded = load(path, environ={}, project=HERE)
+        budgets = [each.name for each in fields(loaded.limits) if each.name.startswith(BUDGETS)]
+        limits = replace(loaded.limits, **dict.fromkeys(budgets, PLENTY), drain=0.01)
+        yield replace(loaded, limits=limits)
+
+
+def server(organism: Organism, journal: Path | None = None) -> Server:
+    """A server with its trace book, on the memory engine or on a journal."""
+    return build(organism, engine=None if journal is None else SqliteEngine(Place(journal, Sync.NORMAL)))

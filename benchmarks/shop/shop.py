@@ -1,0 +1,121 @@
+"""The payloads and handlers of the organism that hop.py and scale.py measure.
+
+Owns what a delivery does, which is next to nothing. The meter is set by the benchmark before the server starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from agentserver import HandlerMetadata, HandlerResponse, xmlify
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+CHAIN = 10
+FAN = 100
+
+
+@xmlify
+@dataclass(frozen=True)
+class Order:
+    """The message of every measurement: four fields, a text of given length among them."""
+
+    note: str
+    count: int
+    price: float
+    urgent: bool
+
+
+@xmlify
+@dataclass(frozen=True)
+class Items:
+    """A message of many elements."""
+
+    item: list[str]
+
+
+class Meter:
+    """Counts deliveries. ``hit`` is called for each; ``enough`` when the last that counts has passed."""
+
+    def __init__(self, hit: Callable[[], bool], enough: Callable[[], None]) -> None:
+        self.hit, self.enough = hit, enough
+
+
+meters: list[Meter] = []
+
+
+def hit() -> bool:
+    """Count a delivery; False when there have been enough."""
+    if meters[0].hit():
+        return True
+    meters[0].enough()
+    return False
+
+
+def following(order: Order | Items) -> Order | Items:
+    """The next message of a row."""
+    return (
+        order if isinstance(order, Items) else replace(order, count=order.count + 1, urgent=not order.urgent)
+    )
+
+
+async def ask(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
+    """Forward to the one that answers, for ever."""
+    return HandlerResponse(following(order), "answer") if hit() else None
+
+
+async def answer(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
+    """Answer the caller."""
+    return HandlerResponse.respond(following(order)) if hit() else None
+
+
+async def spread(
+    order: Order | Items, metadata: HandlerMetadata
+) -> list[HandlerResponse] | HandlerResponse | None:
+    """Fan out to many, and answer when the last has come back."""
+    hit()
+    if metadata.from_id != "worker":
+        waiting.append(FAN)
+        return [HandlerResponse(order, "worker") for _ in range(FAN)]
+    waiting[-1] -= 1
+    return None if waiting[-1] else HandlerResponse.respond(order)
+
+
+async def echo(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse:
+    """Answer with what came."""
+    hit()
+    return HandlerResponse.respond(order)
+
+
+async def open_many(
+    order: Order | Items, metadata: HandlerMetadata
+) -> list[HandlerResponse] | HandlerResponse | None:
+    """Call many and keep what they answer, so that a thread of each stays at rest."""
+    if metadata.from_id == "worker" or not isinstance(order, Order):
+        return None
+    return [HandlerResponse(order, "worker") for _ in range(order.count)]
+
+
+async def stay(_order: Order | Items, _metadata: HandlerMetadata) -> None:
+    """Never come to an end."""
+    await asyncio.Event().wait()
+
+
+waiting: list[int] = []
+
+
+def _step(number: int) -> Callable[[Order | Items, HandlerMetadata], Awaitable[HandlerResponse | None]]:
+    async def step(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
+        """Hand the message on; the last of the chain keeps it."""
+        hit()
+        return HandlerResponse(following(order), f"step{number + 1}") if number + 1 < CHAIN else None
+
+    return step
+
+
+step0, step1, step2, step3, step4, step5, step6, step7, step8, step9 = (
+    _step(number) for number in range(CHAIN)
+)

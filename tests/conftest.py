@@ -22,7 +22,13 @@ HANG_SECONDS = 150
 """How long one test may take on a loaded machine, times the soak scale. It only guards against hanging."""
 
 ROOT = Path(__file__).parents[1]
-LASTING = (sys.prefix, sys.base_prefix, str(ROOT / "agentserver"), str(ROOT / "tests"), str(ROOT / "benchmarks"))
+LASTING = (
+    sys.prefix,
+    sys.base_prefix,
+    str(ROOT / "agentserver"),
+    str(ROOT / "tests"),
+    str(ROOT / "benchmarks"),
+)
 """Where modules come from that are no organism's."""
 
 MAY_BLOCK = [

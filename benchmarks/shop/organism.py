@@ -10,7 +10,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentserver.assembly import build
 from agentserver.config import load
@@ -70,8 +70,10 @@ def organism(payload: str, *, audit: bool = False, more: int = 0) -> Iterator[Or
         path = Path(folder) / "organism.yaml"
         path.write_text(text(payload, audit=audit, more=more), "utf-8")
         loaded = load(path, environ={}, project=HERE)
-        budgets = [each.name for each in fields(loaded.limits) if each.name.startswith(BUDGETS)]
-        limits = replace(loaded.limits, **dict.fromkeys(budgets, PLENTY), drain=0.01)
+        budgets: dict[str, Any] = {
+            each.name: PLENTY for each in fields(loaded.limits) if each.name.startswith(BUDGETS)
+        }
+        limits = replace(loaded.limits, **budgets, drain=0.01)
         yield replace(loaded, limits=limits)
 
 

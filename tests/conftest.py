@@ -84,9 +84,9 @@ def _nothing_blocks_the_event_loop():
         yield
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _no_organism_stays():
-    """What a test loaded of an organism is gone after it: the next one may load modules of the same names."""
+    """What tests loaded of organisms is gone after them: others may load modules of the same names."""
     before = sys.modules.copy()
     yield
     for name in sys.modules.keys() - before.keys():

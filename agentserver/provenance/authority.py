@@ -21,7 +21,7 @@ _GLUED: Final = re.compile(r"([^A-Z]*\.[a-z]{2,24})\.[A-Z][a-z']*$")
 """A host and the first word of the next sentence, for want of a space."""
 _WORDS: Final = re.compile(r"\S+")
 _TRIM: Final = "\"'`()[]{}<>,;:!?"
-_APART: Final = re.compile(r"[\s,;|\"'<>()\[\]{}\\/?&=#]+")
+_APART: Final = re.compile(r"[\s,;|\"'<>()\[\]{}\\/?&=#`!$*^~]+")
 _PORT: Final = re.compile(r"(?<=[\w\]]):\d{1,5}(?![\w.])")
 _SCHEMES: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}:(?:/+|(?=[^\d/]))")
 
@@ -97,17 +97,21 @@ def matching(patterns: Iterable[str], place: Destination) -> str | None:
 def barred(patterns: Iterable[str], text: str) -> str | None:
     """The first entry of a deny list that means anything in ``text``, read as loosely as a reader might.
 
-    Scheme, port, letter case, escapes and width of letters do not save a place, and what stands before ``@``, or before
-    the last labels of a host, does not.
+    Scheme, port, letter case, escapes, width of letters and characters that nobody sees do not save a place, and what
+    stands before ``@``, or before the last labels of a host, does not. Each ``@`` and ``%`` of an address may begin its
+    host.
     """
     patterns = tuple(patterns)
     if not patterns:
         return None
-    spelled = _SCHEMES.sub(" ", loosened(decoded(text))).strip()
-    words = [word for word in _APART.split(spelled) if "." in word or "@" in word]
-    hosts = [word.rpartition("@")[2].partition(":")[0].strip(".") for word in words]
+    loose = dict.fromkeys(map(loosened, (decoded(text), text)))
+    spelled = [form.strip() for each in loose for form in (_SCHEMES.sub(" ", each), each)]
+    pieces = [piece for form in spelled for piece in _APART.split(form.replace("%", "@"))]
+    words = [word for word in pieces if "." in word or "@" in word]
+    sites = [site for word in words for site in word.split("@")[word.count("@") > 0 :]]
+    hosts = [site.partition(":")[0].strip(".") for site in sites]
     others = [other for host in hosts for other in (f"x@{host}", f"x.{host.partition('.')[2]}")]
-    whole = (spelled, _PORT.sub("", spelled))
+    whole = (*spelled, *(_PORT.sub("", form) for form in spelled))
     found = dict.fromkeys(
         (*whole, *(word for each in whole for word in each.split(" ")), *words, *hosts, *others)
     )

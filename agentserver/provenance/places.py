@@ -18,6 +18,8 @@ from urllib.parse import unquote
 
 import idna
 
+from agentserver.characters.table import unseen
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -193,7 +195,8 @@ def decoded(text: str) -> str:
 
 def loosened(text: str) -> str:
     """A text as a lenient reader might take it: for refusing only, never for permitting."""
-    return normalize("NFKC", text).casefold().translate(_DOTS)
+    shown = text if text.isascii() else "".join(char for char in text if not unseen(char) or char.isspace())
+    return normalize("NFKC", shown).casefold().translate(_DOTS)
 
 
 def _none(body: str) -> Destination:
@@ -241,7 +244,7 @@ def _link(scheme: str, rest: str) -> Destination | None:
     site, tail = (rest[: cut.start()], rest[cut.start() :]) if cut else (rest, "")
     before, _, _fragment = tail.partition("#")
     path, mark, query = before.partition("?")
-    if not _straight(path, tail):
+    if (not path and "@" in tail) or not _straight(path, tail):  # old readers end a host at a slash alone
         return None
     path = path.removesuffix("/")
     if not site and scheme == "file":

@@ -1,7 +1,7 @@
-"""Documents with names of a stranger's own, read in a thread that is used once.
+"""Documents with names of a stranger's own, and long ones, read in a thread that is used once.
 
-Owns the threads: what libxml2 keeps of the names goes with the thread that read them. Those who wait for one take
-turns. Refuses to know what is made of what was read.
+Owns the threads: what libxml2 keeps of the names goes with the thread that read them, and the event loop turns
+meanwhile. Those who wait for one take turns. Refuses to know what is made of what was read.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ T = TypeVar("T")
 THREADS = 2
 """Documents that are read apart at once."""
 
+SHORT = 1 << 15
+"""Longest document, in bytes, that is read while the event loop waits."""
+
 
 class Apart:
-    """Reads what the server's own schemas do not account for; a few documents at a time.
+    """Reads what is long, or not accounted for by the server's own schemas; a few documents at a time.
 
     Args:
         rules: what is read by.
@@ -43,8 +46,8 @@ class Apart:
         self._waiting: Rounds[asyncio.Future[None]] = Rounds()
 
     async def outside(self, principal: str, conversation: str, outside: Outside) -> Draft | Refusal | None:
-        """An outside message that should not be read here; None for any other, and for one that cannot be read."""
-        if familiar(outside.data, self._rules.bounds.names):
+        """An outside message that should not be read here; None for any other, and for one whose reading fails."""
+        if len(outside.data) <= SHORT and familiar(outside.data, self._rules.bounds.names):
             return None
         done = await self._done(
             principal, conversation, partial(intake.read_outside, outside.data, outside.to, self._rules)
@@ -54,7 +57,7 @@ class Apart:
     async def result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
         """The result of a handler, read here unless it is text that should not be. Raises what reading raises."""
         codecs, bounds = self._rules.codecs, self._rules.bounds
-        if not isinstance(value, bytes) or familiar(value, bounds.names):
+        if not isinstance(value, bytes) or (len(value) <= SHORT and familiar(value, bounds.names)):
             return await unhurried(replies.reading(value, codecs, bounds, room))
         read = partial(replies.normalise, value, codecs, bounds, room)
         return (await self._done("", conversation, read)).result()

@@ -194,17 +194,36 @@ def _check_unharmed(call: _Call) -> None:
         raise _CancelledItselfError
 
 
+class UnwritableError(Exception):
+    """Stands in for an exception that cannot be written out."""
+
+
 def _crashed(accepted: Accepted, error: BaseException) -> Failed:
     delivery = accepted.delivery
+    shown = writable(error)
     logger.warning(
         "%s crashed",
         delivery.to,
-        exc_info=error,
+        exc_info=shown,
         extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
     )
-    return Failed(Code.INTERNAL, told(error))
+    return Failed(Code.INTERNAL, told(shown))
+
+
+def writable(error: BaseException) -> BaseException:
+    """The exception, or one in its place when its own code, or what it holds, keeps it from being written out.
+
+    Logging writes out what it is given, in filters that may not fail.
+    """
+    try:
+        traceback.format_exception(error)
+    except BaseException:  # noqa: BLE001 - what an exception brings along is user code as well
+        name = type.__dict__["__name__"].__get__(type(error))
+        trace = BaseException.__dict__["__traceback__"].__get__(error)
+        return UnwritableError(f"a {name} that cannot be written out").with_traceback(trace)
+    return error
 
 
 def told(error: BaseException) -> str:
     """An exception in words. Its own repr() and str() may raise as well; this expects it."""
-    return "".join(traceback.format_exception_only(error)).strip()
+    return "".join(traceback.format_exception_only(writable(error))).strip()

@@ -224,7 +224,8 @@ class Pump:
             with self._accounts.arriving(principal, len(outside.data)):
                 read = None if busy else await self._apart.outside(principal, conversation, outside)
                 refused = Code.BUSY if busy else None
-                accepted = await self._boundary.receive(conversation, outside, refused, read)
+                async with self._door.alone(conversation):
+                    accepted = await self._boundary.receive(conversation, outside, refused, read)
         except RepeatedError:
             raise
         except EngineError as error:

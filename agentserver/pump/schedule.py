@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 from agentserver.pump.rounds import Rounds
 
@@ -126,10 +127,13 @@ class Door:
     """Where messages from outside wait for the event loop to come round; their principals take turns.
 
     Each is let in in a later turn of the loop than the one it came in, so that sending without a pause stops nothing.
+    Those of one conversation are dealt with one after another: what a conversation already has in hand never waits for
+    more than one of them, nor does a worker of it.
     """
 
     def __init__(self) -> None:
         self._waiting: Rounds[asyncio.Future[None]] = Rounds()
+        self._inside: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._opening = False
 
     async def enter(self, principal: str, conversation: str) -> None:
@@ -138,6 +142,13 @@ class Door:
         self._waiting.put(principal, conversation, turn)
         self._open_soon()
         await turn
+
+    def alone(self, conversation: str) -> asyncio.Lock:
+        """What is held while a message of a conversation is dealt with. Kept as long as somebody holds it."""
+        lock = self._inside.get(conversation)
+        if lock is None:
+            lock = self._inside[conversation] = asyncio.Lock()
+        return lock
 
     def _open_soon(self) -> None:
         if not self._opening:

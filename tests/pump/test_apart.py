@@ -15,7 +15,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core import intake
 from agentserver.core.budget import Room
-from agentserver.core.messages import Drafts, Outside
+from agentserver.core.messages import Draft, Drafts, Outside
 from agentserver.pump import apart as module
 from agentserver.pump.apart import THREADS, Apart
 from tests.core.paper import Answer, Ask, errors, listener, rules
@@ -113,6 +113,15 @@ async def test_anything_else_is_read_in_a_thread_of_its_own(monkeypatch):
         assert (await reader.outside("p", "c", STRANGE)).root == SHOP.codecs.of(Ask).name
     assert len(set(threads)) == 3
     assert threading.main_thread() not in threads
+
+
+async def test_what_is_long_is_read_in_a_thread_as_well(monkeypatch):
+    reader, threads = Apart(SHOP), []
+    monkeypatch.setattr(module, "familiar", lambda *_: threads.append("asked") or True)
+    long = SHOP.codecs.of(Ask).encode(Ask("x" * module.SHORT)).encode()
+    assert isinstance(await reader.outside("p", "c", STRANGE._replace(data=long)), Draft)
+    assert isinstance(await reader.result("c", long, Room(1, 1 << 20)), Drafts)
+    assert not threads  # not even looked through where the event loop waits
 
 
 async def test_what_cannot_be_read_apart_is_left_to_the_decision(monkeypatch):

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse, xmlify
+from agentserver.config.secrets import RedactingFilter, Secrets
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -23,6 +24,18 @@ class Unprintable(Exception):
         raise ValueError("not even that")
 
     __str__ = __repr__
+
+
+class Unwritable(Exception):
+    @property
+    def __notes__(self):
+        raise KeyError("notes")
+
+
+class Unlinked(Exception):
+    @property
+    def __cause__(self):
+        raise SystemExit(9)
 
 
 class Whim(BaseException):
@@ -134,6 +147,17 @@ async def test_what_cannot_be_printed_is_logged_all_the_same(caplog):
     (crash,) = (record for record in caplog.records if "crashed" in record.message)
     assert crash.levelno == logging.WARNING
     assert "Unprintable" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [Unwritable("x"), Unlinked("x"), SyntaxError("m", ("file", 1, 2, 5))], ids=repr
+)
+async def test_what_cannot_be_written_out_is_a_crash_at_once_and_named_in_the_log(error, caplog):
+    caplog.handler.addFilter(RedactingFilter(Secrets()))  # what fails in a filter is not logging's to catch
+    async with desk((listener("a"), raising(error))) as d:
+        assert (await d.ask(Ask("hi"))).code == "internal"
+    assert f"a {type(error).__name__} that cannot be written out" in caplog.text
+    assert "in handler" in caplog.text
 
 
 async def test_a_handler_may_use_timeouts_and_task_groups_of_its_own():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from hypothesis import given
@@ -139,6 +140,23 @@ async def test_everybody_comes_in_and_principals_take_turns_at_the_door():
     await asyncio.gather(*tasks, return_exceptions=True)
     assert entered.index("stranger") <= 3 * ARRIVALS
     assert len(entered) == 10 * ARRIVALS
+
+
+async def test_messages_of_one_conversation_are_dealt_with_one_after_another_and_nothing_is_kept_of_it():
+    door, inside, most = Door(), {"a": 0, "b": 0}, {"a": 0, "b": 0}
+
+    async def deal(conversation):
+        async with door.alone(conversation):
+            inside[conversation] += 1
+            most[conversation] = max(most[conversation], inside[conversation])
+            assert len(door._inside) <= 2
+            await asyncio.sleep(0)
+            inside[conversation] -= 1
+
+    await asyncio.gather(*(deal("ab"[number % 2]) for number in range(20)))
+    gc.collect()
+    assert most == {"a": 1, "b": 1}
+    assert not door._inside
 
 
 async def test_whoever_enters_without_a_pause_lets_the_event_loop_turn():

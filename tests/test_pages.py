@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")})
+PAGES = sorted({ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")})
 
 
 @pytest.mark.parametrize("script", ["reference.py", "picture.py"])
@@ -40,3 +40,12 @@ def test_a_link_leads_to_a_file_and_a_heading(page):
         if anchor:
             heads = re.findall(r"(?m)^#+ (.*)$", there.read_text("utf-8"))
             assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_each_promise_of_the_threat_model_is_held_by_a_test():
+    page = ROOT / "docs" / "threat-model.md"
+    held = re.findall(r"\]\(\.\./(tests/[^)]+)\) `(\w+)` \|$", page.read_text("utf-8"), re.MULTILINE)
+    promises = page.read_text("utf-8").partition("## Promises")[2].partition("\n## ")[0]
+    assert len(held) == promises.count("\n|") - 2
+    for path, name in held:
+        assert f"def {name}(" in (ROOT / path).read_text("utf-8"), f"{path}: {name}"

@@ -237,6 +237,14 @@ def discover(function: FunctionType) -> tuple[type, ...]:
     return tuple(sorted(found, key=lambda kind: (kind.__module__, kind.__qualname__)))
 
 
+_CODE = (FunctionType, type)
+
+
+def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
+    """Whether a value is an instance by its own type: what a module holds may raise when it is asked anything."""
+    return issubclass(type(value), kinds)
+
+
 def _layers(function: Any) -> Iterator[FunctionType]:
     """The function and what it wraps."""
     while isinstance(function, FunctionType):
@@ -247,9 +255,9 @@ def _layers(function: Any) -> Iterator[FunctionType]:
 def _asked(function: FunctionType) -> frozenset[str]:
     """Every name that the function, or a function or method beside it in its module, looks up."""
     own = function.__globals__.get("__name__")
-    beside = [value for value in function.__globals__.values() if getattr(value, "__module__", None) == own]
-    methods = [value for kind in beside if isinstance(kind, type) for value in vars(kind).values()]
-    codes = [found.__code__ for found in (function, *beside, *methods) if isinstance(found, FunctionType)]
+    beside = [one for one in function.__globals__.values() if _is(one, _CODE) and one.__module__ == own]
+    methods = [value for kind in beside if _is(kind, type) for value in vars(kind).values()]
+    codes = [found.__code__ for found in (function, *beside, *methods) if _is(found, FunctionType)]
     for code in codes:  # grows while it is gone through
         codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
     return frozenset(name for code in codes for name in code.co_names)
@@ -258,12 +266,12 @@ def _asked(function: FunctionType) -> frozenset[str]:
 def _reachable(function: FunctionType) -> Iterator[type]:
     values = [*function.__globals__.values(), *_enclosed(function).values()]
     asked = _asked(function)
-    modules = [value for value in values if isinstance(value, types.ModuleType)]
+    modules = [value for value in values if _is(value, types.ModuleType)]
     seen = {id(module) for module in modules}
     for module in modules:  # grows while it is gone through
         found = [vars(module)[name] for name in asked if name in vars(module)]
         values += found
-        inner = [value for value in found if isinstance(value, types.ModuleType) and id(value) not in seen]
+        inner = [value for value in found if _is(value, types.ModuleType) and id(value) not in seen]
         seen.update(map(id, inner))
         modules += inner
-    return (value for value in values if isinstance(value, type) and "__xml_name__" in vars(value))
+    return (value for value in values if _is(value, type) and "__xml_name__" in vars(value))

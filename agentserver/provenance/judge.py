@@ -19,6 +19,7 @@ from agentserver.provenance.inventory import exact, is_file
 from agentserver.provenance.labels import Leaf, Mode, Role, Standing
 from agentserver.provenance.leaves import text_of, typed
 from agentserver.provenance.places import (
+    HOST,
     LISTED,
     Destination,
     Form,
@@ -51,6 +52,12 @@ SHORT_ID: Final = 8
 _NAMES_PLACES: Final = {Standing.DIRECTORY, Standing.OWN}
 _NAMES_THINGS: Final = {Standing.RECORD, Standing.DIRECTORY, Standing.OWN}
 _WRITTEN: Final = frozenset({"command", "cmd", "script", "code", "sql", "statement", "query", "expression"})
+HALVES: Final = 4096
+"""Pairs of arguments that are looked at together for a link."""
+
+_TAIL: Final = re.compile(r"[.\u3002\uff0e\uff61][^\W_][^\s]*$")
+_GAP: Final = re.compile(r"\s")
+_NO_RULE: Final = ArgumentRule("", Role.DESTINATION)
 _COUNTS: Final = frozenset(map(str, range(1000)))
 """Numbers that tell next to nothing: a page, a limit."""
 
@@ -282,6 +289,24 @@ class _Judgement:
         if other:
             yield self.finding(Rule.EXIT, other, f"it may be a part of the link in {bare(leaf.path)}")
 
+    def of_halves(self) -> Iterator[Finding]:
+        """A host that two arguments make, as ``evil`` and ``.example/x`` do, while neither is one by itself."""
+        said = [(leaf, text_of(leaf.value).strip()) for leaf, _ in self.ruled]
+        heads = {body: leaf for leaf, body in said if len(body) <= HOST and not _GAP.search(body)}
+        tails = [one for one in said if _TAIL.match(one[1]) and not self.policy.declared(self.call, one[0])]
+        if len(heads) * len(tails) > HALVES:
+            yield self.finding(Rule.BOUND, tails[0][0], "more parts of links than are looked at")
+            return
+        for leaf, body in tails:
+            if any(self.strange(head + body) for head, other in heads.items() if other is not leaf):
+                yield self.finding(Rule.EXIT, leaf, "with another argument it makes a link")
+
+    def strange(self, body: str) -> bool:
+        """Whether a text leads to a host that nothing permits. The name of a file leads nowhere."""
+        place = destination(body)
+        known = self.followed(place, body) or self.authorised(Leaf("", body), _NO_RULE, place)
+        return leads_out(body) and not is_file(body) and not known
+
     def opens(self, leaf: Leaf, body: str) -> bool:
         """Whether what looks like a host is the name of a file that the request or a record chose."""
         return is_file(body) and self.chosen(leaf, body)
@@ -330,6 +355,8 @@ def _exits(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
             rule = ArgumentRule("", Role.DESTINATION)
         if rule is not None and rule.role is Role.DESTINATION:
             yield from judgement.of_exit(leaf, rule)
+    if fetches and ledger.tainted:
+        yield from judgement.of_halves()
 
 
 def _composed(leaf: Leaf) -> bool:

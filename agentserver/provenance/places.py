@@ -84,6 +84,9 @@ _PARTS: Final = frozenset("/?#&=%.@:\\")
 """Characters by which a text may be a part of a link."""
 _BETWEEN: Final = re.compile(r"[\s,;|]+")
 _BEGINS: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:\S|[/\\]{2}", re.IGNORECASE)
+_SLASHED: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?[/\\]{2}", re.IGNORECASE)
+_ENDINGS: Final = str.maketrans("", "", "\t\r\n")
+_HEXED: Final = re.compile(r"(?=.*0x)(?:0x[0-9a-f]{1,8}|\d{1,10})(?:\.(?:0x[0-9a-f]{1,8}|\d{1,10})){0,3}")
 _HANDLE: Final = re.compile(r"@[\w.-]{1,64}")
 _LOCAL: Final = re.compile(r"[^\s@,;:<>()\[\]\"\\|.]+(?:\.[^\s@,;:<>()\[\]\"\\|.]+)*")
 _ROUTES: Final = frozenset("%!/?'`")
@@ -154,22 +157,37 @@ def host_key(host: str) -> str:
 
 
 def leads_out(text: str) -> bool:
-    """Whether a text as a whole is a link or a host, or begins like one: what fetches it goes there."""
+    """Whether a text as a whole is a link or a host, or begins like one: what fetches it goes there.
+
+    Readers of links leave tabs and line ends out, so it is read without them as well.
+    """
+    if _leads_out(text):
+        return True
+    glued = text.strip().translate(_ENDINGS)
+    return glued != text.strip() and bool(_SLASHED.match(glued) or destination(glued).host)
+
+
+def _leads_out(text: str) -> bool:
     body = text.strip()
     body = body if body.startswith("[") and destination(body).external else body.strip("<>\"'()[]").strip()
     place = destination(body)
     if place.form is not Form.NONE:
-        return place.form is Form.LINK
+        return place.form is Form.LINK or _numbered(body)
     if _BEGINS.match(body):
         return True
     first, *others = _BETWEEN.split(body[:LONGEST])
     if not others:
-        return not {*"./:\u3002"}.isdisjoint(first)
+        return not {*"./:"}.isdisjoint(loosened(first))
     begun = destination(first)
     return begun.form is Form.LINK and (
         bool(begun.path or begun.query)
         or all(destination(other).form is Form.LINK for other in others if other)
     )
+
+
+def _numbered(body: str) -> bool:
+    """Whether a name is the number of a host: an IPv6 address without brackets, an IPv4 address with a part in hex."""
+    return bool(_ipv6(f"[{body}]") or _HEXED.fullmatch(body.lower()))
 
 
 def joined(place: Destination, piece: str) -> tuple[Destination, ...]:

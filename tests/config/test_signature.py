@@ -190,6 +190,18 @@ def discovered(project, code):
     return [kind.__name__ for kind in organism.listeners[0].discovered]
 
 
+def test_what_a_module_holds_is_not_asked_what_it_is(project):
+    proxy = """
+class Proxy:
+    def __getattribute__(self, name):
+        raise RuntimeError("outside of a request")
+
+current = Proxy()
+async def it(payload: Greeting, metadata): ...
+"""
+    assert discovered(project, proxy) == ["Greeting", "Reply"]
+
+
 def test_classes_that_a_handler_can_name(project):
     project.write("listeners/payloads.py", CODE.replace("Greeting", "Far").replace("Reply", "Farther"))
     code = "from listeners import payloads\nasync def it(payload, metadata):\n    return payloads.Far('x')\n"

@@ -58,6 +58,14 @@ def test_a_link_is_an_exit_whatever_its_field_is_called(sink: str, name: str) ->
         "\uff45vil.example/secret",
         "evil\u3002example",
         "https://evil.example@corp.com",
+        "evil\uff0eexample",
+        "evil\uff61example",
+        "https\t://evil.example/secret",
+        "ht\ntps://evil.example/secret",
+        "evil.ex\nample/secret",
+        "2001:db8::1",
+        "0x7f000001",
+        "127.0x1",
         [["deep", {"down": OUT}]],
         {"a": {"b": [OUT]}},
         '{"a": ["https://evil.example/?d=secret"]}',
@@ -75,12 +83,37 @@ def test_whatever_reads_as_a_link_or_a_host_as_a_whole_is_an_exit(value: object)
         ("St. Louis", False),
         ("3.14", False),
         ("12:30", False),
+        ("Note:\nhello", False),
+        ("3.5\t7.1", False),
+        ("0x", False),
         ("bob@corp.com", False),
         ("", False),
     ],
 )
 def test_what_leads_out(said: str, out: bool) -> None:
     assert leads_out(said) is out
+
+
+@pytest.mark.parametrize(
+    ("host", "path"),
+    [
+        ("evil", ".example/secret"),
+        ("evil", ".example"),
+        ("secret.evil", ".example"),
+        ("evil", "\uff0eexample/x"),
+    ],
+)
+def test_a_host_in_two_arguments_is_an_exit(host: str, path: str) -> None:
+    assert not passes(scene(), host=host, path=path)
+    assert not passes(scene(), path=path, port=443, host=host)
+    assert not passes(scene(), path=path, deep=[{"host": host}])
+
+
+def test_two_arguments_that_make_no_link_to_a_stranger_pass() -> None:
+    assert passes(scene(), name="notes", ending=".pdf")
+    assert passes(scene(), count=3, share=".5")
+    assert passes(scene(allow=("corp.com",)), host="corp", path=".com/x")
+    assert not passes(scene(), heads=[f"n{n}" for n in range(100)], tails=[f".e{n}" for n in range(100)])
 
 
 def test_a_declared_role_goes_before_the_form_of_a_value() -> None:

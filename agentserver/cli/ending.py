@@ -17,9 +17,10 @@ import os
 import select
 import signal
 import sys
+import termios
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,6 +42,33 @@ _BREATH = 0.01
 """Seconds for which the main thread lets go of the interpreter when a signal comes, so that the thread may run."""
 
 
+PLAIN_PASTE = b"\x1b[?2004l"
+"""Ends the bracketed paste that a prompt has asked a terminal for."""
+
+
+class Terminal(NamedTuple):
+    """Standard input's terminal, and the mode that it had."""
+
+    descriptor: int
+    mode: list[int | list[bytes | int]]
+
+    def restore(self) -> None:
+        """Undo what a prompt has done, unless somebody else has the terminal now, who would stop this process."""
+        with contextlib.suppress(OSError, termios.error):
+            own = os.tcgetpgrp(self.descriptor) == os.getpgrp()
+            if own and termios.tcgetattr(self.descriptor) != self.mode:
+                termios.tcsetattr(self.descriptor, termios.TCSANOW, self.mode)
+                os.write(self.descriptor, PLAIN_PASTE)
+
+
+def _terminal() -> Terminal | None:
+    descriptor = 0
+    try:
+        return Terminal(descriptor, termios.tcgetattr(descriptor))
+    except termios.error:
+        return None
+
+
 class Ending:
     """A context manager around a session. Signals are the session's until it ends; then the next one is the process's.
 
@@ -60,6 +88,7 @@ class Ending:
         self._unheard: tuple[float, int] | None = None  # until when, and with which status
         self._end: tuple[float, int] | None = None
         self._handlers: dict[int, Any] = {}
+        self._terminal = _terminal()
         self._reading, self._writing = os.pipe()
         self._thread = threading.Thread(target=self._watch, name="ending", daemon=True)
 
@@ -168,7 +197,11 @@ class Ending:
 
     def _leave(self, status: int) -> None:
         self._before()
-        end_process(status)
+        self.leave(status)
+
+    def leave(self, status: int) -> NoReturn:
+        """End the process at once."""
+        end_process(status, self._terminal)
 
 
 def follow(status: int) -> None:
@@ -182,11 +215,16 @@ def follow(status: int) -> None:
     threading.Thread(target=wait, name="ending", daemon=True).start()
 
 
-def end_process(status: int) -> NoReturn:
-    """End the process at once, with what is logged and printed so far if that can be had without waiting."""
+def end_process(status: int, terminal: Terminal | None = None) -> NoReturn:
+    """End the process at once, with what is logged and printed so far if that can be had without waiting.
+
+    A terminal is left in the mode that it had.
+    """
     flushing = threading.Thread(target=_flush, name="flush", daemon=True)
     flushing.start()
     flushing.join(0.2)
+    if terminal is not None:
+        terminal.restore()
     os._exit(status)
 
 

@@ -95,7 +95,17 @@ def _tail(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to whatever standard error is at the moment: a prompt replaces it while it lasts."""
+    """Writes to whatever standard error is at the moment: a prompt replaces it while it lasts.
+
+    A prompt writes by the event loop, so what is said of a loop that is held goes past it.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr is sys.__stderr__ or not getattr(record, "held", False):
+            super().emit(record)
+        elif sys.__stderr__ is not None:
+            sys.__stderr__.write(f"\n{self.format(record)}\n")
+            sys.__stderr__.flush()
 
     @property
     def stream(self) -> TextIO:
@@ -125,5 +135,5 @@ def configure(options: Logging, secrets: Secrets) -> logging.Handler:
 
 
 def without_hops(record: logging.LogRecord) -> bool:
-    """Keep out what a live view of hops shows already; a traceback it does not show."""
-    return record.name != "agentserver.pump" or bool(record.exc_info or record.exc_text)
+    """Keep out the events of a conversation, which a live view of hops shows already, and nothing else."""
+    return record.name != "agentserver.pump" or not hasattr(record, "event")

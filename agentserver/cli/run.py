@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
-from agentserver.cli.ending import STALLED, Ending, end_process
+from agentserver.cli.ending import STALLED, Ending
 from agentserver.cli.logs import without_hops
 from agentserver.extras import installed, installing
 
@@ -62,7 +62,7 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     _escape(sys.stdout)
     screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
     ending = Ending(server.organism.limits.drain, server.acquit)
-    server.stalled = partial(end_process, STALLED)
+    server.stalled = partial(ending.leave, STALLED)
     console = Console(
         server,
         screen,

@@ -56,7 +56,7 @@ HELP: Mapping[Verb, tuple[str, str]] = {
     Verb.DENY: ("ID", "do not permit a message; its sender learns so"),
     Verb.RAW: ("on|off", "show replies as XML too"),
     Verb.HOPS: ("on|off", "show messages between listeners as they happen"),
-    Verb.QUIT: ("", "leave; what still runs is cancelled"),
+    Verb.QUIT: ("", "leave; what is not finished goes on with the next start, if there is a journal"),
 }
 """The argument of each command and what it does."""
 

@@ -5,13 +5,17 @@ Owns the terminal while a line is typed. Refuses to know what lines mean.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import termios
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from agentserver.characters.printing import visible
@@ -19,7 +23,7 @@ from agentserver.gateways.console_complete import candidates
 from agentserver.gateways.console_input import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -80,6 +84,37 @@ def history(path: Path | None, redact: Callable[[str], str]) -> tuple[History, s
         return InMemoryHistory(), f"no history: {path}: {error.strerror}"
 
 
+class Signalling(Vt100Input):
+    """A terminal on which Ctrl-C stays a signal while a line is typed.
+
+    As a key it would wait for the event loop, and so could not end a process whose loop a handler holds.
+    """
+
+    def raw_mode(self) -> AbstractContextManager[None]:
+        """The mode in which a line is typed."""
+        return self._raw()
+
+    @contextlib.contextmanager
+    def _raw(self) -> Iterator[None]:
+        with super().raw_mode():
+            with contextlib.suppress(termios.error):
+                mode = termios.tcgetattr(self.fileno())
+                mode[_LFLAG] |= termios.ISIG
+                for key in (termios.VQUIT, termios.VSUSP):  # those stay keys
+                    mode[_CC][key] = b"\0"
+                termios.tcsetattr(self.fileno(), termios.TCSANOW, mode)
+            yield
+
+
+_LFLAG, _CC = 3, 6
+"""Places in what ``tcgetattr`` gives."""
+
+
+def _terminal() -> Input | None:
+    """Standard input, when it is a terminal; else what prompt_toolkit makes of it."""
+    return Signalling(sys.stdin) if sys.stdin.isatty() else None
+
+
 class PromptLines:
     """Lines typed at a prompt_toolkit prompt, above which output appears meanwhile."""
 
@@ -94,7 +129,11 @@ class PromptLines:
         sink: Output | None = None,
     ) -> None:
         self._session: PromptSession[str] = PromptSession(
-            history=past, completer=completer, complete_while_typing=False, input=source, output=sink
+            history=past,
+            completer=completer,
+            complete_while_typing=False,
+            input=source or _terminal(),
+            output=sink,
         )
 
     async def next(self, prompt: str) -> Typed:

@@ -76,7 +76,11 @@ class Reporter:
                     record.sender,
                     record.to,
                     " ".join(filter(None, (record.root, record.code, record.detail.partition("\n")[0]))),
-                    extra={"conversation": record.conversation, "thread_id": record.thread},
+                    extra={
+                        "conversation": record.conversation,
+                        "thread_id": record.thread,
+                        "event": str(record.event),
+                    },
                 )
         if outcome.deprecated:
             self._warn_deprecated(outcome)

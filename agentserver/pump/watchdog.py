@@ -148,4 +148,6 @@ class Watchdog:
         stack = "".join(traceback.format_stack(frame, FRAMES)).rstrip()
         place = (logger.name, level, __file__, 0, text, (), None)
         if logger.isEnabledFor(level):
-            logger.handle(logger.makeRecord(*place, sinfo=f"Stack (most recent call last):\n{stack}"))
+            sinfo = f"Stack (most recent call last):\n{stack}"
+            # Whoever writes it cannot have the loop's help.
+            logger.handle(logger.makeRecord(*place, sinfo=sinfo, extra={"held": True}))

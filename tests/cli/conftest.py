@@ -21,6 +21,7 @@ HANDLERS = '''
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -78,6 +79,8 @@ async def both(payload: Order | Greet, metadata):
 
 
 async def wait(payload: Wait, metadata):
+    if payload.seconds < 0:
+        time.sleep(-payload.seconds)  # holds the event loop
     await anyio.sleep(payload.seconds)
     return HandlerResponse.respond(Greeting("waited"))
 

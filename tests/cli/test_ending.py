@@ -133,7 +133,7 @@ def ended(monkeypatch):
     """The statuses with which the process would have ended; the thread that says so goes on."""
     found, heard = [], threading.Event()
 
-    def end(status):
+    def end(status, _terminal=None):
         found.append(status)
         heard.set()
 

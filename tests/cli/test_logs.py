@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
@@ -8,6 +9,11 @@ import pytest
 
 from agentserver.cli.logs import Format, Level, Logging, configure, without_hops
 from agentserver.config import Secrets
+from agentserver.core.audit import Event, Record
+from agentserver.core.conversation import Conversation
+from agentserver.core.messages import Moment
+from agentserver.core.outcome import Outcome
+from agentserver.pump.reporting import Reporter
 
 WHERE = {"conversation": "c1", "thread_id": "t1"}
 
@@ -87,9 +93,20 @@ def test_a_live_view_needs_no_log_of_hops():
     def record(name, **more):
         return logging.makeLogRecord({"name": name, **more})
 
-    assert not without_hops(record("agentserver.pump"))
+    assert not without_hops(record("agentserver.pump", event="refused"))
+    assert without_hops(record("agentserver.pump"))
     assert without_hops(record("agentserver.pump", exc_text="Traceback"))
-    assert without_hops(record("listeners.mine"))
+    assert without_hops(record("listeners.mine", event="refused"))
+
+
+def test_a_live_view_keeps_out_what_happens_in_a_conversation_and_not_what_the_server_says(caplog):
+    conversation = Conversation.opened("console", Moment(0.0, b""))
+    event = Record(Event.REFUSED, 0.0, conversation.id, conversation.tree.root, "ada", "bob")
+    Reporter(()).report(Outcome(0, conversation, records=(event,), deprecated=True))
+    told, said = caplog.records
+    assert (told.levelname, without_hops(told)) == ("WARNING", False)
+    assert "returned bytes" in said.getMessage()
+    assert without_hops(said)
 
 
 BREAKS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\x1b[1A\x1b[2K", "\x9b2K"]
@@ -121,3 +138,18 @@ def test_an_uncaught_exception_is_harmless(log, capsys):
     except ValueError as error:
         sys.excepthook(type(error), error, error.__traceback__)
     assert "ValueError: \\x1b[2J\\u202e\n" in capsys.readouterr().err
+
+
+def test_what_is_said_of_a_loop_that_is_held_goes_past_a_prompt_which_writes_by_that_loop(log, monkeypatch):
+    direct, by_the_loop = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "__stderr__", direct)
+
+    def both(logger):
+        monkeypatch.setattr(sys, "stderr", by_the_loop)
+        logger.error("hunter2 is held", extra={"held": True})
+        logger.error("it goes on")
+
+    log(Format.TEXT, both)
+    assert "[redacted] is held\n" in direct.getvalue()
+    assert "it goes on" in by_the_loop.getvalue()
+    assert "held" not in by_the_loop.getvalue()

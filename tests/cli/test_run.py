@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 
@@ -165,6 +166,24 @@ def test_at_a_terminal_ctrl_d_leaves_and_colours_are_ours(terminal):
     at.see("\n  | text: Good day, Ada!\r\n")
     at.say("\x04")
     assert at.status() == 0
+
+
+def test_at_a_prompt_ctrl_c_ends_the_process_while_a_handler_holds_the_loop(project, tmp_path):
+    shutil.copytree(project, tmp_path / "own", ignore=shutil.ignore_patterns("out"))
+    at = Terminal(tmp_path / "own", tmp_path)
+    at.see("greeter>")
+    at.say("@waiter seconds=-600\r")
+    at.see("waiter has held the event loop")
+    raw = termios.tcgetattr(at.child.child_fd)
+    at.say("\x03")
+    at.say("\x03")
+    at.see("\x1b[?2004l")
+    at.child.expect(pexpect.EOF)
+    mode = termios.tcgetattr(at.child.child_fd)
+    assert not raw[3] & termios.ICANON
+    assert mode[3] & termios.ICANON
+    assert mode[3] & termios.ECHO
+    assert at.status() == 130
 
 
 def test_without_the_extra_a_plain_prompt_serves(terminal, tmp_path):

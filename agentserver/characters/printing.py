@@ -47,6 +47,11 @@ def visible(text: str) -> str:
     return "".join(_marked(text, _foreign(text)))
 
 
+def one_line(text: str) -> str:
+    """The text for one line: as it is where a reader sees every character of it, else ``visible``."""
+    return text if seen(text) else visible(text)
+
+
 def unescaped(text: str) -> str:
     """The text of which ``visible`` gave this one."""
     return _ESCAPE.sub(_character, text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentserver.characters.printing import one_line
 from agentserver.cli import (
     approvals,
     aside,
@@ -32,9 +33,10 @@ from agentserver.cli import (
 )
 from agentserver.cli.ending import follow
 from agentserver.cli.logs import Format, Level, Logging
+from agentserver.cli.project import SECRETS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 INTERRUPTED = 130
 
@@ -68,6 +70,21 @@ class _Root(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+        except click.ClickException as error:
+            raise _legible(error, ctx.meta.get(SECRETS, str)) from None
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """The context of a verb; what is wrong with the command can be shown."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.ClickException as error:
+            raise _legible(error) from None
+
+
+def _legible(error: click.ClickException, redact: Callable[[str], str] = str) -> click.ClickException:
+    """The error, with nothing in what it says that is a terminal's to act on: it may repeat what was typed."""
+    vars(error).update(message="\n".join(map(one_line, redact(error.message).split("\n"))))
+    return error
 
 
 def _version() -> str:

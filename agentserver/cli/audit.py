@@ -40,13 +40,13 @@ def verify(ctx: click.Context, file: Path | None, organism: Path | None, journal
 
     file, heads = _record(ctx, file or DEFAULT, organism, journal, named=file is not None)
     try:
-        found = verify_file(file, partial(click.echo, err=True), heads)
+        found = verify_file(file, partial(project.say, err=True), heads)
     except OSError as error:
         project.refuse(ctx, f"{file}: {error.strerror or error}")
     if isinstance(found, Flaw):
-        click.echo(f"{file}: the record in line {found.line} {found.detail}")
+        project.say(f"{file}: the record in line {found.line} {found.detail}")
         ctx.exit(BROKEN)
-    click.echo(
+    project.say(
         f"{file}: intact, {found.count} record{'' if found.count == 1 else 's'}, last hash {found.hash}"
     )
 

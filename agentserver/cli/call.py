@@ -6,6 +6,7 @@ Owns the reading of field options and the printing of answers.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentserver.characters.printing import one_line
 from agentserver.cli import project
 from agentserver.cli.ending import Ending
 
@@ -54,6 +56,16 @@ class Call:
     trace: str | None
 
 
+class _Seconds(click.FloatRange):
+    """A number of seconds; what is not a number lies in every range otherwise."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
 @click.command(
     "call",
     short_help="Send one message and print the answers.",
@@ -67,7 +79,7 @@ class Call:
 )
 @click.option("--root", help="Which payload, when LISTENER takes several.")
 @click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="A field, whatever its name.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for answers.")
+@click.option("--timeout", type=_Seconds(min=0, min_open=True), help="Seconds to wait for answers.")
 @click.option(
     "--json", "output", flag_value=Output.JSON, type=Output, help="Print answers as JSON, one a line."
 )
@@ -130,7 +142,7 @@ def _compose(server: Server, call: Call, values: list[tuple[str, str]]) -> bytes
     made = form.compose(codec, values)
     if isinstance(made, bytes):
         return made
-    raise click.UsageError("\n".join((*made.lines, f"{call.listener} takes: {usage(codec)}")))
+    raise click.UsageError("\n".join(map(one_line, (*made.lines, f"{call.listener} takes: {usage(codec)}"))))
 
 
 def _codec(server: Server, listener: str, root: str | None) -> Codec:

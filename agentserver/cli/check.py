@@ -40,20 +40,21 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
     path = project.located(organism)
     loaded, findings = config.inspect(path, os.environ)
     for finding in findings:
-        click.echo(str(finding))
+        project.say(str(finding))
     warnings = sum(finding.severity is config.Severity.WARNING for finding in findings)
     if loaded is None:
-        click.echo(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
+        project.say(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
         ctx.exit(FOUND)
     server = project.server(ctx, loaded)
     objections = tuple(hygiene(loaded, server.rules.codecs))
     for objection in objections:
-        click.echo(str(objection))
+        project.say(str(objection))
     hard = sum(objection.severity is config.Severity.ERROR for objection in objections)
     warnings += len(objections) - hard
     for line in _provenance(loaded, server, flows=flows):
-        click.echo(line)
-    click.echo(summary(path, server.rules.blueprint, (*findings, *objections)))
+        project.say(line)
+    for line in summary(path, server.rules.blueprint, (*findings, *objections)):
+        project.say(line)
     ctx.exit(FOUND if hard or (strict and warnings) else 0)
 
 
@@ -110,8 +111,8 @@ def _provenance(organism: Organism, server: Server, *, flows: bool) -> Iterable[
     return flowing.told(organism, organism.provenance, server.rules.codecs, flows=flows)
 
 
-def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> str:
-    """What the organism consists of, in one line, and which roots do not say who is meant."""
+def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """What the organism consists of, in its last line, and which roots do not say who is meant."""
     listeners = blueprint.listeners.values()
     agents = sum(listener.agent for listener in listeners)
     peers = sum(len(listener.peers) for listener in listeners)
@@ -129,7 +130,7 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> st
     lines = (f"ambiguous root {root.rpartition('}')[2]}: {', '.join(unclear[root])}" for root in unclear)
     asking = [listener.name for listener in listeners if listener.approval]
     waits = [f"every message to {', '.join(asking)} waits for a person's permission"] if asking else []
-    return "\n".join((*lines, *waits, f"{path}: {', '.join(parts)}"))
+    return (*lines, *waits, f"{path}: {', '.join(parts)}")
 
 
 def ambiguous(blueprint: Blueprint) -> dict[str, tuple[str, ...]]:

@@ -35,8 +35,9 @@ def command(directory: Path, *, force: bool) -> None:
         raise click.UsageError(f"{directory} is not empty; --force writes all the same")
     for name, text in (*scaffold(), (SCHEMA, editor_schema())):
         project.write(directory / name, text)
-        click.echo(f"wrote {directory / name}")
-    click.echo(f"\nNow:  cd {directory} && agentserver run")
+        project.say(f"wrote {directory / name}")
+    click.echo()
+    project.say(f"Now:  cd {directory} && agentserver run")
 
 
 def scaffold() -> Iterator[tuple[Path, str]]:

@@ -52,7 +52,8 @@ def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
         project.refuse(ctx, "the organism keeps no journal; name one with --journal")
     if seen.journal is None:
         told = seen.unread or f"{file}: journal: it cannot be read"
-        project.refuse(ctx, f"{told}\nwhich journal the organism has is not known: name it with --journal")
+        more = "which journal the organism has is not known: name it with --journal"
+        project.refuse(ctx, *told.split("\n"), more)
     return seen.journal
 
 
@@ -102,12 +103,12 @@ def legible(reader: Reader, read: Callable[[str], T]) -> Iterator[T]:
         try:
             found = read(key)
         except UnreadableError as error:
-            click.echo(f"left out: conversation {key}: {error}", err=True)
+            project.say(f"left out: conversation {key}: {error}", err=True)
         else:
             yield found
     aside = len(reader.aside())
     if aside:
-        click.echo(f"left out: {aside} set aside, which agentserver journal aside lists", err=True)
+        project.say(f"left out: {aside} set aside, which agentserver journal aside lists", err=True)
 
 
 def one_conversation(ctx: click.Context, reader: Reader, prefix: str) -> str:
@@ -144,14 +145,14 @@ def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> No
     path = located(ctx, organism, journal)
     with refusing(ctx):
         found = journal_care.stats(path)
-    click.echo(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
+    project.say(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
     limit = _limit(ctx, organism) if journal is None else None
     if limit is not None:
-        click.echo(f"limit: {found.held} of {limit} bytes are in use, {100 * found.held / limit:.1f} %")
-    click.echo(
+        project.say(f"limit: {found.held} of {limit} bytes are in use, {100 * found.held / limit:.1f} %")
+    project.say(
         f"conversations: {found.open} open, {found.closed} finished; the oldest of {when(found.oldest)}"
     )
-    click.echo(
+    project.say(
         f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}; "
         f"ids of senders: {found.receipts}"
     )
@@ -168,7 +169,7 @@ def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
     before = path.stat().st_size if path.is_file() else 0
     with writing(ctx, path) as connection:
         journal_care.vacuum(connection)
-    click.echo(f"{path}: {before} bytes before, {path.stat().st_size} now")
+    project.say(f"{path}: {before} bytes before, {path.stat().st_size} now")
 
 
 @command.command("restore")
@@ -185,9 +186,9 @@ def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path
     path = located(ctx, organism, journal)
     with refusing(ctx):
         kept = journal_restore.restore(copy, path)
-    click.echo(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
+    project.say(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
     if kept is not None:
-        click.echo(f"the journal of before: {kept}")
+        project.say(f"the journal of before: {kept}")
 
 
 @command.command("verify")
@@ -202,8 +203,8 @@ def verify(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
     with refusing(ctx):
         for line in findings(path):
             found += 1
-            click.echo(line)
-    click.echo(f"{path}: {f'{found} faults' if found else 'everything is what was written'}")
+            project.say(line)
+    project.say(f"{path}: {f'{found} faults' if found else 'everything is what was written'}")
     ctx.exit(1 if found else 0)
 
 
@@ -222,7 +223,7 @@ def accept_loss(ctx: click.Context, organism: Path | None, journal: Path | None)
     path = located(ctx, organism, journal)
     with refusing(ctx), Lock(path):
         lost = journal_head.accept(path)
-    click.echo(f"{path}: the next start takes it as it is" if lost else f"{path}: nothing is kept beside it")
+    project.say(f"{path}: the next start takes it as it is" if lost else f"{path}: nothing is kept beside it")
 
 
 @command.command("export")
@@ -245,4 +246,4 @@ def export(
         wanted = [one_conversation(ctx, reader, prefix) for prefix in conversations]
     with refusing(ctx):
         journal_restore.export(path, target, wanted)
-    click.echo(f"{target}: {target.stat().st_size} bytes")
+    project.say(f"{target}: {target.stat().st_size} bytes")

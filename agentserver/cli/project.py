@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentserver.characters.printing import visible
-from agentserver.characters.table import seen
+from agentserver.characters.printing import one_line
 from agentserver.cli.logs import Logging, configure
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -
     try:
         organism = config.load(located(path), environ=os.environ, policy=policy)
     except config.ConfigError as error:
-        refuse(ctx, str(error))
+        refuse(ctx, *map(str, error.findings))
     configure(options, organism.secrets)
     ctx.meta[SECRETS] = organism.secrets.redact
     return organism
@@ -140,12 +139,17 @@ def user() -> str:
         return f"user {number}"
 
 
-def refuse(ctx: click.Context, message: str) -> NoReturn:
+def refuse(ctx: click.Context, *lines: str) -> NoReturn:
     """Say why the organism cannot be used, or what was asked not be done, and end the command."""
     redact = ctx.meta.get(SECRETS, str)
-    for line in redact(message).split("\n"):
-        click.echo(line if seen(line) else visible(line), err=True)
+    for each in lines:
+        say(redact(each), err=True)
     ctx.exit(UNUSABLE)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print one line, which may name files and repeat what was typed: nothing in it is a terminal's to act on."""
+    click.echo(one_line(text), err=err)
 
 
 def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

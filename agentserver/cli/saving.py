@@ -10,12 +10,12 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-import click
-
 from agentserver.cli import project
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import click
 
     from agentserver.config import Secrets
     from agentserver.engines.journal_reader import Story
@@ -65,11 +65,11 @@ def save(ctx: click.Context, story: Story, target: Path, organism: tuple[Path, S
     test = target.with_name(f"test_{name}.py")
     where = os.path.relpath(path.resolve(), target.parent.resolve()).replace(os.sep, "/")
     project.write(target, portable.dump(story).decode(), private=True)
-    click.echo(f"{target}: {len(story.steps)} steps; read it before you share it")
+    project.say(f"{target}: {len(story.steps)} steps; read it before you share it")
     if test.exists():
-        click.echo(f"{test}: exists already and is left as it is")
+        project.say(f"{test}: exists already and is left as it is")
         return
     project.write(
         test, TEST.format(name=name, file=json.dumps(target.name), organism=json.dumps(where)), private=True
     )
-    click.echo(f"{test}: run it with pytest")
+    project.say(f"{test}: run it with pytest")

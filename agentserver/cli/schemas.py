@@ -49,13 +49,13 @@ def command(ctx: click.Context, organism: Path | None, output: Path, *, check: b
     stale = [path for path, text in wanted.items() if not _holds(path, text)]
     for path in stale:
         if check:
-            click.echo(f"{path}: {'not current' if path.exists() else 'missing'}")
+            project.say(f"{path}: {'not current' if path.exists() else 'missing'}")
         else:
             project.write(path, wanted[path])
-            click.echo(f"wrote {path}")
+            project.say(f"wrote {path}")
     if check and stale:
         ctx.exit(STALE)
-    click.echo(f"{len(wanted) - len(stale)} of {len(wanted)} files were current")
+    project.say(f"{len(wanted) - len(stale)} of {len(wanted)} files were current")
 
 
 def files(bound: Bound, codecs: Codecs) -> Iterator[tuple[Path, str]]:

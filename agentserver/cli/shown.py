@@ -62,7 +62,7 @@ def journal_and_secrets(
     seen = project.glimpse(ctx, file)
     if seen.unread and not ctx.meta.get(UNREDACTED):
         told = "so not all of its secrets are known, and nothing is shown; --unredacted shows it all the same"
-        project.refuse(ctx, f"{seen.unread}\n{told}")
+        project.refuse(ctx, *seen.unread.split("\n"), told)
     if seen.unread:
         click.echo(f"{seen.unread}\nnot all of its secrets are known, and taken out", err=True)
     return located(ctx, organism, journal), seen.secrets

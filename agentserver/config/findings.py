@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentserver.characters.printing import visible
+from agentserver.characters.printing import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +68,7 @@ class Finding:
         warning = "warning: " if self.severity is Severity.WARNING else ""
         path = f"{self.path}: " if self.path else ""
         suggestion = f" ({self.suggestion})" if self.suggestion else ""
-        return f"{self.file}:{self.line}: {warning}{path}{self.message}{suggestion}"
+        return f"{one_line(str(self.file))}:{self.line}: {warning}{path}{self.message}{suggestion}"
 
 
 class ConfigError(Exception):

@@ -73,6 +73,7 @@ def test_a_field_called_like_an_option_goes_by_set(command, here):
     result = command("call", "both", "--set", "name=Ada", "--root", "Greet")
     assert result.stdout == "name: Ada\n"
     assert command("call", "silent", "--set", "timeout=x").exit_code == 2
+    assert command("call", "silent", "--timeout", "nan").exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import pytest
 
 from agentserver.cli import main
 
+HOSTILE = "\x1b]0;pwn\x07\nforged\x9b1m\u202e"
+
 
 def test_help_names_every_verb_and_exit_code(command):
     shown = command("--help").output
@@ -23,6 +25,41 @@ def test_the_version_is_told(command):
 )
 def test_a_command_that_is_not_understood_exits_2(command, args):
     assert command(*args).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["{}"],
+        ["--{}"],
+        ["check", "{}.yaml"],
+        ["check", "--{}"],
+        ["call", "{}"],
+        ["call", "greeter", "--{}", "1"],
+        ["call", "greeter", "--set", "{}"],
+        ["call", "greeter", "--set", "{}=1"],
+        ["call", "greeter", "--organism", "{}.yaml"],
+        ["graph", "{}.yaml"],
+        ["init", "{tmp}/{}"],
+        ["init", "{tmp}/{}/below"],
+        ["approve", "{}", "--journal", "{}"],
+        ["trace", "{}"],
+        ["journal", "restore", "{}"],
+        ["journal", "stats", "--journal", "{}"],
+        ["dead", "show", "{}", "--journal", "{}"],
+        ["replay", "{}"],
+        ["audit", "verify", "{}"],
+        ["plan", "audit", "{tmp}/{}"],
+        ["codegen", "{}"],
+        ["completion", "{}"],
+    ],
+)
+def test_what_was_typed_is_repeated_so_that_no_terminal_acts_on_it(command, here, tmp_path, args):
+    (tmp_path / HOSTILE).mkdir()
+    said = command(*(arg.format(HOSTILE, tmp=tmp_path) for arg in args), color=True)
+    assert said.output
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said.output)
+    assert not any(line.startswith("forged") for line in said.output.splitlines())
 
 
 def test_the_entry_point_exits():

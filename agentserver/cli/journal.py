@@ -51,7 +51,7 @@ def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
     if seen.unkept:
         project.refuse(ctx, "the organism keeps no journal; name one with --journal")
     if seen.journal is None:
-        told = seen.unread or f"{file}: journal: it cannot be read"
+        told = seen.astray or seen.unread or f"{file}: journal: it cannot be read"
         more = "which journal the organism has is not known: name it with --journal"
         project.refuse(ctx, *told.split("\n"), more)
     return seen.journal

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from agentserver.config.findings import Report, Severity
-from agentserver.config.loading import project_directory
+from agentserver.config.loading import project_directory, shown_directory
 from agentserver.config.models import JournalEntry, unjournalled
+from agentserver.config.places import JOURNAL, astray, misplaced
 from agentserver.config.secrets import Secrets
 from agentserver.config.sources import Sources
 
@@ -29,6 +30,7 @@ class Glimpse(NamedTuple):
         journal: the file of its journal; None when it keeps none or it cannot be told.
         unkept: whether it says that it keeps none.
         limit: bytes that its journal may hold; None when it keeps none or it cannot be told.
+        astray: why the file that it names for its journal is not taken: it is out of the project.
     """
 
     secrets: Secrets
@@ -36,6 +38,7 @@ class Glimpse(NamedTuple):
     journal: Path | None = None
     unkept: bool = False
     limit: int | None = None
+    astray: str = ""
 
 
 def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
@@ -57,4 +60,10 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
         journal = JournalEntry.model_validate(said)
     except ValidationError:
         return found
-    return found._replace(journal=project / journal.path, limit=journal.limit)
+    real = astray(project, journal.path)
+    if real is None:
+        return found._replace(journal=project / journal.path, limit=journal.limit)
+    where = sources.documents[0].where(JOURNAL)
+    lost = Report()
+    lost.error(where, *misplaced(JOURNAL, journal.path, real, shown_directory(path, project)))
+    return found._replace(astray=str(lost.settle([where.file], secrets)[0]))

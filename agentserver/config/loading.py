@@ -74,7 +74,7 @@ def inspect(
 ) -> tuple[Organism | None, tuple[Finding, ...]]:
     """Like ``load``, but give back every finding, warnings too; the organism is None when one is an error."""
     root = project_directory(path) if project is None else project.resolve()
-    home = Project(root, _shown(path, root))
+    home = Project(root, shown_directory(path, root))
     report = Report()
     sources = Sources(root, environ, report)
     sources.read(path)
@@ -83,7 +83,7 @@ def inspect(
     return organism, report.settle([document.file for document in sources.documents], secrets)
 
 
-def _shown(path: Path, root: Path) -> Path:
+def shown_directory(path: Path, root: Path) -> Path:
     """The project directory in terms of the path that the caller gave."""
     return Path(os.path.normpath(path.parent / os.path.relpath(root, path.parent.resolve())))
 

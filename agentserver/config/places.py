@@ -19,20 +19,28 @@ JOURNAL: Loc = ("journal", "path")
 AUDIT: Loc = ("handoffs", "audit")
 
 
+def astray(root: Path, written: str) -> Path | None:
+    """The real place of a relative path, if that is out of the project of this directory."""
+    real = (root / written).resolve()
+    return None if Path(written).is_absolute() or real.is_relative_to(root) else real
+
+
+def misplaced(loc: Loc, written: str, real: Path, shown: Path) -> tuple[str, str]:
+    """Why a path cannot be taken, and a likely correction."""
+    return (
+        f'"{written}" leads out of the project directory {shown}',
+        f'"{loc[0]}.{loc[1]}: {real}", which is absolute, if that is what is meant',
+    )
+
+
 def check_places(main: Parsed, home: Project, report: Report) -> None:
     """Refuse a relative path that leads out of the project, be it by ``..`` or by a symbolic link."""
     handoffs = _at(main.document.data, AUDIT, HandoffsEntry().audit)
     journal = None if main.journal is None else main.journal.path
     for loc, written in ((JOURNAL, journal), (AUDIT, handoffs)):
-        if not isinstance(written, str) or Path(written).is_absolute():
-            continue
-        real = (home.root / written).resolve()
-        if not real.is_relative_to(home.root):
-            report.error(
-                main.document.where(loc),
-                f'"{written}" leads out of the project directory {home.shown}',
-                f'"{loc[0]}.{loc[1]}: {real}", which is absolute, if that is what is meant',
-            )
+        real = astray(home.root, written) if isinstance(written, str) else None
+        if real is not None:
+            report.error(main.document.where(loc), *misplaced(loc, str(written), real, home.shown))
 
 
 def _at(data: object, loc: Loc, default: str) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -91,6 +93,33 @@ def test_while_its_secrets_cannot_be_read_nothing_is_shown_that_may_hold_one(kep
     assert "tea" in verb("trace", kept[1], "--unredacted", *named)
     verb("conversations", *named)
     verb("journal", "stats", *named)
+
+
+@pytest.mark.parametrize("how", ["a path", "a symbolic link"])
+def test_no_verb_follows_a_journal_out_of_the_project(kept, tmp_path_factory, how):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    verb("journal", "export", "copy.sqlite")
+    if how == "a path":
+        there = os.path.relpath(elsewhere / "j.sqlite")
+        Path("organism.yaml").write_text(f"{Path('organism.yaml').read_text()}journal: {{path: {there}}}\n")
+    else:
+        shutil.move("out", elsewhere / "out")
+        Path("out").symlink_to(elsewhere / "out")
+    before = sorted((path, path.stat().st_mtime_ns) for path in elsewhere.rglob("*"))
+    for args in (
+        ["journal", "restore", "copy.sqlite"],
+        ["journal", "vacuum"],
+        ["journal", "accept-loss"],
+        ["journal", "stats"],
+        ["dead", "discard", kept[0]],
+        ["deny", "123456"],
+        ["trace", kept[1]],
+    ):
+        said = verb(*args, status=2)
+        assert "organism.yaml:" in said
+        assert "leads out of the project directory" in said
+    assert sorted((path, path.stat().st_mtime_ns) for path in elsewhere.rglob("*")) == before
+    assert kept[0] in verb("dead", "list", "--journal", "copy.sqlite")
 
 
 def test_a_journal_that_cannot_be_told_is_to_be_named(kept):

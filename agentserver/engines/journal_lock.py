@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import weakref
 from typing import TYPE_CHECKING, Final, Self
 
 from agentserver.ports import EngineError
@@ -35,12 +36,16 @@ class Lock:
 
     A file beside the journal's real file is locked, and the journal itself: a symbolic link, another spelling or a
     bind mount is the same journal. One that has several names (hard links) is refused: its log stands beside one.
+
+    A copy of the process (fork) has no part in it: it would keep the journal from the next server.
     """
 
     def __init__(self, path: Path) -> None:
         self._journal = path
         self._path = beside(path, LOCK)
         self._descriptors: list[int] = []
+        held = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _let_go(held()))
 
     def __enter__(self) -> Self:
         """Take it; the journal's file is made when there is none.
@@ -102,6 +107,11 @@ class Lock:
     def _release(self) -> None:
         while self._descriptors:
             os.close(self._descriptors.pop())
+
+
+def _let_go(held: Lock | None) -> None:
+    if held is not None:
+        held.__exit__(None, None, None)
 
 
 class Files:

@@ -23,8 +23,10 @@ from agentserver.ports import ConflictError, DamagedError, EngineError, Repeated
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.apart import Apart
 from agentserver.pump.aside import set_aside
+from agentserver.pump.asked import acquitting
 from agentserver.pump.boundary import Boundary, UndecidedError
 from agentserver.pump.exchanges import Exchanges, OverError
+from agentserver.pump.forked import only_here
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
 from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
@@ -136,7 +138,7 @@ class Pump:
             self._tasks.start_soon(self._sweep)
             self._tasks.start_soon(self._waiting.watch, self._time, self.decide)
             try:
-                with self._watchdog:
+                with self._watchdog, only_here(), acquitting(self._marks, self._tasks.cancel_scope):
                     yield
                     await self.drain()
                 self._exchanges.settle()
@@ -269,8 +271,8 @@ class Pump:
             try:
                 await self._handle(delivery)
                 self._probation.done(delivery)
-            finally:
                 self._marks.leave(mark)
+            finally:
                 self._schedule.done(delivery.to)
 
     async def _handle(self, delivery: Delivery) -> None:
@@ -280,13 +282,7 @@ class Pump:
             call = partial(self._invoker.call, self._bound[delivery.to])
             await self._boundary.handle(conversation, delivery, parsed, call)
 
-    async def _step(
-        self,
-        conversation: str,
-        decide: Decision,
-        *,
-        patient: bool = True,
-    ) -> bool:
+    async def _step(self, conversation: str, decide: Decision, *, patient: bool = True) -> bool:
         """Decide, commit, and only then let the consequences go. A stale decision is taken again.
 
         One step of a conversation at a time: a decision on a state that is not yet committed could be committed

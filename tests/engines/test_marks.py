@@ -50,7 +50,8 @@ def test_what_ran_is_known_when_the_process_is_gone(journal):
     ("code", "found"),
     [
         ("marks.end()", Past(frozenset(), "", {"s": 2, "t": 0})),
-        ("marks.close()", Past(frozenset(), "", {"s": 2, "t": 0})),
+        ("marks.close()", Past(frozenset({KEY, OTHER}), "", {"s": 2, "t": 0})),  # taken down, and none asked
+        ("marks.end(); marks.close()", Past(frozenset(), "", {"s": 2, "t": 0})),
         (f"marks.hold({KEY!r})", Past(frozenset({KEY, OTHER}), KEY, {"s": 2, "t": 0})),
     ],
 )
@@ -71,8 +72,8 @@ def test_there_are_as_many_marks_as_there_is_room_for(journal):
     marks.close()
     marks.close()
     marks.end()
-    marks.leave(marks.enter("x"))
-    assert asyncio.run(marks.past()).running == frozenset()
+    marks.leave(marks.enter("y"))
+    assert asyncio.run(marks.past()).running == {"x"}
 
 
 @given(st.binary(max_size=400))
@@ -108,6 +109,25 @@ def test_what_is_no_file_says_nothing_and_is_done_without(journal, caplog):
     marks.leave(marks.enter("x"))
     marks.hold("x")
     marks.end()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: (path.touch(), os.truncate(path, 1 << 40)),
+    ],
+)
+def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
+    path = journal.parent / "journal.sqlite.marks"
+    made(path)
+    marks = MarkFile(journal)
+    assert asyncio.run(marks.past()) == NO_PAST
+    asyncio.run(marks.begin({"s": 1}, 1))
+    assert asyncio.run(marks.past()) == Past(frozenset(), "", {"s": 1})
+    assert path.is_file()
+    assert not path.is_symlink()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

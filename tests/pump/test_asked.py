@@ -1,0 +1,165 @@
+"""An end that comes from what the server runs is known from one that somebody asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentserver.pump.asked import acquitting
+from agentserver.pump.suspects import Unmarked
+
+ROOT = Path(__file__).parents[2]
+
+SERVER = """
+import asyncio, multiprocessing, os, sys, time
+from pathlib import Path
+import anyio
+from agentserver.engines.journal_file import Place
+from agentserver.engines.sqlite import SqliteEngine
+from tests.core.paper import Ask, listener
+from tests.pump.desk import answer, desk, until
+
+async def leave():
+    raise SystemExit(3)
+
+def fail():
+    raise SystemExit(3)
+
+def every(*spared):
+    for task in asyncio.all_tasks().difference(spared):
+        task.cancel()
+
+def parted():
+    multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,)).start()
+    os._exit(3)
+
+def astray():
+    if not os.fork():
+        raise ValueError("in the copy")
+
+ENDS = {
+    "a task leaves": lambda: asyncio.create_task(leave()),
+    "a callback leaves": lambda: asyncio.get_running_loop().call_soon(fail),
+    "the loop is stopped": lambda: asyncio.get_running_loop().stop(),
+    "all is cancelled": every,
+    "all else is cancelled": lambda: every(asyncio.current_task()),
+    "a copy lives on": parted,
+    "a copy comes back": astray,
+}
+
+async def evil(payload, metadata):
+    if payload.text == "evil":
+        ENDS[sys.argv[2]]()
+    await anyio.sleep(0.1)
+    return await answer(payload, metadata)
+
+async def main(place):
+    first = not place.exists()
+    async with SqliteEngine(Place(place)) as engine:
+        async with desk((listener("a", concurrency=3), evil), engine=engine, fatal_ends=1) as d:
+            if first:
+                exchange = await d.open()
+                for text in ("good", "fine", "evil"):
+                    await exchange.send(d.markup(Ask(text)), "a")
+            await until(lambda: d.pump._accounts.rest.is_set())
+            if first:
+                exchange.leave()
+            (key,) = await d.pump.belongings("console")
+            exchange = await d.pump.resume("console", key)
+            told = [event.message for event in exchange.waiting() if hasattr(event, "message")]
+            place.with_name("told").write_bytes(b"".join(told))
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "starts"),
+    [
+        ("a task leaves", 3),
+        ("a callback leaves", 3),
+        ("the loop is stopped", 3),
+        ("all is cancelled", 3),
+        ("all else is cancelled", 3),
+        ("a copy lives on", 3),
+        ("a copy comes back", 1),
+    ],
+)
+def test_who_ends_the_server_in_good_order_is_given_up_and_the_others_are_answered(tmp_path, end, starts):
+    script = [sys.executable, "-c", SERVER, str(tmp_path / "j"), end]
+    codes = []
+    while not codes or (codes[-1] and len(codes) < 8):
+        done = subprocess.run(
+            script, cwd=ROOT, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        codes.append(done.returncode)
+    told = (tmp_path / "told").read_text()
+    assert len(codes) == starts, codes
+    assert "re: good" in told
+    assert "re: fine" in told
+    assert ("internal" in told) == (starts > 1)
+
+
+class Noted(Unmarked):
+    def __init__(self):
+        self.asked = False
+
+    def end(self):
+        self.asked = True
+
+
+async def cancelled_by_a_group(within):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(within)
+        await asyncio.sleep(0)
+        tasks.cancel_scope.cancel()
+
+
+async def cancelled_alone(within):
+    task = asyncio.create_task(within())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("cancel", [cancelled_by_a_group, cancelled_alone])
+async def test_whoever_is_around_a_server_may_cancel_it(cancel):
+    marks = Noted()
+
+    async def within():
+        with anyio.CancelScope() as work, acquitting(marks, work):
+            await asyncio.Event().wait()
+
+    await cancel(within)
+    assert marks.asked
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+async def test_what_is_inside_may_end_it(error):
+    marks = Noted()
+    with suppress(error), acquitting(marks, anyio.CancelScope()):
+        raise error
+    assert marks.asked
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_fails_is_no_end_that_was_asked_for():
+    marks = Noted()
+
+    async def failing():
+        raise MemoryError
+
+    with suppress(ExceptionGroup):
+        async with anyio.create_task_group() as tasks:
+            with acquitting(marks, tasks.cancel_scope):
+                tasks.start_soon(failing)
+                await asyncio.Event().wait()
+    assert not marks.asked

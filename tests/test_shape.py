@@ -7,6 +7,7 @@ waiver that nothing needs is an error too. The last test prints the figures of t
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import inspect
 import re
@@ -375,6 +376,22 @@ def test_catch_alls_stand_in_two_places():
             for node in ast.walk(module.tree) if isinstance(node, ast.ExceptHandler) and is_broad(node)
         ]  # fmt: skip
         assert len(handlers) <= count, handlers
+
+
+def needs(module):
+    """The modules of ours that a module names at its top, for types alone too."""
+    known = {other.name for other in MODULES}
+    for node in (each for each in ast.walk(module.tree) if isinstance(each, ast.ImportFrom) and is_own(each)):
+        for one in node.names:
+            inner = f"{node.module}.{one.name}"
+            yield inner if inner in known else node.module
+
+
+def test_no_modules_need_each_other():
+    try:
+        graphlib.TopologicalSorter({one.name: set(needs(one)) - {"agentserver"} for one in MODULES}).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_the_front_door_is_small():

@@ -12,30 +12,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.core.admission import Judged
 from agentserver.core.causes import DETAIL
 from agentserver.core.legible import bounded
+from agentserver.core.messages import Excerpt
 from agentserver.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentserver.core.messages import Outside
-    from agentserver.core.receipts import Key
+    from agentserver.core.messages import Key, Outside
 
 KEPT: Final = 4096
 """Bytes of a refused message, and characters of a refused payload, that are kept."""
-
-
-class Excerpt(NamedTuple):
-    """A message that is not kept whole.
-
-    Args:
-        beginning: its first bytes, without secrets.
-        length: of the whole, in bytes.
-        digest: SHA-256 of the whole, in hexadecimal.
-    """
-
-    beginning: bytes
-    length: int
-    digest: str
 
 
 class Dismissed(NamedTuple):

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.contract import Code, Target
-    from agentserver.core.dismissal import Excerpt
-    from agentserver.core.receipts import Key
     from agentserver.core.refusals import Refusal
 
 SYSTEM = "system"
@@ -230,6 +228,32 @@ class Failed(NamedTuple):
 
     code: Code
     detail: str = ""
+
+
+class Key(NamedTuple):
+    """A message under its sender's id.
+
+    Args:
+        name: digest of the id, together with the principal and the conversation that it counts in.
+        content: digest of the bytes and of whom they are for.
+    """
+
+    name: str
+    content: str
+
+
+class Excerpt(NamedTuple):
+    """A message that is not kept whole.
+
+    Args:
+        beginning: its first bytes, without secrets.
+        length: of the whole, in bytes.
+        digest: SHA-256 of the whole, in hexadecimal.
+    """
+
+    beginning: bytes
+    length: int
+    digest: str
 
 
 class Outside(NamedTuple):

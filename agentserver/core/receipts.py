@@ -10,25 +10,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.dismissal import Dismissed
-from agentserver.core.messages import Outside, TurnedAway
+from agentserver.core.messages import Key, Outside, TurnedAway
 
 if TYPE_CHECKING:
     from agentserver.core.outcome import Outcome
 
 LONGEST = 512
 """Characters of a sender's id."""
-
-
-class Key(NamedTuple):
-    """A message under its sender's id.
-
-    Args:
-        name: digest of the id, together with the principal and the conversation that it counts in.
-        content: digest of the bytes and of whom they are for.
-    """
-
-    name: str
-    content: str
 
 
 class Receipt(NamedTuple):

@@ -17,16 +17,18 @@ from agentserver.core.admission import Judged, Remark
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event, Record
 from agentserver.core.conversation import Conversation
-from agentserver.core.dismissal import KEPT, Dismissed, Excerpt
+from agentserver.core.dismissal import KEPT, Dismissed
 from agentserver.core.messages import (
     Closing,
     Delivery,
     Draft,
     Drafts,
     Effects,
+    Excerpt,
     Failed,
     Finished,
     GivenUp,
+    Key,
     Outside,
     Redriven,
     Reply,
@@ -34,7 +36,7 @@ from agentserver.core.messages import (
     Returned,
     TurnedAway,
 )
-from agentserver.core.receipts import Key, Receipt
+from agentserver.core.receipts import Receipt
 from agentserver.core.refusals import Refusal
 from agentserver.core.requeue import redrive, requeue
 from agentserver.core.snapshot import UnreadableError, encode

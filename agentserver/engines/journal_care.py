@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.engines import journal_aside
 from agentserver.engines.journal_file import open_reading
-from agentserver.engines.journal_reader import Ending
+from agentserver.engines.journal_rows import Ending
 from agentserver.engines.journal_seal import FORM, GENESIS, chained, mark
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ change anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording
@@ -17,6 +16,7 @@ from agentserver.core.recording import Beginning
 from agentserver.core.snapshot import Snapshot, UnreadableError, restore
 from agentserver.engines import journal_aside
 from agentserver.engines import journal_seal as seal
+from agentserver.engines.journal_rows import Ending
 from agentserver.engines.journal_stored import COLUMNS, read_delivery, stored
 
 if TYPE_CHECKING:
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Guard, Rules
     from agentserver.core.outcome import Cause
     from agentserver.engines.journal_aside import Aside
-
-
-class Ending(IntEnum):
-    """What has become of a delivery."""
-
-    QUEUED = 0
-    DONE = 1
-    DROPPED = 2
-    DEAD = 3
-    DISCARDED = 4
-    REDRIVEN = 5
 
 
 class Summary(NamedTuple):

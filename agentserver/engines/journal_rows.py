@@ -6,14 +6,13 @@ Owns the order of the columns. Refuses to know what the rows mean.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.engines import journal_seal as seal
 
 if TYPE_CHECKING:
     import sqlite3
-
-    from agentserver.engines.journal_reader import Ending
 
 _STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?)"
@@ -29,6 +28,17 @@ _OPENED = "insert into conversation values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'')"
 _STATE = "update conversation set touched = ?, version = ?, closed = ?, chain = ?, state = ?, seal = ? where number = ?"
 _VALUE = "insert or replace into value values (?, ?, ?, ?)"
 _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
+
+
+class Ending(IntEnum):
+    """What has become of a delivery."""
+
+    QUEUED = 0
+    DONE = 1
+    DROPPED = 2
+    DEAD = 3
+    DISCARDED = 4
+    REDRIVEN = 5
 
 
 class Left(NamedTuple):

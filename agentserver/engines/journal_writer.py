@@ -22,8 +22,7 @@ from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_file import FATAL, told
 from agentserver.engines.journal_kept import Kept
 from agentserver.engines.journal_lock import Files
-from agentserver.engines.journal_reader import Ending
-from agentserver.engines.journal_rows import LEFT, Left, Rows
+from agentserver.engines.journal_rows import LEFT, Ending, Left, Rows
 from agentserver.engines.journal_seal import GENESIS, Sealed
 from agentserver.engines.journal_stored import row_delivery, stored
 from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError

@@ -10,9 +10,9 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core import decisions, recording
-from agentserver.core.dismissal import KEPT, Dismissed, Excerpt, excerpted
-from agentserver.core.messages import Outside, TurnedAway
-from agentserver.core.receipts import Key, given
+from agentserver.core.dismissal import KEPT, Dismissed, excerpted
+from agentserver.core.messages import Excerpt, Key, Outside, TurnedAway
+from agentserver.core.receipts import given
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 SHOP = rules(listener("agent"), payload=1 << 20)

@@ -13,7 +13,8 @@ from agentserver.core.messages import Done, Outside, Reply, TurnedAway
 from agentserver.core.snapshot import take
 from agentserver.engines.journal_care import broken_link
 from agentserver.engines.journal_file import open_reading
-from agentserver.engines.journal_reader import Ending, Reader
+from agentserver.engines.journal_reader import Reader
+from agentserver.engines.journal_rows import Ending
 from agentserver.engines.replay import replay
 from tests.crash.organism import SHOP, unheard
 

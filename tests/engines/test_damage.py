@@ -14,8 +14,7 @@ from agentserver.contract import Code
 from agentserver.core import decisions
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.elapsed import Calendar, Jump
-from agentserver.core.messages import Drafts, Effects, Failed, Finished, Returned
-from agentserver.core.receipts import Key
+from agentserver.core.messages import Drafts, Effects, Failed, Finished, Key, Returned
 from agentserver.core.snapshot import UnreadableError
 from agentserver.engines import journal_answers, journal_aside, journal_calendar, journal_care
 from agentserver.engines.conformance import Story

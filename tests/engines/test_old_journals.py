@@ -20,7 +20,8 @@ from agentserver.cli import cli
 from agentserver.config import load
 from agentserver.engines.journal_care import broken_link
 from agentserver.engines.journal_file import MIGRATIONS, Place, open_reading, open_writing
-from agentserver.engines.journal_reader import Ending, Reader
+from agentserver.engines.journal_reader import Reader
+from agentserver.engines.journal_rows import Ending
 from agentserver.engines.replay import replay
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"

@@ -18,8 +18,8 @@ from agentserver.engines import journal_care, journal_restore
 from agentserver.engines.conformance import CHECKS, BrokenPromiseError, Story, Subject
 from agentserver.engines.journal_file import APPLICATION, Place, open_reading, open_writing
 from agentserver.engines.journal_lock import Lock
-from agentserver.engines.journal_reader import Ending, Reader
-from agentserver.engines.journal_rows import Left
+from agentserver.engines.journal_reader import Reader
+from agentserver.engines.journal_rows import Ending, Left
 from agentserver.engines.journal_writer import Writer
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.ports import ConflictError, EngineError, UnfitError

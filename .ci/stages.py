@@ -40,6 +40,7 @@ QUICK = {
     "hop": ("--rounds=1", "--hops=300", "--size=0.4 kB"),
     "provenance": ("--sizes=10",),
     "scale": ("--row=open requests", "--row=threads, with a journal", "--many=100"),
+    "startup": ("--rounds=1",),
 }
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
 ADAPTER_LOCKS = "tests/provenance/adapters/*.lock"

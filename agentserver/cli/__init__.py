@@ -5,12 +5,10 @@ Owns what the verbs share: options of logging, the version, the meaning of exit 
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.characters.printing import one_line
 from agentserver.cli import (
     approvals,
     aside,
@@ -83,21 +81,38 @@ class _Root(click.Group):
 
 def _legible(error: click.ClickException, redact: Callable[[str], str] = str) -> click.ClickException:
     """The error, with nothing in what it says that is a terminal's to act on: it may repeat what was typed."""
+    from agentserver.characters.printing import one_line
+
     vars(error).update(message="\n".join(map(one_line, redact(error.message).split("\n"))))
     return error
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("agentserver")
     except PackageNotFoundError:
         return "from a checkout"
 
 
+def _show_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's
+    if asked:
+        click.echo(f"agentserver, version {_version()}")
+        ctx.exit()
+
+
 @click.group(
     cls=_Root, name="agentserver", epilog=EXITS, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.version_option(_version(), prog_name="agentserver")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 @click.option(
     "--log-level",
     type=click.Choice([*map(str, Level)]),

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.characters.printing import one_line
 from agentserver.cli import project
 from agentserver.cli.ending import Ending
 
@@ -142,6 +141,8 @@ def _compose(server: Server, call: Call, values: list[tuple[str, str]]) -> bytes
     made = form.compose(codec, values)
     if isinstance(made, bytes):
         return made
+    from agentserver.characters.printing import one_line
+
     raise click.UsageError("\n".join(map(one_line, (*made.lines, f"{call.listener} takes: {usage(codec)}"))))
 
 

@@ -13,7 +13,6 @@ import click
 from agentserver.cli import project
 from agentserver.cli.journal import journal_option, legible, located, reading, refusing, when, writing
 from agentserver.cli.shown import journal_and_secrets, shown_option
-from agentserver.core import decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -233,6 +232,7 @@ def add(ctx: click.Context, delivery: str, reason: str, organism: Path | None, j
     what may be given up.
     """
     from agentserver.assembly import SystemClock
+    from agentserver.core import decisions
 
     with _books(ctx, organism, journal) as books:
         found = [pair for pair in _next(books.reader) if pair[1].id.startswith(delivery)]

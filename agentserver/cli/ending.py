@@ -10,7 +10,6 @@ that holds the interpreter's lock without a break can keep it from running.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -23,6 +22,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import FrameType, TracebackType
     from typing import NoReturn
@@ -80,6 +80,8 @@ class Ending:
     """
 
     def __init__(self, drain: float, before: Callable[[], None] = lambda: None) -> None:
+        import asyncio
+
         self._drain = drain
         self._before = before
         self._signals: asyncio.Queue[int] = asyncio.Queue()
@@ -126,6 +128,8 @@ class Ending:
 
     async def signals(self) -> AsyncIterator[int]:
         """The signals that are the session's to deal with, until it begins to end."""
+        import asyncio
+
         self._loop = asyncio.get_running_loop()
         while True:
             number = await self._signals.get()

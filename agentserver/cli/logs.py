@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, TextIO
 
-from agentserver.gateways.terminal import cut, visible_lines
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
@@ -63,6 +61,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever the message holds, and the traceback below it behind a margin."""
+        from agentserver.gateways.terminal import cut, visible_lines
+
         where = " ".join(f"{key}={value}" for key, value in _about(record))
         text = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
         below = (f"{MARGIN}{line}" for part in _tail(self, record) for line in visible_lines(part))
@@ -119,6 +119,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
 def configure(options: Logging, secrets: Secrets) -> logging.Handler:
     """Log to standard error from now on; gives the handler. Uncaught exceptions are redacted too."""
     from agentserver.config import RedactingFilter
+    from agentserver.gateways.terminal import visible_lines  # now, and not when something is amiss
 
     handler = _StandardError()
     handler.setFormatter(JsonFormatter() if options.format is Format.JSON else TextFormatter())

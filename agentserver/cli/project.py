@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentserver.characters.printing import one_line
 from agentserver.cli.logs import Logging, configure
 
 if TYPE_CHECKING:
@@ -149,6 +148,8 @@ def refuse(ctx: click.Context, *lines: str) -> NoReturn:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print one line, which may name files and repeat what was typed: nothing in it is a terminal's to act on."""
+    from agentserver.characters.printing import one_line
+
     click.echo(one_line(text), err=err)
 
 

@@ -93,5 +93,5 @@ def test_the_version_without_an_installation(monkeypatch):
     def missing(_):
         raise PackageNotFoundError
 
-    monkeypatch.setattr(cli, "version", missing)
+    monkeypatch.setattr("importlib.metadata.version", missing)
     assert cli._version() == "from a checkout"

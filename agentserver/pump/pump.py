@@ -33,7 +33,7 @@ from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
 from agentserver.pump.suspects import Probation, Unmarked
 from agentserver.pump.tidying import tidy
 from agentserver.pump.timekeeper import Timekeeper
-from agentserver.pump.unhurried import decided
+from agentserver.pump.unhurried import decided, entirely
 from agentserver.pump.waiting import Waiting
 from agentserver.pump.watchdog import Watchdog
 
@@ -293,7 +293,8 @@ class Pump:
         failures = 0
         async with self._locks[conversation]:
             while (current := await self._find(conversation)) is not None:
-                failure = await self._attempt(current, decide)
+                attempt = self._attempt(current, decide)
+                failure = await attempt if patient else await entirely(attempt)
                 if failure is None:
                     return True
                 if isinstance(failure, ConflictError):

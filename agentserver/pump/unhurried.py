@@ -1,16 +1,17 @@
-"""Long work on the event loop, with pauses in which everything else gets a turn.
+"""Work on the event loop that must not be hurried: long work in pieces, and work that no caller may cut short.
 
-Owns how much is done between two pauses. Refuses to know the work.
+Owns how much is done between two pauses, and what becomes of a caller that gives up. Refuses to know the work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Generator
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from agentserver.core.conversation import Conversation
     from agentserver.core.outcome import Outcome
@@ -42,3 +43,21 @@ async def unhurried(pieces: Pieces[T]) -> T:
         done += 1
         if done % PIECES == 0:
             await asyncio.sleep(0)
+
+
+async def entirely(work: Coroutine[None, None, T]) -> T:
+    """Do something to its end, even for a caller that gives up, who waits for it. Raises what the work raises.
+
+    A task that is cancelled by asyncio's own means, as ``asyncio.wait_for`` does, is interrupted in a shielded scope of
+    anyio as well.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody is left to hear of it
+        raise

@@ -377,3 +377,37 @@ async def test_a_principal_bears_a_name_that_an_envelope_can_carry_and_that_is_n
         except ValueError:
             refused = True
     assert refused
+
+
+class Slow(MemoryEngine):
+    """Keeps what it is given, and says so when the gate opens."""
+
+    def __init__(self):
+        super().__init__()
+        self.committing, self.gate = anyio.Event(), anyio.Event()
+
+    async def commit(self, outcome):
+        await super().commit(outcome)
+        self.committing.set()
+        await self.gate.wait()
+
+
+async def test_a_caller_that_asyncio_cancels_during_a_commit_leaves_nothing_accepted_and_unhandled():
+    engine, handled = Slow(), []
+
+    async def noting(payload, metadata):
+        handled.append(payload.text)
+        return HandlerResponse.respond(Answer("x"))
+
+    async with desk((listener("a"), noting), engine=engine) as d:
+        exchange = await d.open()
+        task = asyncio.create_task(d.ask(Ask("given up"), exchange=exchange))
+        await engine.committing.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        engine.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await d.ask(Ask("next"), exchange=exchange) == Answer("x")
+        assert handled == ["given up", "next"]

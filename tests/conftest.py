@@ -9,6 +9,7 @@ import faulthandler
 import os
 import signal
 import sys
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -47,8 +48,10 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# The package is used from the checkout, where no entry point announces its pytest plugin.
-pytest_plugins = ["agentserver.testing.plugin"] if find_spec("agentserver.testing.plugin") else []
+# ./run uses the package from the checkout, where no entry point announces its pytest plugin; an installed one has it.
+PLUGIN = "agentserver.testing.plugin"
+ANNOUNCED = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
+pytest_plugins = [PLUGIN] if find_spec(PLUGIN) and not ANNOUNCED else []
 
 
 def pytest_addoption(parser):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted({ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")})
+PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
 
 
 @pytest.mark.parametrize("script", ["reference.py", "picture.py"])
@@ -49,3 +50,33 @@ def test_each_promise_of_the_threat_model_is_held_by_a_test():
     assert len(held) == promises.count("\n|") - 2
     for path, name in held:
         assert f"def {name}(" in (ROOT / path).read_text("utf-8"), f"{path}: {name}"
+
+
+def test_the_architecture_names_files_and_functions_that_exist():
+    """A path stands in backticks; what it defines stands in backticks after it, or by its class anywhere."""
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    named = re.findall(r"`((?:agentserver|tests|schemas|benchmarks)/[\w/.]*)`(?:\s+`([\w.]+)`)?", page)
+    assert len(named) > 50
+    assert [path for path, _ in named if not (ROOT / path).exists()] == []
+    defines = {path: defined(ROOT / path) for path, _ in named if path.endswith(".py")}
+    assert [f"{path} {name}" for path, name in named if name and name not in defines[path]] == []
+    methods = re.findall(r"`([A-Z]\w+\.\w+)`", page)
+    assert set(methods) <= set().union(*defines.values())
+
+
+def defined(path):
+    return names_of(ast.parse(path.read_text("utf-8")))
+
+
+def names_of(tree):
+    """The names that a module or a class defines, those of methods with their class."""
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+            if isinstance(node, ast.ClassDef):
+                names |= {f"{node.name}.{inner}" for inner in names_of(node)}
+    return names

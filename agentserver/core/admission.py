@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, TodoUntil
 from agentserver.core.audit import Event
-from agentserver.core.guard import Denied
+from agentserver.core.guard import PASSED, Denied
 from agentserver.core.messages import TODO
 from agentserver.core.pieces import whole
 from agentserver.core.refusals import Refusal
@@ -66,16 +66,16 @@ def judging(
         memory: each guard's.
         todos: how many the thread keeps already.
     """
-    hearing = _Hearing(place, rules, memory)
+    remarks: list[Remark] = []
     admitted: list[Proposal] = []
     for draft in drafts:
-        found = hearing.hear(draft)
+        found = hear(draft, place, rules, memory, remarks)
         if isinstance(found, Refusal):
-            return Judged((), found, tuple(hearing.remarks))
+            return Judged((), found, tuple(remarks))
         admitted.extend(found)
         yield
     over = _overfull(admitted, rules, todos)
-    return Judged(() if over else tuple(admitted), over, tuple(hearing.remarks))
+    return Judged(() if over else tuple(admitted), over, tuple(remarks))
 
 
 def unheard(refusal: Refusal, place: Place, rules: Rules) -> Judged:
@@ -84,63 +84,54 @@ def unheard(refusal: Refusal, place: Place, rules: Rules) -> Judged:
     return Judged((), refusal, () if note is None else (Remark(Event.ATTEMPTED, refusal.to, note),))
 
 
-class _Hearing:
-    """One judgement under way, with what is remarked on the way."""
-
-    def __init__(self, place: Place, rules: Rules, memory: Mapping[str, object]) -> None:
-        self._place = place
-        self._rules = rules
-        self._memory = memory
-        self.remarks: list[Remark] = []
-
-    def hear(self, draft: Draft) -> Sequence[Proposal] | Refusal:
-        """The proposals of one draft, or why it may not be sent."""
-        target = draft.to if isinstance(draft.to, str) else ""
-        written = self._rewritten(draft, target)
-        if isinstance(written, Refusal):
-            return written
-        draft, peers = written
-        proposals = resolve(draft, self._place, self._rules.blueprint)
-        forged = overstepped(draft, proposals, self._place, self._rules.blueprint.services)
-        if forged is not None:
-            return forged
-        allowed, denied = self._ask(proposals, peers)
-        # Whoever a broadcast may not reach is left out; any other denial is about the message itself.
-        if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
-            return Refusal(denied.code, denied.reason, target)
-        if not allowed:
-            return Refusal(Code.ROUTING, f"nobody takes {draft.root} here", target)
-        return allowed
-
-    def _rewritten(self, draft: Draft, target: str) -> tuple[Draft, frozenset[str] | None] | Refusal:
-        """The draft as it goes on, and the peers that it leaves to whoever gets it."""
-        rewriter = self._rules.rewriter
-        attempt = None if rewriter is None else rewriter.rewrite(draft, self._place)
-        if attempt is None:
-            return draft, None
-        self.remarks.append(Remark(Event.ATTEMPTED, target, attempt.note))
+def hear(
+    draft: Draft, place: Place, rules: Rules, memory: Mapping[str, object], remarks: list[Remark]
+) -> Sequence[Proposal] | Refusal:
+    """The proposals of one draft, or why it may not be sent; appends to ``remarks`` on the way."""
+    target = draft.to if isinstance(draft.to, str) else ""
+    peers: frozenset[str] | None = None
+    attempt = None if rules.rewriter is None else rules.rewriter.rewrite(draft, place)
+    if attempt is not None:
+        remarks.append(Remark(Event.ATTEMPTED, target, attempt.note))
         if isinstance(attempt.result, Denied):
             return Refusal(attempt.result.code, attempt.result.reason, target)
-        return attempt.result, attempt.allowed
+        draft, peers = attempt.result, attempt.allowed
+    proposals = resolve(draft, place, rules.blueprint)
+    forged = overstepped(draft, proposals, place, rules.blueprint.services)
+    if forged is not None:
+        return forged
+    allowed, denied = _asked(proposals, peers, place.at, rules, memory, remarks)
+    # Whoever a broadcast may not reach is left out; any other denial is about the message itself.
+    if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
+        return Refusal(denied.code, denied.reason, target)
+    if not allowed:
+        return Refusal(Code.ROUTING, f"nobody takes {draft.root} here", target)
+    return allowed
 
-    def _ask(
-        self, proposals: Sequence[Proposal], peers: frozenset[str] | None
-    ) -> tuple[list[Proposal], Denied | None]:
-        """The proposals that every guard lets pass or wants permitted, and the weightiest denial of the others."""
-        allowed: list[Proposal] = []
-        worst: Denied | None = None
-        for proposal in proposals:
-            ruling = self._rules.ruling(self._memory, proposal, self._place.at)
-            self.remarks.extend(Remark(Event.FLAGGED, proposal.to, note) for note in ruling.notes)
-            denied = ruling.denied
-            if denied is None:
-                told = ruling.questions or peers is not None
-                allowed.append(
-                    proposal._replace(questions=ruling.questions, allowed=peers) if told else proposal
-                )
-            elif worst is None or worst.code is Code.ROUTING:
-                worst = denied
-        return allowed, worst
+
+def _asked(
+    proposals: Sequence[Proposal],
+    peers: frozenset[str] | None,
+    at: float,
+    rules: Rules,
+    memory: Mapping[str, object],
+    remarks: list[Remark],
+) -> tuple[list[Proposal], Denied | None]:
+    """The proposals that every guard lets pass or wants permitted, and the weightiest denial of the others."""
+    allowed: list[Proposal] = []
+    worst: Denied | None = None
+    for proposal in proposals:
+        ruling = rules.ruling(memory, proposal, at)
+        if ruling is PASSED and peers is None:
+            allowed.append(proposal)
+            continue
+        remarks.extend(Remark(Event.FLAGGED, proposal.to, note) for note in ruling.notes)
+        denied = ruling.denied
+        if denied is None:
+            allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
+        elif worst is None or worst.code is Code.ROUTING:
+            worst = denied
+    return allowed, worst
 
 
 def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusal | None:

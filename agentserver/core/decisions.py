@@ -29,6 +29,7 @@ from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, Tur
 from agentserver.core.minutes import local
 from agentserver.core.payload.codec import of_system
 from agentserver.core.pieces import whole
+from agentserver.core.plain import plain
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.routing import Place, Route
 from agentserver.core.step import Step
@@ -160,7 +161,8 @@ def accept(
 
 def conclude(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
     """Decide what follows from an invocation, as ``concluding`` does, without a pause."""
-    return whole(concluding(conversation, finished, rules, moment))
+    quick = plain(conversation, finished, rules, moment)
+    return whole(concluding(conversation, finished, rules, moment)) if quick is None else quick
 
 
 def concluding(

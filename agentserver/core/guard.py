@@ -196,10 +196,10 @@ class Rules:
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float
     ) -> Mapping[str, object]:
         """Each guard's memory after a listener has been given a message."""
-        changed = {
-            guard.name: guard.observe(memory.get(guard.name), delivery, element, at) for guard in self.guards
-        }
-        return {**memory, **changed}
+        after = dict(memory)
+        for guard in self.guards:
+            after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
+        return after
 
     def missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
         """Each guard's memory after a listener was given a message that could not be observed."""

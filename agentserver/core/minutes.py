@@ -41,7 +41,7 @@ class Minutes:
                 delivery.thread,
                 delivery.sender,
                 delivery.to,
-                local(delivery.root),
+                delivery.root.rpartition("}")[2],
                 delivery.hop,
                 code,
                 self._legible(event, detail) if detail else "",

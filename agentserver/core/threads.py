@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
+_new = tuple.__new__
+
 
 class Held(NamedTuple):
     """A delivery that a todo keeps back."""
@@ -70,6 +72,14 @@ class Thread(NamedTuple):
     def quiet(self) -> bool:
         """Whether nothing waits here."""
         return not self.inbox and not self.held and not self.approvals
+
+    def with_inbox(self, inbox: tuple[Delivery, ...]) -> Thread:
+        """The thread with another inbox; ``_replace`` would cost three times as much."""
+        return _new(Thread, (*self[:6], inbox, *self[7:]))
+
+    def called_at(self, called: int) -> Thread:
+        """The thread as its caller addresses it once more."""
+        return _new(Thread, (*self[:4], called, *self[5:]))
 
     def waiting(self) -> tuple[Delivery, ...]:
         """Everything that waits here: running, held, or for a person."""

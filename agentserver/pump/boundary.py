@@ -14,6 +14,7 @@ from agentserver.core import approving, decisions
 from agentserver.core.approvals import Answer
 from agentserver.core.decisions import Accepted
 from agentserver.core.messages import Finished, GivenUp
+from agentserver.core.plain import plain
 from agentserver.pump.invoke import told
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Draft, Outside
     from agentserver.core.outcome import Outcome
+    from agentserver.core.pieces import Pieces
     from agentserver.core.refusals import Refusal
     from agentserver.ports import Clock
     from agentserver.pump.unhurried import Decision
@@ -97,11 +99,14 @@ class Boundary:
 
     async def conclude(self, finished: Finished) -> None:
         """Decide what follows from an invocation; from one that nothing can follow from, its end."""
+
+        def decide(now: Conversation) -> Outcome | Pieces[Outcome]:
+            moment = self._clock.moment()
+            quick = plain(now, finished, self._rules, moment)
+            return decisions.concluding(now, finished, self._rules, moment) if quick is None else quick
+
         try:
-            await self._step(
-                finished.delivery.conversation,
-                lambda now: decisions.concluding(now, finished, self._rules, self._clock.moment()),
-            )
+            await self._step(finished.delivery.conversation, decide)
         except UndecidedError as error:
             await self._give_up(finished.delivery, finished.element, _cause(error))
         else:

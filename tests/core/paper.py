@@ -16,6 +16,8 @@ from agentserver.core.envelope import SCHEMA, Bounds, read
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Done, Failed, Finished, Moment, Outside, Reply, Returned
 from agentserver.core.payload.codec import Codecs
+from agentserver.core.pieces import whole
+from agentserver.core.plain import plain
 from agentserver.core.replies import normalise
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.peers import PeersGuard
@@ -85,6 +87,7 @@ class Paper:
         self.records = []
         self.outcomes = []
         self.calls = []
+        self.plain = 0
 
     def moment(self):
         self.seeds += 1
@@ -139,7 +142,13 @@ class Paper:
         return Finished(delivery, accepted.element, result)
 
     def conclude(self, finished):
-        return self.apply(decisions.conclude(self.conversation, finished, self.rules, self.moment()))
+        """Decide both ways, so that every test here holds the plain step against the general one."""
+        asked = (self.conversation, finished, self.rules, self.moment())
+        general = whole(decisions.concluding(*asked))
+        quick = plain(*asked)
+        assert quick in (None, general)
+        self.plain += quick is not None
+        return self.apply(general)
 
     def decide(self, answer, to=None, **changed):
         """Answer the question about a message; None when the answer counts for nothing."""

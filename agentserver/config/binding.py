@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from agentserver.config.findings import did_you_mean
 from agentserver.config.organism import Bound, Place
 from agentserver.config.settings import make_settings
-from agentserver.config.signature import Refusal, Signature, discover, is_payload, origin, read_signature
+from agentserver.config.signature import Discovery, Refusal, Signature, is_payload, origin, read_signature
 from agentserver.config.userland import Crash, Unresolved, attempt
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
@@ -35,6 +35,7 @@ class Binder:
 
     importer: Importer
     report: Report
+    discovery: Discovery = field(default_factory=Discovery)
 
     @property
     def _project(self) -> Project:
@@ -69,7 +70,7 @@ class Binder:
             retries=entry.retries,
             approval=entry.approval == "required",
         )
-        discovered = tuple(dict.fromkeys((*payloads, *replies, *discover(found.function))))
+        discovered = tuple(dict.fromkeys((*payloads, *replies, *self.discovery.classes(found.function))))
         where = declared.where()
         source = Place(where.file, where.line)
         return Bound(listener, handler, settings, found.returns_bytes, schema, source, discovered)

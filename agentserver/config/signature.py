@@ -11,9 +11,11 @@ import functools
 import inspect
 import linecache
 import re
+import sys
 import types
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from types import FunctionType, MethodType, NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
@@ -22,7 +24,7 @@ from agentserver.config.userland import Crash, attempt
 from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse, HandlerResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 SYNC = (
     "must be declared with async def: a synchronous handler would stop every conversation while it runs, "
@@ -227,14 +229,46 @@ def _kind(value: object) -> str:
     return "a class" if isinstance(value, type) else f"an object of {type(value).__qualname__}"
 
 
-def discover(function: FunctionType) -> tuple[type, ...]:
-    """The ``@xmlify`` classes that a handler's code can name, by module and name.
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """A module that holds handlers: its variables, the names that its code looks up, the payloads that it can reach."""
 
-    Looks at the globals of its module, at enclosing variables, and in the modules among these, and those within
-    them, at the attributes that the code of its module asks for.
-    """
-    found = {item for layer in _layers(function) for item in _reachable(layer)}
-    return tuple(sorted(found, key=lambda kind: (kind.__module__, kind.__qualname__)))
+    variables: Mapping[str, Any]
+    asked: frozenset[str]
+    classes: tuple[type, ...]
+
+
+@dataclass(slots=True)
+class Discovery:
+    """Finds the ``@xmlify`` classes that a handler's code can name. Reads a module once for all of its handlers."""
+
+    _homes: dict[tuple[int, int], _Home] = field(default_factory=dict)
+
+    def classes(self, function: FunctionType) -> tuple[type, ...]:
+        """The classes, by module and name.
+
+        Looks at the globals of its module, at enclosing variables, and in the modules among these, and those within
+        them, at the attributes that the code of its module asks for.
+        """
+        first, *wrapped = (self._reachable(layer) for layer in _layers(function))
+        return _sorted({*first, *chain.from_iterable(wrapped)}) if wrapped else first
+
+    def _reachable(self, function: FunctionType) -> tuple[type, ...]:
+        home, enclosed = self._home(function), _enclosed(function) if function.__closure__ else {}
+        asked = _names([function.__code__])
+        if not enclosed and asked <= home.asked:
+            return home.classes
+        return _sorted(_payloads_among([*home.variables.values(), *enclosed.values()], asked | home.asked))
+
+    def _home(self, function: FunctionType) -> _Home:
+        """The function's module; read again after an import, which may have added to a package that it names."""
+        variables = function.__globals__
+        key = id(variables), len(sys.modules)
+        if key not in self._homes:
+            asked = _asked(variables)
+            classes = _sorted(_payloads_among(list(variables.values()), asked))
+            self._homes[key] = _Home(variables, asked, classes)
+        return self._homes[key]
 
 
 _CODE = (FunctionType, type)
@@ -252,20 +286,22 @@ def _layers(function: Any) -> Iterator[FunctionType]:
         function = getattr(function, "__wrapped__", None)
 
 
-def _asked(function: FunctionType) -> frozenset[str]:
-    """Every name that the function, or a function or method beside it in its module, looks up."""
-    own = function.__globals__.get("__name__")
-    beside = [one for one in function.__globals__.values() if _is(one, _CODE) and one.__module__ == own]
+def _asked(variables: Mapping[str, Any]) -> frozenset[str]:
+    """Every name that a function or method of a module looks up."""
+    own = variables.get("__name__")
+    beside = [one for one in variables.values() if _is(one, _CODE) and one.__module__ == own]
     methods = [value for kind in beside if _is(kind, type) for value in vars(kind).values()]
-    codes = [found.__code__ for found in (function, *beside, *methods) if _is(found, FunctionType)]
+    return _names([found.__code__ for found in (*beside, *methods) if _is(found, FunctionType)])
+
+
+def _names(codes: list[types.CodeType]) -> frozenset[str]:
+    """The names that code looks up, and the code inside it."""
     for code in codes:  # grows while it is gone through
         codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
     return frozenset(name for code in codes for name in code.co_names)
 
 
-def _reachable(function: FunctionType) -> Iterator[type]:
-    values = [*function.__globals__.values(), *_enclosed(function).values()]
-    asked = _asked(function)
+def _payloads_among(values: list[Any], asked: frozenset[str]) -> Iterator[type]:
     modules = [value for value in values if _is(value, types.ModuleType)]
     seen = {id(module) for module in modules}
     for module in modules:  # grows while it is gone through
@@ -275,3 +311,7 @@ def _reachable(function: FunctionType) -> Iterator[type]:
         seen.update(map(id, inner))
         modules += inner
     return (value for value in values if _is(value, type) and "__xml_name__" in vars(value))
+
+
+def _sorted(kinds: Iterable[type]) -> tuple[type, ...]:
+    return tuple(sorted(set(kinds), key=lambda kind: (kind.__module__, kind.__qualname__)))

@@ -13,8 +13,6 @@ import re._parser as sre_parser  # type: ignore[import-not-found] # no public pa
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from elementpath.regex import RegexError, translate_pattern
-
 from agentserver.hygiene.atoms import (
     BRANCH,
     LITERAL,
@@ -69,6 +67,8 @@ def xsd(text: str) -> Expression:
     Only what libxml2 and xmlschema read alike is taken: they differ on the category escapes, and ``^`` and
     ``$`` are plain characters to XSD but anchors to most authors.
     """
+    from elementpath.regex import RegexError, translate_pattern  # slow to import
+
     _bounded(text)
     for atom in _unclassed(text):
         if atom in "^$":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentserver.config import Bound, Organism, Place, Secrets
-from agentserver.config.signature import Refusal, discover, read_signature
+from agentserver.config.signature import Discovery, Refusal, read_signature
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Limits, Listener
 
@@ -54,7 +54,7 @@ def listener(
     facts.setdefault("description", f"{name}.")
     declared = Listener(name=name, payloads=accepted, peers=frozenset(peers), **facts)
     place = Place(Path(signature.file), signature.line)
-    known = tuple(dict.fromkeys((*accepted, *replies, *discover(signature.function))))
+    known = tuple(dict.fromkeys((*accepted, *replies, *Discovery().classes(signature.function))))
     return Bound(declared, handler, settings, signature.returns_bytes, None, place, known)
 
 

@@ -1,6 +1,11 @@
+import sys
+from dataclasses import dataclass
+
 import pytest
 
+from agentserver import xmlify
 from agentserver.config import forget
+from agentserver.config.signature import Discovery
 from tests.config.conftest import CODE
 
 PLACE = "organism.yaml:5: listeners[0].handler: listeners/greet.py:"
@@ -216,3 +221,27 @@ def test_classes_of_enclosing_variables_and_of_what_is_wrapped(project):
     )
     code = "from listeners.wrap import logged\n@logged\nasync def it(payload: Greeting, metadata): ...\n"
     assert discovered(project, code) == ["Greeting", "Reply"]
+
+
+def test_the_classes_of_many_handlers_in_one_module_are_found_in_linear_time():
+    def calls(size):
+        namespace = {"__name__": "many", "xmlify": xmlify, "dataclass": dataclass}
+        rows = "".join(
+            f"@xmlify\n@dataclass\nclass P{i}: pass\nasync def h{i}(p, m): P{i}\n" for i in range(size)
+        )
+        exec(compile(rows, "many", "exec"), namespace)
+        discovery, counted = Discovery(), 0
+
+        def count(frame, event, arg):
+            nonlocal counted
+            counted += event == "call"
+
+        sys.setprofile(count)
+        try:
+            found = [discovery.classes(namespace[f"h{i}"]) for i in range(size)]
+        finally:
+            sys.setprofile(None)
+        assert all(len(each) == size for each in found)
+        return counted
+
+    assert calls(80) <= 10 * calls(10)

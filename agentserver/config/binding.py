@@ -88,7 +88,7 @@ class Binder:
         return cast("Handler", handler), found
 
     def resolve(self, path: str, where: Where) -> object | None:
-        """What a dotted path names, or None after a finding."""
+        """The object that a dotted path names, or None after a finding."""
         found = self.importer.resolve(path)
         if isinstance(found, Unresolved):
             if not found.repeated:
@@ -126,7 +126,7 @@ class Binder:
         return None
 
     def _payloads(self, declared: Declared, named: tuple[type, ...], found: Signature) -> tuple[type, ...]:
-        """What the listener accepts: what the YAML names, or else the annotation; empty after a finding.
+        """The classes that the listener accepts: those of the YAML, or else of the annotation; empty after a finding.
 
         Beside what the YAML names, an annotation may name more: the answers that the handler gets from its peers.
         """

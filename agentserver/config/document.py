@@ -1,6 +1,6 @@
 """One YAML file as plain values, with the line of each.
 
-Owns the reading of YAML and what is refused whatever the file means: tags, bombs, duplicate keys, several
+Owns the reading of YAML and what is refused in every file: tags, bombs, duplicate keys, several
 documents, scalars that YAML 1.1 reads as something their author did not write. Refuses to know what the
 values are for.
 """
@@ -214,5 +214,5 @@ class _Walk:
 
 
 def _reading(tag: str, text: str) -> str:
-    """How YAML reads an unquoted scalar, as a phrase."""
+    """The reading that YAML has of an unquoted scalar, as a phrase."""
     return f"{_PLAIN[tag][0]} {text}" if text else _PLAIN[tag][0]

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, and where.
+"""Mistakes of a configuration, each with its place.
 
 Owns Severity, Where, Finding, Report and ConfigError, and how they read. Refuses to know YAML and the checks.
 """
@@ -102,7 +102,7 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether there is an error among the findings."""
+        """True when there is an error among the findings."""
         return bool(self._faulty)
 
     def settle(self, files: Iterable[Path], secrets: Secrets) -> tuple[Finding, ...]:

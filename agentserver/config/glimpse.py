@@ -1,4 +1,4 @@
-"""What can be known of an organism without loading it, though it may be broken: its journal and its secrets.
+"""The journal and the secrets of an organism, read without loading it, though it may be broken.
 
 Owns how much of it was read. Runs no code of the organism, and refuses to know the rest of it.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Glimpse(NamedTuple):
-    """What was read of an organism.
+    """The readable parts of an organism.
 
     Args:
         secrets: every value that it takes from the environment or a file, as far as they could be read.
@@ -42,7 +42,7 @@ class Glimpse(NamedTuple):
 
 
 def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
-    """What can be read of the organism in this file, whatever is wrong with it."""
+    """Read as much as possible of the organism in this file, even when it is broken."""
     report, project = Report(), project_directory(path)
     sources = Sources(project, environ, report)
     sources.read(path)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.handoff.intents import Fault
 
 NOTE = "note"
-"""What the free text of an intent is called, in a handoff and in a payload class of its own."""
+"""The name of the free text of an intent, in a handoff and in a payload class of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _where(declared: DeclaredIntent, field: str) -> Where:
 
 
 def _check_tasks(bound: Sequence[Bound], report: Report, *, declared: bool) -> None:
-    """Refuse listeners that wait for tasks which nobody can give them, or for what the server alone reads."""
+    """Refuse listeners that wait for tasks which no other can give them, or for what the server alone reads."""
     for item in bound:
         where = _at(item)
         if Handoff in item.listener.payloads:

@@ -95,7 +95,7 @@ class IntentEntry(Strict):
 
 
 class HandoffsEntry(Strict):
-    """What holds for every handoff."""
+    """Settings of every handoff."""
 
     audit: RelativePath = Field(
         default=str(DEFAULT),

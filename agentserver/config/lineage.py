@@ -1,7 +1,7 @@
 """``provenance:`` and ``trust:``: whom an organism trusts with what.
 
 Owns how a policy file, the same keys inline and each listener's ``trust`` become one policy, and that nothing of them
-means nobody. The keys are the policy file's own. Refuses to know what a policy does.
+means no trust at all. The keys are the policy file's own. Refuses to know what a policy does.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONTRADICTIONS = (
     ("trusted", "quarantined"),
     ("relay", "quarantined"),
 )
-"""What no listener can be at once."""
+"""Pairs of keys that no listener has at once."""
 
 
 class _Part(NamedTuple):
@@ -86,7 +86,7 @@ class Trusting:
     def provenance(
         self, bound: Sequence[Bound], handoffs: Handoffs | None = None, instead: Path | None = None
     ) -> Provenance | None:
-        """What is declared, checked; None after a finding. ``instead`` is a policy file in place of the keys."""
+        """The declared provenance, checked; None after a finding. ``instead`` is a policy file in place of the keys."""
         parts = self._parts() if instead is None else self._alone(instead)
         if parts is None:
             return None
@@ -146,7 +146,7 @@ class Trusting:
             return None
 
     def _twice(self, file: _Part, own: _Part) -> bool:
-        """Whether a key stands in both; what would be lost is for the author to say."""
+        """True when a key stands in both; the author has to say which of them goes."""
         given = (
             {key.value for key, _ in file.node.value} if isinstance(file.node, yaml.MappingNode) else set()
         )
@@ -188,7 +188,7 @@ class Trusting:
         )
 
     def _acting_agents(self, policy: Policy) -> Iterator[str]:
-        """Agents that are sinks: what a model says vouches for nothing, whatever it can do."""
+        """Agents that are sinks: a model's words are no authority, even where it acts."""
         for declared in self._declared:
             name = declared.entry.name
             found = policy.classify(name)
@@ -229,7 +229,7 @@ class Trusting:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Every name in a policy must mean somebody or something: a slip of the pen would switch a rule off."""
+    """Refuse a name in a policy that means no listener and no field: a slip of the pen would switch a rule off."""
 
     policy: Policy
     parts: tuple[_Part, ...]

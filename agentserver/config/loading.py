@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def project_directory(path: Path) -> Path:
-    """Where dotted paths resolve: the file's directory, or the parent of a directory named ``config``."""
+    """The directory in which dotted paths resolve: the file's, or the parent of a directory named ``config``."""
     folder = path.parent.resolve()
     return folder.parent if folder.name == "config" else folder
 

@@ -82,7 +82,7 @@ ProvenanceEntry: TypeAlias = Annotated[
         }
     ),
 ]
-"""What stands in it is read by the policy's own reader, so that file and organism speak one language."""
+"""The policy's own reader reads the contents, so that file and organism speak one language."""
 
 
 class ListenerEntry(Strict):
@@ -107,7 +107,7 @@ class ListenerEntry(Strict):
     peers: Peers = Field(
         default_factory=list,
         description="The listeners it may address besides its caller, itself and system.*. "
-        "Missing and empty both mean nobody else.",
+        "Missing and empty both mean no others.",
     )
     broadcast: bool = Field(
         default=False,
@@ -224,7 +224,7 @@ class LimitsEntry(Strict):
     )
     approvers: Approvers = Field(
         default=_LIMITS.approvers,
-        description="Who may permit what waits: anyone, or only others than whoever opened its conversation.",
+        description="Who may permit what waits: anyone, or only others than the one who opened its conversation.",
     )
     grace: Drain = Field(
         default=_LIMITS.grace,
@@ -243,7 +243,7 @@ class LimitsEntry(Strict):
 
 
 class JournalEntry(Strict):
-    """Where conversations are kept across restarts, and for how long."""
+    """The place of conversations across restarts, and the time for which they stay."""
 
     path: RelativePath = Field(
         default=_JOURNAL.path,
@@ -314,11 +314,11 @@ class OrganismFile(IncludedFile):
     handoffs: HandoffsEntry = Field(
         default_factory=HandoffsEntry,
         title="Handoffs",
-        description="What holds for every handoff, whatever its intent.",
+        description="Settings of every handoff, for all intents.",
     )
     provenance: ProvenanceEntry = Field(
         default=None,
         title="Provenance",
         description="Where values may come from that drive something with consequences: the keys of a policy, or "
-        "policy: the path of a file with them. Without this key nobody asks.",
+        "policy: the path of a file with them. Without this key origins are not tracked.",
     )

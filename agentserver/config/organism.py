@@ -62,7 +62,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Where conversations are kept across restarts.
+    """The place of conversations across restarts.
 
     Args:
         path: of the file, relative to the project directory.
@@ -79,7 +79,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class Handoffs:
-    """How listeners hand work to one another.
+    """The rules by which listeners hand work to one another.
 
     Args:
         vocabulary: the intents, proved.
@@ -98,7 +98,7 @@ class Handoffs:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Whom the organism trusts with what.
+    """The trust that the organism places in listeners and principals.
 
     Args:
         policy: what is declared of listeners and fields, those of the listeners' own ``trust`` included.
@@ -131,7 +131,7 @@ class Organism:
         secrets: what log output must not show.
         files: every YAML file that was read, the main one first, absolute.
         journal: where conversations are kept; None is in memory only.
-        provenance: whom it trusts with what; None is that nobody asks where values come from.
+        provenance: whom it trusts with what; None when origins are not tracked.
         modules: the project's modules that this load brought into the process (see ``forget``).
         handoffs: how work is handed over; None where no intents are declared.
     """

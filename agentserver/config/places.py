@@ -26,7 +26,7 @@ def astray(root: Path, written: str) -> Path | None:
 
 
 def misplaced(loc: Loc, written: str, real: Path, shown: Path) -> tuple[str, str]:
-    """Why a path cannot be taken, and a likely correction."""
+    """The reason why a path cannot be taken, and a likely correction."""
     return (
         f'"{written}" leads out of the project directory {shown}',
         f'"{loc[0]}.{loc[1]}: {real}", which is absolute, if that is what is meant',

@@ -24,7 +24,7 @@ MIN_BEGINNING = 8
 """Characters of the beginning of a value that are hidden where a text was cut."""
 
 CUTS = ("\n", "\r", "\N{HORIZONTAL ELLIPSIS}", "...", " ... (")
-"""What stands where a text was cut."""
+"""Marks that stand where a text was cut."""
 
 MIN_LINE = 8
 """Characters of one line of a value that has several; shorter lines are hidden with the whole value only."""
@@ -71,7 +71,7 @@ class Secrets:
 
 
 def _common(text: str, start: int, needle: str) -> int:
-    """How many characters of the beginning of a value stand at a place."""
+    """Count the characters of the beginning of a value that stand at a place."""
     if text.startswith(needle, start):
         return len(needle)
     there = text[start : start + len(needle)]
@@ -80,7 +80,7 @@ def _common(text: str, start: int, needle: str) -> int:
 
 
 def _cut_at(text: str, place: int) -> bool:
-    """Whether a text ends at a place, or was cut there."""
+    """True when a text ends at a place, or was cut there."""
     return place == len(text) or text.startswith(CUTS, place)
 
 

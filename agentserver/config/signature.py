@@ -1,4 +1,4 @@
-"""What a handler's signature says, and whether the contract allows it.
+"""The contents of a handler's signature, and its conformity with the contract.
 
 Owns the check of one callable: asynchronous, two positional parameters, sound annotations (v2.1 contract,
 "Handler Signature"). Refuses to know YAML and the listener that the handler serves.
@@ -34,7 +34,7 @@ SYNC = (
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a callable is no handler, and where its code stands when that is known."""
+    """The reason why a callable is no handler, and the place of its code when that is known."""
 
     message: str
     file: str = ""
@@ -212,7 +212,7 @@ def origin(kind: type) -> str:
 
 
 def is_payload(kind: type) -> bool:
-    """Whether a class is ``@xmlify`` itself, not by inheritance, or one of the system's payloads."""
+    """True when a class is ``@xmlify`` itself, not by inheritance, or one of the system's payloads."""
     return "__xml_name__" in vars(kind) or kind in SYSTEM_PAYLOADS
 
 
@@ -275,7 +275,7 @@ _CODE = (FunctionType, type)
 
 
 def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
-    """Whether a value is an instance by its own type: what a module holds may raise when it is asked anything."""
+    """True when a value is an instance by its own type: an object of a module may raise when it is asked anything."""
     return issubclass(type(value), kinds)
 
 

@@ -69,7 +69,7 @@ class Sources:
         self._read(path, Path(os.path.normpath(document.file.parent / name)), chain)
 
     def _refusal(self, path: Path, name: str, chain: tuple[Path, ...]) -> str:
-        """Why the file is not read, or empty."""
+        """The reason why the file is not read, or empty."""
         real = path.resolve()
         if Path(name).is_absolute() or not real.is_relative_to(self.project):
             return f'"{name}" is outside the project directory; includes are relative and stay inside'

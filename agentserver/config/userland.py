@@ -37,13 +37,13 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """What the project's code raised."""
+    """An exception of the project's code."""
 
     error: BaseException
 
 
 def attempt(call: Callable[[], T]) -> T | Crash:
-    """Run code of the project; whatever it raises comes back as a value."""
+    """Run code of the project; an exception of any kind comes back as a value."""
     try:
         return call()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the project's code may raise anything
@@ -52,7 +52,7 @@ def attempt(call: Callable[[], T]) -> T | Crash:
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Why a dotted path leads nowhere. ``repeated`` when the same reason was given before."""
+    """The reason why a dotted path leads nowhere. ``repeated`` when the same reason was given before."""
 
     message: str
     suggestion: str = ""
@@ -99,12 +99,12 @@ class Project:
         return modules | {path.parent.name for path in self.root.glob("*/*.py")}
 
     def claims(self, name: str) -> bool:
-        """Whether the project directory has a module or package of this name."""
+        """True when the project directory has a module or package of this name."""
         home = self.root.joinpath(*name.split("."))
         return home.with_suffix(".py").is_file() or (home.is_dir() and any(home.glob("*.py")))
 
     def holds(self, name: str, module: ModuleType) -> bool:
-        """Whether a module is the one that its name stands for in the project directory."""
+        """True when a module is the one that its name stands for in the project directory."""
         home = self.root.joinpath(*name.split("."))
         file = getattr(module, "__file__", None)
         places = [os.path.dirname(file)] if file else list(getattr(module, "__path__", ()))  # noqa: PTH120 - text in, text out
@@ -136,7 +136,7 @@ class Importer:
             )
 
     def resolve(self, path: str) -> object | Unresolved:
-        """What a dotted path names: a module's attribute, or an attribute of that."""
+        """The object that a dotted path names: a module's attribute, or an attribute of that."""
         parts = path.split(".")
         with _first_on_path(self.project.root):
             module = self._module(parts[0])

@@ -65,7 +65,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What of one document is fit for the further checks."""
+    """The parts of one document that are fit for the further checks."""
 
     document: Document
     name: str

@@ -58,7 +58,7 @@ def check_peers(listeners: Iterable[Declared], known: set[str], report: Report) 
 
 
 def check_trust(main: Parsed, listeners: Iterable[Declared], report: Report) -> None:
-    """Refuse a listener's trust where nobody asks for it: it would protect nothing."""
+    """Refuse a listener's trust where no rule asks for it: it would protect nothing."""
     if "provenance" in main.document.data:
         return
     for declared in listeners:
@@ -70,7 +70,7 @@ def check_trust(main: Parsed, listeners: Iterable[Declared], report: Report) -> 
 def check_roots(bound: Sequence[Bound], report: Report) -> None:
     """Point at payload classes by which a message that names no listener cannot be routed.
 
-    Tasks are left out: nobody sends one, and a handoff says whom it is for.
+    Tasks are left out: no listener sends one, and a handoff says whom it is for.
     """
     takers: defaultdict[type, list[Bound]] = defaultdict(list)
     for item in bound:

@@ -84,7 +84,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
 @click.command("approve", short_help="Permit a message that waits.")
 @click.argument("digest")
 @click.option(
-    "--always", is_flag=True, help="For the rest of its conversation, whatever is the same to the guard."
+    "--always", is_flag=True, help="For the rest of its conversation, all that is the same to the guard."
 )
 @journal_option
 @click.pass_context
@@ -121,7 +121,7 @@ def deny(ctx: click.Context, approval: str, organism: Path | None, journal: Path
 
 
 def _waiting(ctx: click.Context, path: Path) -> tuple[list[Approval], dict[str, Decided]]:
-    """What waits, and the answers that no server has taken yet, by approval."""
+    """The messages that wait, and the answers that no server has taken yet, by approval."""
     from agentserver.engines import journal_answers
     from agentserver.engines.journal_file import open_reading
     from agentserver.engines.journal_reader import Reader
@@ -168,7 +168,7 @@ def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approva
 
 
 def _check_other(ctx: click.Context, path: Path, one: Approval, rules: Rules | None) -> None:
-    """End the command when the organism wants somebody else to permit it. The server looks again."""
+    """End the command when the organism wants another person to permit it. The server looks again."""
     from agentserver.core import approving
     from agentserver.engines.journal_file import open_reading
     from agentserver.engines.journal_reader import Reader
@@ -183,7 +183,7 @@ def _check_other(ctx: click.Context, path: Path, one: Approval, rules: Rules | N
 
 
 def _rules(organism: Path | None) -> Rules | None:
-    """What the organism that is named or found here decides by; None where there is none, or it does not load."""
+    """The rules of the organism that is named or found here; None where there is none, or it does not load."""
     from agentserver import assembly, config
     from agentserver.core.payload.xmlify import PayloadError
 

@@ -34,7 +34,7 @@ SILENT = 3
 
 
 class Output(StrEnum):
-    """How answers are printed."""
+    """The form in which answers are printed."""
 
     FIELDS = "fields"
     JSON = "json"
@@ -43,7 +43,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What was asked for; see the options of ``command``."""
+    """A request on the command line; see the options of ``command``."""
 
     listener: str
     fields: tuple[str, ...]
@@ -77,7 +77,7 @@ class _Seconds(click.FloatRange):
     "--payload", "file", type=click.File("rb"), help="Send the XML in this file; - is standard input."
 )
 @click.option("--root", help="Which payload, when LISTENER takes several.")
-@click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="A field, whatever its name.")
+@click.option("--set", "pairs", multiple=True, metavar="FIELD=VALUE", help="A field of any name.")
 @click.option("--timeout", type=_Seconds(min=0, min_open=True), help="Seconds to wait for answers.")
 @click.option(
     "--json", "output", flag_value=Output.JSON, type=Output, help="Print answers as JSON, one a line."
@@ -96,7 +96,7 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     list is given by repeating its option. A field that is called like an option of this command goes by --set.
 
     Every answer is printed, until nothing more can come; without --timeout the deadlines of the listeners are the
-    only limit. Nobody is asked for a permission: what needs one is refused at once.
+    only limit. No person is asked for a permission: what needs one is refused at once.
     """
     import anyio
 
@@ -221,7 +221,7 @@ def _show_trace(form: str | None, records: Sequence[Record]) -> None:
 
 
 def _show_asked(records: Sequence[Record]) -> None:
-    """Say that a permission was needed: there is nobody whom a call could ask."""
+    """Say that a permission was needed: a call has no person to ask."""
     from agentserver.core.audit import Event
     from agentserver.gateways.terminal import visible_lines
 
@@ -264,7 +264,7 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
 
 
 def reply_markup(reply: Reply) -> str:
-    """The payload of a reply on one line that means the same: what nobody sees stands as a character reference."""
+    """The payload of a reply on one line that means the same: what is not seen stands as a character reference."""
     from agentserver.core import envelope
     from agentserver.core.legible import referenced
 

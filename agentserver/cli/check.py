@@ -59,7 +59,7 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
 
 
 def hygiene(organism: Organism, codecs: Codecs) -> Iterator[Finding]:
-    """What is wrong with the payload schemas of listeners that give or take handoffs, and with hand-written ones.
+    """Mistakes in the payload schemas of listeners that give or take handoffs, and in hand-written ones.
 
     For the former it is an error, for others a warning.
     """
@@ -112,7 +112,7 @@ def _provenance(organism: Organism, server: Server, *, flows: bool) -> Iterable[
 
 
 def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """What the organism consists of, in its last line, and which roots do not say who is meant."""
+    """The parts of the organism, in its last line, and the roots that do not say who is meant."""
     listeners = blueprint.listeners.values()
     agents = sum(listener.agent for listener in listeners)
     peers = sum(len(listener.peers) for listener in listeners)
@@ -136,7 +136,7 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> tu
 def ambiguous(blueprint: Blueprint) -> dict[str, tuple[str, ...]]:
     """Roots by which a message that names no listener cannot be routed, with the listeners that share them.
 
-    Tasks are none: nobody sends one.
+    Tasks are none: no listener sends one.
     """
     from agentserver.core.handoffs import TASK
 

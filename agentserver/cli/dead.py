@@ -210,7 +210,7 @@ def upcoming(ctx: click.Context, organism: Path | None, journal: Path | None) ->
 
 
 def _given_up(delivery: Delivery, rules: Rules, reason: str) -> Finished:
-    """What an operator gives up has failed, and has no attempts left."""
+    """A delivery that an operator gives up, as one that failed and has no attempts left."""
     from agentserver.contract import Code
     from agentserver.core.messages import Failed, Finished
 

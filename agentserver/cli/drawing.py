@@ -1,4 +1,4 @@
-"""Who may talk to whom, as Mermaid, DOT and SVG.
+"""The drawing of who may talk to whom, as Mermaid, DOT and SVG.
 
 Owns the three forms. Pure and deterministic: the same organism gives the same text. Refuses to know files.
 """

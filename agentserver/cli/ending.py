@@ -53,7 +53,7 @@ class Terminal(NamedTuple):
     mode: list[int | list[bytes | int]]
 
     def restore(self) -> None:
-        """Undo what a prompt has done, unless somebody else has the terminal now, who would stop this process."""
+        """Undo what a prompt has done, unless another process has the terminal now, which would stop this one."""
         with contextlib.suppress(OSError, termios.error):
             own = os.tcgetpgrp(self.descriptor) == os.getpgrp()
             if own and termios.tcgetattr(self.descriptor) != self.mode:

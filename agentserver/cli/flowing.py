@@ -1,4 +1,4 @@
-"""What an organism's provenance comes to before anything runs: classes, channels, ways from source to sink.
+"""The meaning of an organism's provenance before anything runs: classes, channels, ways from source to sink.
 
 Owns how ``check`` and ``graph`` tell it. The answers are the provenance package's.
 """
@@ -81,7 +81,7 @@ def _report(organism: Organism, provenance: Provenance, codecs: Codecs) -> Repor
 
 
 def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[str, Channel]]:
-    """What a listener may answer with, as far as its code can name it, and how much each can tell."""
+    """The answers that a listener may give, as far as its code can name them, and the amount that each can tell."""
     bound = next(each for each in organism.listeners if each.listener.name == name)
     for payload in bound.discovered:
         if payload not in (*bound.listener.payloads, *SYSTEM_PAYLOADS):

@@ -14,7 +14,7 @@ from agentserver.cli import project
 
 
 class Form(StrEnum):
-    """What is drawn with."""
+    """The language of a drawing."""
 
     MERMAID = "mermaid"
     DOT = "dot"

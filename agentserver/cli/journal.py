@@ -96,7 +96,7 @@ def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
 
 
 def legible(reader: Reader, read: Callable[[str], T]) -> Iterator[T]:
-    """What is read of each conversation at work. What cannot be read, or is aside, is left out and mentioned."""
+    """Read each conversation at work. One that cannot be read, or is aside, is left out and mentioned."""
     from agentserver.core.snapshot import UnreadableError
 
     for key in reader.at_work():
@@ -130,7 +130,7 @@ def command() -> None:
 
 
 def _limit(ctx: click.Context, organism: Path | None) -> int | None:
-    """What the organism lets its journal hold, where there is an organism."""
+    """The limit that the organism puts on its journal, where there is an organism."""
     file = project.found(organism)
     return None if file is None else project.glimpse(ctx, file).limit
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 SWEEPS = 12
-"""How often the columns are ordered anew."""
+"""The number of times that the columns are ordered anew."""
 
 Bend: TypeAlias = tuple[str, str, int]
-"""Where an edge passes a column between its ends: its nodes and the rank."""
+"""The place at which an edge passes a column between its ends: its nodes and the rank."""
 
 Place: TypeAlias = "str | Bend"
 
@@ -155,7 +155,7 @@ def _by_mean(
 
 
 def _crossings(columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, Place]]) -> int:
-    """How often two links between the same two columns cross."""
+    """Count the crossings of links between the same two columns."""
     where = {place: (rank, i) for rank, column in enumerate(columns) for i, place in enumerate(column)}
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for a, b in links:

@@ -31,7 +31,7 @@ class Level(StrEnum):
 
 
 class Format(StrEnum):
-    """How records read."""
+    """The form of log records."""
 
     TEXT = "text"
     JSON = "json"
@@ -39,17 +39,17 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Logging:
-    """What the command line asks for."""
+    """The settings of logging on the command line."""
 
     level: Level = Level.WARNING
     format: Format = Format.TEXT
 
 
 MARGIN = "  | "
-"""What stands before each line of a traceback, so that none passes for a record."""
+"""The mark before each line of a traceback, so that none passes for a record."""
 
 _EXTRAS = {"conversation": "conversation", "thread": "thread_id"}
-"""What a record is about, and the attribute that says it; ``thread`` itself is logging's own."""
+"""The subjects of a record, and the attribute that names each; ``thread`` itself is logging's own."""
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -60,7 +60,7 @@ class TextFormatter(logging.Formatter):
     """Time, level, logger, message, then conversation and thread where there are some."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever the message holds, and the traceback below it behind a margin."""
+        """One line for a message of any text, and the traceback below it behind a margin."""
         from agentserver.gateways.terminal import cut, visible_lines
 
         where = " ".join(f"{key}={value}" for key, value in _about(record))
@@ -95,7 +95,7 @@ def _tail(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to whatever standard error is at the moment: a prompt replaces it while it lasts.
+    """Writes to the standard error of the moment: a prompt replaces it while it lasts.
 
     A prompt writes by the event loop, so what is said of a loop that is held goes past it.
     """

@@ -61,7 +61,7 @@ def _run(*settings: Any, **more: Any) -> None:
 
 
 def _server(ctx: click.Context, path: Path) -> Server:
-    """The organism, which must have intents. What a managed agent says is nobody's order to its provenance."""
+    """The organism, which must have intents. The words of a managed agent are no order to its provenance."""
     from agentserver.handoff.edge.orchestrate import UNKNOWN
 
     loaded = project.load(ctx, path)

@@ -67,7 +67,7 @@ def located(path: Path | None) -> Path:
 
 
 def glimpse(ctx: click.Context, path: Path) -> Glimpse:
-    """What can be known of an organism that may not load. None of its code runs; logging is set up on the way."""
+    """Read as much as possible of an organism that may not load. Runs none of its code; sets logging up on the way."""
     from agentserver import config
 
     options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
@@ -130,7 +130,7 @@ def principal(organism: Organism) -> str:
 
 
 def user() -> str:
-    """Who gives a command, for the record: the owner of this process, whatever the environment says."""
+    """The author of a command, for the record: the owner of this process, even when the environment names another."""
     number = os.getuid()
     try:
         return pwd.getpwuid(number).pw_name

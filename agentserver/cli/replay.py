@@ -156,7 +156,7 @@ def _altered(story: Story) -> str | None:
 
 
 class _WhatIf:
-    """What would other rules have said?"""
+    """A comparison with the decisions of other rules."""
 
     def __init__(self, say: Callable[[str], None], rules: Rules, other: Rules) -> None:
         self._say = say
@@ -167,7 +167,7 @@ class _WhatIf:
 
     @property
     def different(self) -> int:
-        """How many messages would be treated otherwise, and conversations that cannot be told of."""
+        """Count the messages that would be treated otherwise, and the conversations that cannot be told of."""
         return self._changes.total() + self._unknown
 
     def take(self, story: Story) -> None:

@@ -111,7 +111,7 @@ async def _fetch(server: Server, screen: Screen) -> list[ServerExchange]:
 
 
 async def _follow(exchange: ServerExchange, server: Server, screen: Screen) -> None:
-    """Show what still comes of an earlier conversation, which is nobody's to go on with."""
+    """Show what still comes of an earlier conversation, which no gateway goes on with."""
     async for event in exchange.events():
         await _show(event, server, screen)
 
@@ -168,7 +168,7 @@ def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, Abs
 
 
 def history_file(environ: Mapping[str, str]) -> Path | None:
-    """Where the history is kept (XDG Base Directory Specification: a relative path counts as unset)."""
+    """The path of the history (XDG Base Directory Specification: a relative path counts as unset)."""
     state = Path(environ.get("XDG_STATE_HOME", ""))
     if state.is_absolute():
         return state / "agentserver" / "history"

@@ -1,4 +1,4 @@
-"""What verbs that show recorded messages need: the journal, and what in it nobody may read.
+"""The needs of verbs that show recorded messages: the journal, and the secrets in it that are not for reading.
 
 Owns where the secrets come from, and that nothing is shown while they are not known. Refuses to know what is shown.
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """What a trace is written as."""
+    """The form in which a trace is written."""
 
     TEXT = "text"
     JSON = "json"

@@ -76,6 +76,6 @@ LOOKS_LIKE: Final[dict[str, str]] = {
     "vb": "🝬",
     "sss": "🝜",
 }
-"""What it looks like, in small letters, and the characters that do."""
+"""ASCII texts in small letters, and the characters that look like each."""
 
 TABLE: Final[dict[int, str]] = {ord(char): to for to, chars in LOOKS_LIKE.items() for char in chars}

@@ -122,7 +122,7 @@ def _strange(word: str, letters: Counter[str]) -> Iterator[int]:
 
 
 def _letters(text: str) -> Counter[str]:
-    """How many letters of each script a text has, of scripts but Latin those that look like no ASCII character."""
+    """Count the letters of a text by script; of scripts but Latin, only those that look like no ASCII character."""
     found: Counter[str] = Counter()
     for char, count in Counter(text).items():
         if char.isascii() or not looks_like(char):

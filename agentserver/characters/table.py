@@ -36,7 +36,7 @@ _UNSEEN: Final = frozenset(
 )
 
 _SIGNS: Final = frozenset("᜵⁁⁄∕╱⟋⧸〳／․｡。﹒．ꓸ꘎։⁚∶꞉˸ː：∖⧵⧹＼﹫＠？＃")
-"""What looks like a sign that parts an address or a path."""
+"""Characters that look like a sign which parts an address or a path."""
 
 LATIN: Final = "LATIN"
 CJK: Final = "CJK"
@@ -58,7 +58,7 @@ _SCRIPTS: Final = {
 
 
 def unseen(char: str) -> bool:
-    """Whether a reader sees nothing of a character, or what a terminal does with it.
+    """True when a reader sees nothing of a character, or only the effect that it has on a terminal.
 
     So are controls, formats (zero-width, bidirectional, tags), surrogates, private and unassigned code points, every
     white space but U+0020, fillers, blanks and variation selectors.
@@ -67,12 +67,12 @@ def unseen(char: str) -> bool:
 
 
 def seen(text: str) -> bool:
-    """Whether a reader sees every character of a text."""
+    """True when a reader sees every character of a text."""
     return text.isprintable() and (text.isascii() or _UNSEEN.isdisjoint(text))
 
 
 def stacks(char: str) -> bool:
-    """Whether a character is put on top of the one before it (categories Mn and Me)."""
+    """True when a character is put on top of the one before it (categories Mn and Me)."""
     return unicodedata.category(char) in {"Mn", "Me"}
 
 
@@ -82,7 +82,7 @@ def looks_like(char: str) -> str:
 
 
 def parts(char: str) -> bool:
-    """Whether a character looks like an ASCII sign that parts addresses and paths, and is another."""
+    """True when a character looks like an ASCII sign that parts addresses and paths, and is another."""
     return char in _SIGNS
 
 
@@ -103,7 +103,7 @@ def script(char: str) -> str:
 
 
 def skeleton(text: str) -> str:
-    """What a name looks like: two names with one skeleton are taken for each other (UTS 39, with case folded last)."""
+    """The look of a name: two names with one skeleton are taken for each other (UTS 39, with case folded last)."""
     pieces = unicodedata.normalize("NFKD", text.translate(TABLE)).translate(TABLE)
     shown = "".join(char for char in pieces if not (unseen(char) or stacks(char)))
     return shown.casefold().translate(TABLE).translate(_ALIKE)

@@ -37,7 +37,7 @@ class ApprovalGuard:
         self._listeners = frozenset(listeners)
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:  # noqa: ARG002 - a guard's signature
-        """What listeners were given changes nothing."""
+        """Give the memory back as it is: it does not depend on what listeners were given."""
         return memory
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
@@ -55,11 +55,11 @@ class ApprovalGuard:
         return _permitted(memory).union(about)
 
     def dump(self, memory: object) -> Mapping[str, bytes]:
-        """What was permitted, a digest a line."""
+        """The permitted messages, a digest a line."""
         return {_PERMITTED: "\n".join(sorted(_permitted(memory))).encode()}
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """What ``dump`` wrote; without it nothing is permitted."""
+        """Read what ``dump`` wrote; without it nothing is permitted."""
         return frozenset(parts.get(_PERMITTED, b"").decode().split())
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agentserver.handoff.judgement import Verdict
 
 _UNREACHABLE: Final = frozenset({Reason.TARGET_NOT_ALLOWLISTED, Reason.NOT_A_PEER})
-"""Refusals that tell a sender no more than that nobody of that name is within its reach."""
+"""Refusals that tell a sender no more than that no listener of that name is within its reach."""
 
 _PLAIN: Final = json.JSONEncoder(separators=(",", ":"))
 
@@ -67,7 +67,7 @@ class IntentRewriter:
         self._task = codecs.of(Task)
 
     def rewrite(self, draft: Draft, place: Place) -> Attempt | None:
-        """What becomes of a message; None for one that hands nothing over."""
+        """Turn a handoff into a task, or refuse it; None for a message that hands nothing over."""
         request = self._request(draft, place)
         if request is None:
             return None
@@ -147,7 +147,7 @@ def _denied(reason: Reason) -> Denied:
 
 
 def _named(to: object) -> str | None:
-    """The listener that a message is addressed to; empty for the caller, whoever that is."""
+    """The listener that a message is addressed to; empty for the caller."""
     return None if to is None else to if isinstance(to, str) else ""
 
 
@@ -161,7 +161,7 @@ def _target(targets: tuple[str, ...], draft: Draft, place: Place) -> str | None:
 
 
 def _reach(place: Place) -> frozenset[str]:
-    """Whom the sender may ask: its peers and itself. Its caller gets answers, on a thread that is open already."""
+    """The listeners that the sender may ask: its peers and itself. Its caller gets answers, on an open thread."""
     peers = place.listener.peers | {place.listener.name}
     return peers if place.caller == place.listener.name else peers - {place.caller}
 

@@ -5,9 +5,9 @@ are calls of a sink, and what a person's permission is good for. Refuses to find
 provenance package does.
 
 What is seen, and when. A message is seen when its listener is done with it, before anything that the listener sends
-is judged; so whatever a listener says is judged by all that it was given. The principal's messages are trusted words,
+is judged; so all that a listener says is judged by all that it was given. The principal's messages are trusted words,
 every other message is the output of its sender, the system's own are nothing. What a source or a quarantined listener
-sends is seen before it is judged, for nobody else has been given it yet.
+sends is seen before it is judged, for no other listener has been given it yet.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SERIOUS = (Effect.BLOCK, Effect.ASK)
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """Whom an organism trusts with what.
+    """The trust that an organism places in listeners and principals.
 
     Args:
         policy: what is declared of listeners and fields.
@@ -144,7 +144,7 @@ class LineageGuard:
         return known.grown(replace(known.ledger, overflow=True))
 
     def _heard(self, memory: Memory, said: _Said, at: float) -> Memory:
-        """The memory after somebody's words."""
+        """The memory after a sender's words."""
         memory = self._planned(memory, said)
         ledger = memory.ledger
         sender = self._class(said.sender)
@@ -154,7 +154,7 @@ class LineageGuard:
             return memory.grown(ledger)
         asked = memory.told_to(said.thread)
         leaves = said.leaves
-        if asked is None and not sender.relay:  # nobody can tell what it merely repeats
+        if asked is None and not sender.relay:  # no record tells what it merely repeats
             leaves = tuple(map(_disowned, leaves)) if sender.source else ()
         arguments = tuple(Leaf("", text) for text in asked or ())
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace)
@@ -174,7 +174,7 @@ class LineageGuard:
         return memory if adopted is None else memory.grown(adopted)
 
     def _orders_from(self, name: str) -> bool:
-        """Whether a sender is a principal whose words count as orders: any that the policy does not name a source."""
+        """True when a sender is a principal whose words count as orders: any that the policy does not name a source."""
         return name not in self._classes and name not in (self._policy.sources or ())
 
     def _class(self, name: str) -> Class:
@@ -183,7 +183,7 @@ class LineageGuard:
     # What is judged
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
-        """Whether a message may be sent: its listener's part in the policy decides."""
+        """Decide on a message by the part that its listener has in the policy."""
         if proposal.route is Route.SERVICE or proposal.to not in self._classes:
             return None
         redriven = proposal.route is Route.REDRIVEN
@@ -204,7 +204,7 @@ class LineageGuard:
         return _answer(judged, known.permitted, self._redact) or confined
 
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
-        """Whether a message is a call of a sink, or may carry something out to what it names for a destination."""
+        """True for a call of a sink, and for a message that may carry something out to a destination that it names."""
         receiver = self._classes[proposal.to]
         declared = any(role is Role.DESTINATION for _, role in self._readings[proposal.root].roles)
         fetched = declared or (receiver.source and proposal.route is not Route.ANSWER)
@@ -261,7 +261,7 @@ def _recalled(memory: object) -> Memory:
 
 
 def _disowned(leaf: Leaf) -> Leaf:
-    """A leaf that nobody vouches for, because it is not known what was asked."""
+    """A leaf without a guarantor, because it is not known what was asked."""
     return replace(leaf, standing=Standing.PROSE)
 
 
@@ -282,7 +282,7 @@ def _answer(verdict: Judgement, permitted: frozenset[str], redact: Callable[[str
 
 
 def _digest(verdict: Judgement, finding: Finding) -> str:
-    """What a permission is about: an argument's value at a sink, or the whole call where no argument is named."""
+    """The subject of a permission: an argument's value at a sink, or the whole call where no argument is named."""
     if not finding.path:
         return digest(verdict.call)
     about = json.dumps([verdict.call.sink, finding.path, finding.value], separators=(",", ":"))

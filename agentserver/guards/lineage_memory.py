@@ -1,4 +1,4 @@
-"""What the lineage guard remembers of a conversation, and the parts in which that is kept.
+"""The lineage guard's memory of a conversation, and the parts in which it is kept.
 
 Owns the memory as a value: the ledger, what listeners were asked, what a person permitted, and a log of what the
 ledger has come to hold, in pieces that are written once. Refuses to judge, and to know messages.
@@ -44,7 +44,7 @@ _STATE, _LOG, _THREAD = "state", "log ", "thread "
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a ledger has come to hold, a line of JSON for each step that added something."""
+    """The contents of a ledger, a line of JSON for each step that added something."""
 
     closed: tuple[bytes, ...] = ()
     lines: tuple[bytes, ...] = ()
@@ -63,11 +63,11 @@ class Log:
 
 
 class Told(NamedTuple):
-    """What the listener of a thread was last asked.
+    """The latest request to the listener of a thread.
 
     Args:
         thread: the listener's.
-        origin: the thread of whoever asked. What comes from elsewhere is an answer, not a question.
+        origin: the thread of the asking listener. What comes from elsewhere is an answer, not a question.
         texts: what was said; None when that was too much to be kept.
         data: origin and texts as they are kept.
     """
@@ -79,7 +79,7 @@ class Told(NamedTuple):
 
     @classmethod
     def of(cls, thread: str, origin: str, texts: Iterable[str] | None) -> Told:
-        """What was said on a thread, if it is not too much."""
+        """The texts of a request on a thread, unless they are too long."""
         said = None if texts is None else tuple(texts)
         if said is not None and sum(map(len, said)) > ASKED:
             said = None
@@ -138,7 +138,7 @@ class Memory:
         return replace(self, told=(*others, Told.of(thread, origin, texts)))
 
     def told_to(self, thread: str) -> tuple[str, ...] | None:
-        """What the listener of a thread was last asked; None when that is not known."""
+        """The latest request to the listener of a thread; None when it is not known."""
         return next((told.texts for told in self.told if told.thread == thread), None)
 
     def permitting(self, digests: Iterable[str]) -> Memory:

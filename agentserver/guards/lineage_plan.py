@@ -1,4 +1,4 @@
-"""What a planner emits to fix what a conversation may do, before anybody has read a stranger's words.
+"""The plan that a planner emits to fix what a conversation may do, before a stranger's words are read.
 
 Owns the payload. Refuses to know when it counts: the lineage guard does.
 """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the elements of one payload are read.
+    """The way in which the elements of one payload are read.
 
     Args:
         codec: the payload's.
@@ -49,12 +49,12 @@ class Reading:
 
     @property
     def roles(self) -> tuple[tuple[str, Role], ...]:
-        """What its type says that its fields decide."""
+        """The roles of its fields, as its type declares them."""
         return self.marks.roles
 
 
 class Readings:
-    """A reading for each codec. A payload that nobody could foresee is read when it is first met.
+    """A reading for each codec. A payload that could not be foreseen is read when it is first met.
 
     Raises PayloadError for a payload whose type says contradictory things of a field.
     """
@@ -74,18 +74,18 @@ class Readings:
 
 
 def words(leaves: tuple[Leaf, ...]) -> Iterator[str]:
-    """What leaves say, without those that say nothing."""
+    """The texts of leaves, without empty ones."""
     return filter(None, (text_of(leaf.value) for leaf in leaves))
 
 
 def handed(task: Any) -> tuple[Leaf, ...]:
-    """What a task says: its values by the intent's own names, and the sender's words. The rest is the organism's."""
+    """The sender's part of a task: its values by the intent's own names, and its words. The rest is the organism's."""
     params = (Leaf(param.name, param.value) for param in task.params)
     return (*params, *(Leaf(f"data[{number}].text", words.text) for number, words in enumerate(task.data)))
 
 
 def channel(codec: Codec) -> Channel:
-    """What one message of a payload can tell."""
+    """The channel that one message of a payload is."""
     return capacity(etree.fromstring(codec.xsd().encode()), codec.name.rpartition("}")[2])
 
 

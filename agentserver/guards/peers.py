@@ -1,4 +1,4 @@
-"""Peers: a listener reaches nobody but its caller, itself, ``system.*`` and the names in its ``peers``.
+"""Peers: a listener reaches only its caller, itself, ``system.*`` and the names in its ``peers``.
 
 Owns that rule. Refuses to know whether the receiver exists: the sender gets the same refusal either way.
 """
@@ -29,7 +29,7 @@ class PeersGuard:
         return memory
 
     def permit(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
-        """Nobody is ever asked about a peer."""
+        """Leave the memory as it is: no person is asked about a peer."""
         return memory
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature

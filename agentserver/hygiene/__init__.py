@@ -1,4 +1,4 @@
-"""What a payload schema must satisfy before anybody relies on it: one ordered list of named rules.
+"""The rules that a payload schema must satisfy before it is relied on: one ordered list, each with a name.
 
 Pure and standalone: imports nothing of agentserver and does no I/O. Bytes and text come in, values go out.
 """

@@ -47,17 +47,17 @@ _CHARACTERS: Final[Mapping[Any, Callable[[Any], Spans]]] = {
 
 
 def consumes(op: Any) -> bool:
-    """Whether a node is an atom: it takes exactly one character."""
+    """True when a node is an atom: it takes exactly one character."""
     return op in _CHARACTERS
 
 
 def empty(op: Any) -> bool:
-    """Whether a node takes no character. A look-ahead can only narrow what follows."""
+    """True when a node takes no character. A look-ahead can only narrow what follows."""
     return op in (sre.AT, sre.ASSERT, sre.ASSERT_NOT)
 
 
 def known(op: Any, value: Any) -> bool:
-    """Whether the proofs and the cost rules know what a node means: no boundaries, look-around and flags."""
+    """True when the proofs and the cost rules know the meaning of a node: no boundaries, look-around and flags."""
     if op is sre.AT:
         return value in (sre.AT_BEGINNING, sre.AT_END)
     if op is sre.SUBPATTERN:
@@ -71,12 +71,12 @@ def _no_newline(op: Any, value: Any) -> bool:
 
 
 def structural(op: Any) -> bool:
-    """Whether a node holds other nodes."""
+    """True when a node holds other nodes."""
     return op in REPEATS or op in (sre.SUBPATTERN, sre.BRANCH)
 
 
 def characters(op: Any, value: Any) -> Spans:
-    """What an atom admits; everything for a node that is not known."""
+    """The characters that an atom admits; all of them for a node that is not known."""
     return _CHARACTERS.get(op, lambda _: ALL)(value)
 
 

@@ -1,4 +1,4 @@
-"""What an expression may cost a matcher that tries alternatives one after the other.
+"""The cost of an expression for a matcher that tries alternatives one after the other.
 
 Owns the bounds on nesting, repetition and ambiguity. Refuses to know what is matched. Matchers of that kind
 are Python's ``re``, behind JSON Schema validators and xmlschema; libxml2 gives up by itself after a second.
@@ -45,7 +45,7 @@ COMPETING: Final = 2
 
 
 def costly(tree: Any) -> str:
-    """Why matching may cost without bound; empty when it does not."""
+    """The reason why matching may cost without bound; empty when it does not."""
     return _structure(tree, 0, 1) or _competition(tree)
 
 
@@ -81,7 +81,7 @@ def _excessive(repeat: Any, times: int) -> str:
 
 
 def _clear(body: Any) -> bool:
-    """Whether each turn of a repetition can be read in one way only.
+    """True when each turn of a repetition can be read in one way only.
 
     True when nothing in its body varies; or when one part of it varies, the rest are single characters, and one of
     those cannot occur in the part that varies. Alternatives must exclude each other.
@@ -100,7 +100,7 @@ def _clear(body: Any) -> bool:
 
 
 def _plain(flat: Sequence[Any]) -> bool:
-    """Whether at most one of these parts varies, and so on inside of it, and no part is ambiguous."""
+    """True when at most one of these parts varies, and so on inside of it, and no part is ambiguous."""
     if any(_ambiguous(*node) for node in flat):
         return False
     varying = [node for node in flat if _varies(*node)]
@@ -125,7 +125,7 @@ def _spans(nodes: Any) -> Spans:
 
 
 def _ambiguous(op: Any, value: Any) -> bool:
-    """Whether a part can be read in two ways at once.
+    """True when a part can be read in two ways at once.
 
     It holds alternatives that do not exclude each other, or repeats what may be empty.
     """
@@ -144,7 +144,7 @@ def _ambiguities(op: Any, value: Any) -> Iterator[Any]:
 
 
 def _varies(op: Any, value: Any) -> bool:
-    """Whether a part has more than one length. Alternatives that exclude each other have the length that they have."""
+    """True when a part has more than one length. Alternatives that exclude each other keep their own."""
     if op in REPEATS and value[0] != value[1]:
         return True
     if op is BRANCH and any(not branch for branch in value[1]):
@@ -153,12 +153,12 @@ def _varies(op: Any, value: Any) -> bool:
 
 
 def _exclusive(branches: Sequence[Sequence[Any]]) -> bool:
-    """Whether no text begins with two of these alternatives. One of them may be empty."""
+    """True when no text begins with two of these alternatives. One of them may be empty."""
     return all(_apart(left, right) for at, left in enumerate(branches) for right in branches[at + 1 :])
 
 
 def _apart(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """Whether two alternatives differ at a place that both have, before anything but single characters."""
+    """True when two alternatives differ at a place that both have, before anything but single characters."""
     if not left or not right:
         return not (_nullable(left) and _nullable(right))
     for one, other in zip(left, right, strict=False):
@@ -170,7 +170,7 @@ def _apart(left: Sequence[Any], right: Sequence[Any]) -> bool:
 
 
 def _nullable(nodes: Sequence[Any]) -> bool:
-    """Whether a sequence of parts can match no character at all."""
+    """True when a sequence of parts can match no character at all."""
     return all(
         not consumes(op)
         and (
@@ -231,7 +231,7 @@ def _parts(tree: Any, within: tuple[tuple[int, int], ...]) -> Iterator[_Part]:
 
 
 def _compete(parts: Sequence[_Part], first: int, second: int) -> bool:
-    """Whether characters may go to either of two parts: nothing that must stand between them tells where to stop."""
+    """True when characters may go to either of two parts: nothing that must stand between them tells where to stop."""
     left, right = parts[first], parts[second]
     if not overlap(left.spans, right.spans) or _elsewhere(left, right):
         return False
@@ -245,6 +245,6 @@ def _compete(parts: Sequence[_Part], first: int, second: int) -> bool:
 
 
 def _elsewhere(left: _Part, right: _Part) -> bool:
-    """Whether two parts stand in different alternatives of one choice."""
+    """True when two parts stand in different alternatives of one choice."""
     chosen = dict(left.within)
     return any(chosen.get(choice, number) != number for choice, number in right.within)

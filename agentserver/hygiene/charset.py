@@ -62,7 +62,7 @@ def meet(left: Spans, right: Spans) -> Spans:
 
 
 def overlap(left: Spans, right: Spans) -> bool:
-    """Whether a character is in both sets; quick where one of them is small."""
+    """True when a character is in both sets; quick for a small one."""
     few, many = sorted((left, right), key=len)
     for low, high in few:
         at = bisect_right(many, (high, LAST))
@@ -72,5 +72,5 @@ def overlap(left: Spans, right: Spans) -> bool:
 
 
 def holds(of: Spans, code: int) -> bool:
-    """Whether the set has the character of this code point."""
+    """True when the set has the character of this code point."""
     return any(low <= code <= high for low, high in of)

@@ -1,4 +1,4 @@
-"""Where in a JSON document schemas stand.
+"""The positions in a JSON document at which schemas stand.
 
 Owns which keyword holds a schema, a list of them, a map of them, or plain data; and the graph of references.
 Refuses to judge. A property that is called ``title`` is no title, and ``enum`` holds values, not schemas.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Holds(Enum):
-    """What the value of a keyword is."""
+    """The kind of value that a keyword has."""
 
     SCHEMA = "schema"
     SCHEMAS = "schemas"
@@ -26,7 +26,7 @@ class Holds(Enum):
 
 
 VISIBLE: Final = ("description", "title", "$comment", "examples")
-"""What readers, models among them, would take as words about the schema."""
+"""Keywords whose texts readers, models among them, would take as words about the schema."""
 
 KEYWORDS: Final[Mapping[str, Holds]] = {
     **dict.fromkeys(VISIBLE, Holds.TEXT),

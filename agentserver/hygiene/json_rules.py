@@ -1,4 +1,4 @@
-"""What is asked of a JSON Schema.
+"""The requirements on a JSON Schema.
 
 Owns the rules' answers for JSON Schema. Refuses to order them (rules.py) and to validate instances. Each
 function gives a JSON pointer and a sentence for every place that it objects to.
@@ -153,7 +153,7 @@ _UP_TO = ("maxItems", "minItems", "maxLength", "minLength", "maxProperties", "mi
 
 
 def occurrences(schema: Schema) -> Said:
-    """How many members, choices, alternatives and items there may be."""
+    """Bound the number of members, choices, alternatives and items."""
     tried = 1
     for pointer, each in at.positions(schema.tree):
         if not isinstance(each, dict):
@@ -216,6 +216,6 @@ _LONGEST = 64
 
 
 def readable(text: str, *, spaces: bool) -> bool:
-    """Whether a name or listed value is too short to instruct anybody."""
+    """True when a name or listed value is too short to instruct a reader."""
     allowed = _VALUE if spaces else _NAME
     return len(text) <= _LONGEST and allowed.issuperset(text) and words.count(text) <= words.BUDGET * 2

@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 
 class Class(StrEnum):
-    """What a rule protects against: the vulnerability classes of handoff payload schemas."""
+    """The vulnerability classes of handoff payload schemas that rules protect against."""
 
     TRAVERSAL = "V1"  # a reference that leads elsewhere
     POISONING = "V2"  # a schema that accepts anything
@@ -33,7 +33,7 @@ class Class(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a schema is kept: ``schemas/handoff-payloads/SLUG.vN.ENDING``."""
+    """The place of a schema: ``schemas/handoff-payloads/SLUG.vN.ENDING``."""
 
     slug: str
     version: int

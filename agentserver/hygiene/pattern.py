@@ -2,7 +2,7 @@
 
 Owns the reading of XSD and JSON Schema patterns and the proofs over them. Refuses to match anything: a
 pattern admits a character only if one of its atoms does, so a walk over the atoms is enough, linear in the
-pattern. The walk errs to "admits": branches that can never be taken and whatever it does not know count as
+pattern. The walk errs to "admits": branches that can never be taken and parts that it does not know count as
 reachable.
 """
 

@@ -1,6 +1,6 @@
-"""Where payload schemas are kept, and what a reference to one may look like.
+"""The places of payload schemas, and the form of a reference to one.
 
-Owns the syntax of references and ids. Refuses to open anything: symbolic links are for whoever opens the
+Owns the syntax of references and ids. Refuses to open anything: symbolic links are for the code that opens the
 file.
 """
 

@@ -100,7 +100,7 @@ RULES: Final = (
 
 
 def inspect(schema: Schema) -> tuple[Objection, ...]:
-    """Why a schema is not admitted: at most ``SHOWN`` objections, in the rules' order; empty when it is."""
+    """The reasons why a schema is not admitted: at most ``SHOWN``, in the rules' order; empty when it is admitted."""
     found: list[Objection] = []
     for rule in RULES:
         for path, detail in rule.xsd(schema) if schema.kind is Kind.XSD else rule.json(schema):
@@ -137,7 +137,7 @@ def _refused(name: str) -> Any:
 
 
 def identity(schema: Schema) -> str:
-    """What a schema is compared by: ``$id`` or target namespace, version included; never its body."""
+    """The name by which schemas are compared: ``$id`` or target namespace, version included; never the body."""
     if schema.kind is Kind.XSD:
         return str(schema.tree.get("targetNamespace", ""))
     own = schema.tree.get("$id") if isinstance(schema.tree, dict) else None

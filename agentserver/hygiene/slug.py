@@ -33,7 +33,7 @@ _XSD = "http://www.w3.org/2001/XMLSchema"
 
 @dataclass(frozen=True, slots=True)
 class Lexical:
-    """What the texts of a simple type look like.
+    """The form of the texts of a simple type.
 
     Args:
         patterns: XSD expressions, all of which match the whole value.
@@ -60,15 +60,15 @@ class Slug:
     own: frozenset[str] = frozenset()
 
     def fits(self, value: str) -> bool:
-        """Whether this value may be interpolated; does not trust the proof for the characters."""
+        """True when this value may be interpolated; does not trust the proof for the characters."""
         return self.spelled(value) and self.within(value)
 
     def spelled(self, value: str) -> bool:
-        """Whether the value has the length and the characters of a slug."""
+        """True when the value has the length and the characters of a slug."""
         return 0 < len(value) <= LENGTH and ALPHABET.issuperset(value)
 
     def within(self, value: str) -> bool:
-        """Whether the value keeps to the word budget."""
+        """True when the value keeps to the word budget."""
         return self.budget is None or words.count(value, self.own) <= self.budget
 
 
@@ -128,7 +128,7 @@ def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
 
 
 def accepts(lexical: Lexical, text: str) -> bool:
-    """Whether libxml2, the judge at run time, accepts a text; False also where XML cannot carry it."""
+    """True when libxml2, the judge at run time, accepts a text; False also where XML cannot carry it."""
     judge = Judge({"v": lexical})
     return judge.accepts("v", text)
 
@@ -153,7 +153,7 @@ class Judge:
             raise ValueError("a pattern is no regular expression of XSD 1.0") from None
 
     def accepts(self, name: str, text: str) -> bool:
-        """Whether the type has this text. White space is part of it; libxml2 giving up is a no."""
+        """True when the type has this text. White space is part of it; libxml2 giving up is a no."""
         element = etree.Element(name)
         try:
             element.text = text

@@ -1,4 +1,4 @@
-"""How many words a value spells, whatever stands between them.
+"""The count of words in a value, however they are separated.
 
 Owns the count behind the word budget. Refuses to know languages and meanings: it sees ASCII letters, which is
 all that an interpolated value may hold.

@@ -1,4 +1,4 @@
-"""What is asked of an XSD.
+"""The requirements on an XSD.
 
 Owns the rules' answers for XSD. Refuses to order them (rules.py) and to validate documents. Each function
 gives a place and a sentence for every place that it objects to.
@@ -159,7 +159,7 @@ def _type_of(element: etree._Element, known: dict[str, etree._Element]) -> etree
 
 
 def _demands(part: etree._Element, known: dict[str, etree._Element]) -> bool:
-    """Whether a part of a complex type must have content: alternatives must all demand it."""
+    """True when a part of a complex type must have content: alternatives must all demand it."""
     name = at.local(part)
     if part.get("minOccurs", "1").strip().strip("0") == "" or name in _READ:
         return False
@@ -183,7 +183,7 @@ def versioned(schema: Schema) -> Said:
 
 
 def occurrences(schema: Schema) -> Said:
-    """How many particles, choices and occurrences there may be, and how optional groups nest."""
+    """Bound the number of particles, choices and occurrences, and the nesting of optional groups."""
     known = at.components(schema.tree)
     for element in _elements(schema):
         for attribute in ("minOccurs", "maxOccurs"):
@@ -204,7 +204,7 @@ def occurrences(schema: Schema) -> Said:
 
 
 def _optional(part: etree._Element, known: dict[str, etree._Element]) -> int:
-    """How many groups that may be absent or repeated stand inside one another; groups are followed."""
+    """Count the groups that may be absent or repeated and stand inside one another; groups are followed."""
     name = at.local(part)
     if name == "element":
         return 0

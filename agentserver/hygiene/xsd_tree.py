@@ -87,12 +87,12 @@ def components(root: etree._Element) -> dict[str, etree._Element]:
 
 
 def component(element: etree._Element) -> bool:
-    """Whether an element below the root declares something that others may refer to."""
+    """True when an element below the root declares something that others may refer to."""
     return local(element) in _NAMED
 
 
 def references(element: etree._Element) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What one element refers to: the text, and the kinds of component that it may name."""
+    """The references of one element: the text, and the kinds of component that it may name."""
     for attribute, kinds in _REFERRING.items():
         for value in element.get(attribute, "").split():
             yield value, kinds
@@ -134,7 +134,7 @@ def cycle(root: etree._Element) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a schema comes to when every reference is written out.
+    """The size of a schema when every reference is written out.
 
     Args:
         elements: of all components together.

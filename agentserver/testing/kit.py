@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PRINCIPAL = "test"
-"""Who opens a testbed's conversation."""
+"""The principal that opens a testbed's conversation."""
 
 TIMEOUT = 10.0
 """Seconds that a test waits for an answer before it fails with the trace so far."""
@@ -58,7 +58,7 @@ class Refused(AssertionError):  # noqa: N818 - what happened, not an error of th
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What happened in the conversation. ``str()`` gives the tree of hops."""
+    """The events of a conversation. ``str()`` gives the tree of hops."""
 
     records: tuple[Record, ...]
 
@@ -163,11 +163,11 @@ class Testbed:
             raise ValueError(f"{asked.sender} -> {asked.to} does not wait any more")
 
     def calls(self, listener: str) -> list[Call]:
-        """What a scripted peer was called with. Raises KeyError for a listener that is not scripted."""
+        """The calls of a scripted peer. Raises KeyError for a listener that is not scripted."""
         return self.peers[listener].calls
 
     def trace(self) -> Trace:
-        """What happened in the conversation so far."""
+        """The events of the conversation so far."""
         return Trace(self.server.trace.of(self.exchange.id))
 
     def threads(self) -> list[ThreadState]:
@@ -252,7 +252,7 @@ async def organism(
         strict: see ``Testbed``.
         timeout: see ``Testbed``.
         approve: the answer to every question about a permission, or a function that gives it and may leave one
-            waiting with None. When there is none, nobody is there to ask: what needs a permission is refused.
+            waiting with None. Without one there is no person to ask: what needs a permission is refused.
 
     Raises:
         ConfigError: the organism cannot load.

@@ -1,4 +1,4 @@
-"""Who answers a test's questions about permissions.
+"""The person in a test, who answers questions about permissions.
 
 Owns what a test sees of a message that waits, and the passing on of its answer.
 """

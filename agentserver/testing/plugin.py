@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Organisms(Protocol):
-    """What the fixture is: ``agentserver.testing.organism`` with files relative to pytest's root directory."""
+    """The type of the fixture: ``agentserver.testing.organism`` with files relative to pytest's root directory."""
 
     def __call__(
         self, source: str | Path | Organism = "config/organism.yaml", **options: Any

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a scripted peer was called with."""
+    """A call of a scripted peer."""
 
     payload: Any
     metadata: HandlerMetadata

@@ -1,4 +1,4 @@
-"""Where the parts meet: a checked organism becomes a running server.
+"""The place where the parts meet: a checked organism becomes a running server.
 
 Owns the order of guards and the lifetimes of lifespan, engine and pump. Nothing below imports it.
 """
@@ -83,7 +83,7 @@ def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
 
 
 def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
-    """What tells a listener what its peers accept, and which intents it may use."""
+    """The function that tells a listener what its peers accept, and which intents it may use."""
     handoffs = organism.handoffs
     shown = {bound.listener.name: _as_asked(bound.listener, handoffs) for bound in organism.listeners}
 
@@ -189,7 +189,7 @@ class Server:
         return () if self._pump is None else await self._pump.belongings(principal)
 
     async def resume(self, principal: str, conversation: str) -> ServerExchange:
-        """Come back to a conversation: what left it and nobody took comes first in its events.
+        """Come back to a conversation: what left it and was not taken comes first in its events.
 
         Raises LookupError when the principal has no such conversation to resume.
         """
@@ -231,7 +231,7 @@ class Server:
 
 
 def journal_path(organism: Organism) -> Path | None:
-    """Where the organism's journal is; None when it keeps none."""
+    """The path of the organism's journal; None when it keeps none."""
     return None if organism.journal is None else organism.project / organism.journal.path
 
 
@@ -242,7 +242,7 @@ def handoff_record(organism: Organism) -> Path | None:
 
 
 def handoff_heads(organism: Organism) -> JournalHeads | None:
-    """Where it is kept how the record of handoffs ends; None when that is beside it."""
+    """The keeper of the end of the record of handoffs; None when the end is kept beside it."""
     path, handoffs = journal_path(organism), organism.handoffs
     return (
         None
@@ -261,7 +261,7 @@ def journalled(organism: Organism, rules: Rules) -> SqliteEngine | MemoryEngine:
 
 
 def rules(organism: Organism) -> Rules:
-    """What the organism's conversations decide by.
+    """The rules by which the organism's conversations decide.
 
     Raises PayloadError for payload classes that cannot be used together, and for one that does not fit the schema
     that its listener names.
@@ -288,13 +288,13 @@ def rules(organism: Organism) -> Rules:
 
 
 def handed_over(organism: Organism) -> Handoffs | None:
-    """How work is handed over. Where tasks are taken and no intents are declared, nobody may ask for anything."""
+    """The handing over of work. Where tasks are taken and no intents are declared, every request is refused."""
     taken = any(Task in bound.listener.payloads for bound in organism.listeners)
     return organism.handoffs or (Handoffs(Vocabulary({}, frozenset())) if taken else None)
 
 
 def intents(handoffs: Handoffs, codecs: Codecs, bounds: Bounds) -> IntentRewriter:
-    """What turns handoffs into tasks."""
+    """The rewriter that turns handoffs into tasks."""
     bound = {codecs.of(payload).name: by_target for payload, by_target in handoffs.payloads.items()}
     return IntentRewriter(handoffs.vocabulary, bound, codecs, bounds, handoffs.scrub)
 
@@ -314,7 +314,7 @@ def build(
         organism: the checked configuration.
         engine: where conversations are kept; memory when there is none.
         durable: whether the engine, and the file for the record of handoffs, are those that the organism asks for.
-        recorded: whether that file is, whatever the engine.
+        recorded: whether that file is, with any engine.
         clock: time and randomness; the machine's when there is none.
         approver: shown what waits for a person. Without one and without a journal, into which the command line writes
             answers, nothing that needs a permission is permitted.

@@ -21,7 +21,7 @@ from agentserver.core.payload.shape import PayloadError
 from agentserver.extras import MissingExtraError, require
 
 SECONDS = 60.0
-"""How long the generator may take."""
+"""Seconds that the generator may take."""
 
 _PACKAGE = "generated"
 _BIND = "from agentserver.core.payload.binding import bind\n\n__NAMESPACE__"

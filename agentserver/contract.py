@@ -1,4 +1,4 @@
-"""What a handler author imports: responses, metadata, the system's payloads, the running invocation.
+"""The names that a handler author imports: responses, metadata, the system's payloads, the running invocation.
 
 Owns the names of the v2.1 handler contract and the one context variable of the package. Refuses to know how
 messages are encoded, routed or stored: it imports nothing else of agentserver.
@@ -39,7 +39,7 @@ class Pattern:
 
 
 class Target(Enum):
-    """Where a response goes when it names no listener."""
+    """The destination of a response that names no listener."""
 
     CALLER = "caller"
 
@@ -63,12 +63,12 @@ class HandlerResponse:
 
 
 HandlerResult: TypeAlias = HandlerResponse | Sequence[HandlerResponse] | bytes | None
-"""What a handler may return. ``bytes`` is deprecated and holds payload text, never an envelope."""
+"""The values that a handler may return. ``bytes`` is deprecated and holds payload text, never an envelope."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerMetadata:
-    """What the pump vouches for when it calls a handler (v2.1 contract, "HandlerMetadata").
+    """Facts that the pump guarantees when it calls a handler (v2.1 contract, "HandlerMetadata").
 
     Args:
         thread_id: opaque id of the thread that this message belongs to.
@@ -88,7 +88,7 @@ class HandlerMetadata:
 
 
 class Code(StrEnum):
-    """Why the system refused or failed a message. One text and one retry rule per code."""
+    """The reason why the system refused or failed a message. One text and one retry rule per code."""
 
     ROUTING = "routing"
     VALIDATION = "validation"
@@ -185,7 +185,7 @@ class Watcher(Protocol):
 
     @property
     def description(self) -> str:
-        """What the nudge calls it."""
+        """The name of the todo in the nudge."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What agentserver needs beside what it always needs, and how that is installed.
+"""Extras that agentserver needs beside its dependencies, and the way to install them.
 
 Owns the extras and the words about them. The package index knows another project by the name of this one, so nothing
 here, or anywhere else, tells anybody to install it by its name: it comes from a checkout or from a wheel built of one.
@@ -31,14 +31,14 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 class MissingExtraError(ImportError):
-    """What an extra brings is not installed. The text says which extra, and how to install it."""
+    """An extra is not installed. The text says which one, and how to install it."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the extra {extra}: {installing(extra)}")
 
 
 def installing(extra: str) -> str:
-    """How to install an extra. Raises KeyError for one that there is none of."""
+    """The command that installs an extra. Raises KeyError for an unknown one."""
     assert EXTRAS[extra]
     return (
         f"in a checkout, pip install '.[{extra}]'; from a wheel that was built, pip install 'WHEEL[{extra}]'"
@@ -46,7 +46,7 @@ def installing(extra: str) -> str:
 
 
 def installed(extra: str) -> bool:
-    """Whether what an extra brings is there. Imports at most the packages that its modules lie in."""
+    """True when the modules of an extra are there. Imports at most the packages that its modules lie in."""
     return all(map(_there, EXTRAS[extra]))
 
 

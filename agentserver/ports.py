@@ -1,4 +1,4 @@
-"""What the pump needs of the world, as Protocols only.
+"""The pump's needs of the world, as Protocols only.
 
 Owns the seams: Engine, Clock, Ingress, Approver, Answers, Completer. Refuses to hold any implementation.
 """
@@ -24,7 +24,7 @@ class EngineError(Exception):
 
 
 class QuotaError(RuntimeError):
-    """The principal has as much of something as it may have. Nobody else is concerned."""
+    """The principal has as much of something as it may have. Others are not concerned."""
 
 
 class ConflictError(EngineError):
@@ -177,14 +177,14 @@ class Engine(Protocol):
         ...
 
     def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
-        """What left the conversation and was not acknowledged, in order.
+        """The events that left the conversation and were not acknowledged, in order.
 
         What may have been passed on by a server that is gone is marked ``redelivered``.
         """
         ...
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
-        """What was committed in a conversation, open or closed, under a key of this name; None when nothing was."""
+        """The receipt of a commit in a conversation, open or closed, under a key of this name; None without one."""
         ...
 
     def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
@@ -207,14 +207,14 @@ class Engine(Protocol):
 
 
 class Clock(Protocol):
-    """Where time and randomness come in."""
+    """The entrance of time and randomness."""
 
     def moment(self) -> Moment:
         """The present time with a fresh seed."""
         ...
 
     def steady(self) -> float:
-        """Seconds, since some time or other, by a clock that nobody can set."""
+        """Seconds, since some time or other, by a clock that cannot be set."""
         ...
 
 
@@ -256,11 +256,11 @@ class Exchange(Protocol):
         ...
 
     def leave(self) -> None:
-        """Go without ending the conversation: what still comes is kept until somebody resumes it."""
+        """Go without ending the conversation: what still comes is kept until its principal resumes it."""
         ...
 
     async def close(self) -> None:
-        """End the conversation, cancelling whatever runs in it."""
+        """End the conversation, cancelling all that runs in it."""
         ...
 
 
@@ -283,7 +283,7 @@ class Ingress(Protocol):
 class Approver(Protocol):
     """Shows a person the messages that wait for a permission. Absent, the answer is no.
 
-    The answer comes back through ``decide`` of whoever runs the conversations, at any time.
+    The answer comes back through ``decide`` of the server that runs the conversations, at any time.
     """
 
     def asked(self, approval: Approval) -> None:
@@ -292,10 +292,10 @@ class Approver(Protocol):
 
 
 class Answers(Protocol):
-    """Where people leave answers without being shown the question by this process."""
+    """The place where people leave answers without being shown the question by this process."""
 
     async def answers(self) -> Sequence[tuple[Decided, float]]:
-        """What was answered, and when, in seconds since the epoch. Raises EngineError."""
+        """The answers, each with its time in seconds since the epoch. Raises EngineError."""
         ...
 
     async def drop_answers(self, approvals: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ Owns the checks at opening, the schema and its migrations. Refuses to know what 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -250,6 +251,7 @@ def open_writing(place: Place) -> sqlite3.Connection:
     """
     path = place.path
     try:
+        _mind_the_log(path)
         _read_through(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except OSError as error:
@@ -262,6 +264,17 @@ def open_writing(place: Place) -> sqlite3.Connection:
         _prepare(connection, place)
         stack.pop_all()
     return connection
+
+
+def _mind_the_log(path: Path) -> None:
+    """Refuse to begin anew beside the log of a journal that is gone. SQLite would delete it, and what it holds."""
+    log = path.with_name(f"{path.name}-wal")
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size and not (path.exists() and path.stat().st_size):
+            raise EngineError(
+                f"{path} is gone, and {log.name} holds what was committed to it: put the journal back, restore a copy"
+                " of it (agentserver journal restore FILE), or move the log away to begin anew"
+            )
 
 
 def _read_through(path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from agentserver.engines import journal_head
+from agentserver.engines import journal_head, journal_lock
 from agentserver.engines.conformance import Story
 from agentserver.engines.journal_file import Place, Sync, open_reading, open_writing
 from agentserver.engines.journal_lock import Lock
@@ -217,6 +217,21 @@ def test_a_log_that_is_missing_after_a_kill_is_told(tmp_path):
     shutil.copy(path.parents[1] / "j", path)  # the journal with its log carried over
     open_writing(Place(path)).close()
     assert len(kept) > 0
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_journal_that_is_gone_from_beside_its_log_is_not_begun_anew(tmp_path, emptied):
+    path = killed(tmp_path / "j")
+    log, head = path.with_name("j-wal"), journal_lock.beside(path, journal_lock.HEAD)
+    kept = log.read_bytes()
+    head.unlink()
+    if emptied:
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+    with pytest.raises(EngineError, match=r"is gone, and j-wal holds what was committed"):
+        open_writing(Place(path))
+    assert log.read_bytes() == kept
 
 
 def test_an_older_copy_in_the_journals_place_is_told_with_how_much_is_missing(tmp_path):

@@ -8,6 +8,7 @@ the journal is the record, and keeps the head.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -236,9 +237,11 @@ def verify_file(
         the end of the chain, or the first line that was altered, removed, inserted or moved.
 
     Raises:
-        OSError: when the file cannot be read.
+        OSError: when the file cannot be read, or is not there and nothing is known to have been in it.
     """
     kept = heads or NoteHeads(path)
+    if not path.exists():
+        return _without_file(path, kept)
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)  # a writer moves head and file together
         lines = list(_decoded(iter(lambda: file.readline(LINE), b"")))
@@ -258,3 +261,15 @@ def verify_file(
         report(f"{path}: its last record was not written when the server ended; the next start writes it")
         return head.before
     return found
+
+
+def _without_file(path: Path, kept: Heads) -> Flaw:
+    """What is missed of a file that is not there. Raises FileNotFoundError when that is nothing."""
+    try:
+        head = kept.read()
+    except ValueError:
+        return Flaw(1, "is missing: the file is gone, and the note beside it is spoiled")
+    found = None if head is None else verify([], head.end)
+    if isinstance(found, Flaw):
+        return found
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -158,9 +158,15 @@ def test_a_file_that_is_gone_is_missed(path, heads, writer, four, told, restarte
     assert "line 1 is missing: the chain had 4 records" in told[0]
     assert [json.loads(each)["seq"] for each in lines(path)] == [5, 6]
     assert isinstance(verify_file(path, told.append, heads), Flaw)
+    path.unlink()
+    assert verify_file(path, told.append, heads).line == 1
+
+
+def test_a_file_that_never_was_is_not_missed(tmp_path, told):
     with pytest.raises(FileNotFoundError):
-        path.unlink()
-        verify_file(path, told.append, heads)
+        verify_file(tmp_path / "never", told.append)
+    (tmp_path / "never.end").write_text("spoiled")
+    assert verify_file(tmp_path / "never", told.append).line == 1
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -114,6 +114,11 @@ class Engine(Protocol):
         """The marks of what is worked on; None when nothing outlives the process."""
         ...
 
+    @property
+    def prompt(self) -> bool:
+        """Whether a commit is usually done without waiting. One that waits opens no cancel scope before it does."""
+        ...
+
     async def commit(self, outcome: Outcome) -> None:
         """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.
 

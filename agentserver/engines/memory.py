@@ -28,6 +28,7 @@ class MemoryEngine:
     """Conversations by id. A closed conversation leaves no trace."""
 
     marks: Marks | None = None
+    prompt = True
 
     def __init__(self) -> None:
         self._kept: dict[str, Conversation] = {}

@@ -53,6 +53,8 @@ class SqliteEngine:
         limit: bytes that the journal may hold; beyond it no outside message is kept. None is no limit.
     """
 
+    prompt = False
+
     def __init__(
         self,
         place: Place,

@@ -30,6 +30,8 @@ class Stage(Enum):
 class Call(Generic[T]):
     """A handler at work. Its result counts if it comes before the deadline and before it is cancelled.
 
+    ``due`` is when it is late, by the loop's clock; whoever looks at that clock calls ``late`` then.
+
     Args:
         work: calls the handler; reports what came of it through ``returned``.
         context: the context that it runs in.
@@ -39,7 +41,18 @@ class Call(Generic[T]):
         who: whose call it is.
     """
 
-    __slots__ = ("_abandon", "_due", "_ended", "_grace", "_loop", "_timer", "result", "stage", "task", "who")
+    __slots__ = (
+        "_abandon",
+        "_ended",
+        "_giving_up",
+        "_grace",
+        "_loop",
+        "due",
+        "result",
+        "stage",
+        "task",
+        "who",
+    )
 
     def __init__(
         self,
@@ -55,8 +68,8 @@ class Call(Generic[T]):
         self._grace = grace
         self._abandon = abandon
         self._ended = self._loop.create_future()
-        self._due = self._loop.time() + deadline
-        self._timer = self._loop.call_at(self._due, self._late)
+        self._giving_up: asyncio.TimerHandle | None = None
+        self.due = self._loop.time() + deadline
         self.result: T | None = None
         self.stage = Stage.RUNNING
         self.task = self._loop.create_task(work(self), context=context)
@@ -72,16 +85,17 @@ class Call(Generic[T]):
             await self._ended
         except asyncio.CancelledError:
             self.cancel()
-            self._timer.cancel()
+            self._spare()
             raise
-        self._timer.cancel()
+        if self._giving_up is not None:
+            self._spare()
         stage, self.stage = self.stage, Stage.OVER
         return stage
 
     def returned(self, result: T) -> None:
         """The handler has come back. One that never yielded is late all the same when its time was over."""
         self.result = result
-        if self.stage is Stage.RUNNING and self._loop.time() > self._due:
+        if self.stage is Stage.RUNNING and self._loop.time() > self.due:
             self.stage = Stage.LATE
         self._end()
 
@@ -92,17 +106,23 @@ class Call(Generic[T]):
         elif self.stage is Stage.LATE:
             self.stage = Stage.VOID
 
-    def _late(self) -> None:
-        self._stop(Stage.LATE)
+    def late(self) -> None:
+        """Its time is over: cancel it, unless that is done already."""
+        if self.stage is Stage.RUNNING:
+            self._stop(Stage.LATE)
 
     def _stop(self, stage: Stage) -> None:
         self.stage = stage
-        self._timer.cancel()
-        self._timer = self._loop.call_later(self._grace, self._give_up)
+        self._giving_up = self._loop.call_later(self._grace, self._give_up)
         self.task.cancel()
         self.task.add_done_callback(
             lambda _: self._end()
         )  # cancelled before its first step, it reports nothing
+
+    def _spare(self) -> None:
+        """It has ended, or none waits for its end."""
+        if self._giving_up is not None:
+            self._giving_up.cancel()
 
     def _give_up(self) -> None:
         if not self._ended.done():

@@ -19,6 +19,7 @@ from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.messages import Failed, Finished, Returned
 from agentserver.pump.calls import Call, Stage
 from agentserver.pump.contexts import CleanContext
+from agentserver.pump.deadlines import Deadlines
 from agentserver.pump.settings import supply
 from agentserver.pump.watchdog import Holder
 
@@ -80,6 +81,7 @@ class Invoker:
         self._resources = tuple(resources)
         self._clean = CleanContext()
         self._calls: dict[str, _Call] = {}
+        self._deadlines = Deadlines(self._calls.values)
         self._abandoned: defaultdict[str, set[_Call]] = defaultdict(set)
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -96,6 +98,7 @@ class Invoker:
 
     async def end(self) -> None:
         """Let what was cancelled come to its end, for a moment."""
+        self._deadlines.end()
         with anyio.CancelScope(shield=True):
             if self._ending:
                 await asyncio.wait(self._ending, timeout=LAST_WORDS)
@@ -120,6 +123,7 @@ class Invoker:
             Holder(listener.name, delivery.id),
         )
         self._calls[delivery.thread] = call
+        self._deadlines.watch(call)
         try:
             stage = await call.ended()
         finally:

@@ -33,7 +33,7 @@ from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
 from agentserver.pump.suspects import Probation, Unmarked
 from agentserver.pump.tidying import tidy
 from agentserver.pump.timekeeper import Timekeeper
-from agentserver.pump.unhurried import decided, entirely
+from agentserver.pump.unhurried import begin, decided, entirely, shielded
 from agentserver.pump.waiting import Waiting
 from agentserver.pump.watchdog import Watchdog
 
@@ -276,7 +276,7 @@ class Pump:
                 self._schedule.done(delivery.to)
 
     async def _handle(self, delivery: Delivery) -> None:
-        conversation = await self._find(delivery.conversation)
+        conversation = self._live.get(delivery.conversation) or await self._find(delivery.conversation)
         parsed = self._parsed.pop(delivery.id, None)
         if conversation is not None:
             call = partial(self._invoker.call, self._bound[delivery.to])
@@ -292,9 +292,12 @@ class Pump:
         """
         failures = 0
         async with self._locks[conversation]:
-            while (current := await self._find(conversation)) is not None:
+            while (current := self._live.get(conversation) or await self._find(conversation)) is not None:
                 attempt = self._attempt(current, decide)
-                failure = await attempt if patient else await entirely(attempt)
+                begun = begin(attempt) if self._engine.prompt else attempt
+                if begun is not None and not isinstance(begun, EngineError):
+                    begun = await (shielded(begun) if patient else entirely(begun))
+                failure = begun
                 if failure is None:
                     return True
                 if isinstance(failure, ConflictError):
@@ -311,20 +314,19 @@ class Pump:
     async def _attempt(self, current: Conversation, decide: Decision) -> EngineError | None:
         """Decide, commit and let the consequences go, or say why not at present. Raises UndecidedError.
 
-        Whoever gives up or stops the pump meanwhile waits for all of it: nothing may be committed and never handled.
+        Done to its end for callers that give up and when the pump stops: nothing may be committed and never handled.
         """
-        with anyio.CancelScope(shield=True):
-            try:
-                outcome = await decided(decide, current)
-                if outcome is None:
-                    return None
-                await self._engine.commit(outcome)
-            except Exception as error:
-                if isinstance(error, EngineError) and not isinstance(error, UnfitError):
-                    return error
-                raise UndecidedError from error
-            self._live[outcome.conversation.id] = outcome.conversation
-            self._release(outcome)
+        try:
+            outcome = await decided(decide, current)
+            if outcome is None:
+                return None
+            await self._engine.commit(outcome)
+        except Exception as error:
+            if isinstance(error, EngineError) and not isinstance(error, UnfitError):
+                return error
+            raise UndecidedError from error
+        self._live[outcome.conversation.id] = outcome.conversation
+        self._release(outcome)
         return None
 
     def _dispatch(self, ticket: Ticket) -> None:

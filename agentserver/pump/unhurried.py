@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import anyio
+
+from agentserver.core.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
 
     from agentserver.core.conversation import Conversation
-    from agentserver.core.outcome import Outcome
     from agentserver.core.pieces import Pieces
 
     Decision: TypeAlias = Callable[[Conversation], Outcome | Pieces[Outcome] | None]
@@ -28,7 +31,9 @@ PIECES = 8
 async def decided(decide: Decision, conversation: Conversation) -> Outcome | None:
     """Take a decision on a conversation, in pieces if it is made of them."""
     found = decide(conversation)
-    return await unhurried(found) if isinstance(found, Generator) else found
+    if found is None or isinstance(found, Outcome):
+        return found
+    return await unhurried(found)
 
 
 async def unhurried(pieces: Pieces[T]) -> T:
@@ -43,6 +48,58 @@ async def unhurried(pieces: Pieces[T]) -> T:
         done += 1
         if done % PIECES == 0:
             await asyncio.sleep(0)
+
+
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Do something to its end, even in a cancelled scope. Raises what the work raises."""
+    with anyio.CancelScope(shield=True):
+        result: T = await work
+    return result
+
+
+def begin(work: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
+    """Do as much as can be done without waiting: gives the result, or else the rest. Raises what the work raises.
+
+    Nothing can cut short what does not wait, so it needs no shield. Of work that waits, the part before may leave no
+    cancel scope open: the rest may run in another scope, or in another task.
+    """
+    try:
+        pending = work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return _rest(work, pending)
+
+
+async def _rest(work: Coroutine[Any, Any, T], pending: object) -> T:
+    return await _Rest(work, pending)
+
+
+class _Rest(Awaitable[T]):
+    """A coroutine after its first step."""
+
+    __slots__ = ("_pending", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, T], pending: object) -> None:
+        self._work = work
+        self._pending = pending
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        work, pending = self._work, self._pending
+        try:
+            while True:
+                try:
+                    value = yield pending
+                except GeneratorExit:
+                    work.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - handed to the work, as ``yield from`` would
+                    pending = work.throw(error)
+                else:
+                    pending = work.send(value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 async def entirely(work: Coroutine[None, None, T]) -> T:

@@ -10,6 +10,7 @@ import pytest
 from agentserver import HandlerResponse, invocation
 from agentserver.core.audit import Event
 from agentserver.engines.memory import MemoryEngine
+from agentserver.pump.deadlines import Deadlines
 from tests.core.paper import Answer, Ask, Note, listener
 from tests.pump.desk import answer, desk, until
 
@@ -151,3 +152,27 @@ async def test_a_stop_waits_for_nobody_and_keeps_the_message(drain):
     assert engine._kept == {kept.id: kept}
     async with desk((listener("a"), answer), engine=engine) as d:
         await until(lambda: any(record.event is Event.HANDLED for record in d.records))
+
+
+class Due:
+    """A call, as far as its deadline goes."""
+
+    def __init__(self, due):
+        self.due, self.cancelled = due, False
+
+    def late(self):
+        self.cancelled = True
+
+
+async def test_one_timer_serves_all_calls_and_goes_off_for_none_that_has_ended():
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    calls = [Due(begun + 3600), Due(begun), Due(begun + 0.001), Due(begun + 0.002)]
+    deadlines = Deadlines(lambda: calls)
+    for call in calls:
+        deadlines.watch(call)
+    ended = calls.pop()
+    await until(lambda: all(call.cancelled for call in calls[1:]))
+    assert not calls[0].cancelled
+    assert not ended.cancelled
+    deadlines.end()

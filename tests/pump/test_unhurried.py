@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.pump.unhurried import PIECES, decided, unhurried
+from agentserver.pump.unhurried import PIECES, begin, decided, entirely, shielded, unhurried
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, until
 
@@ -80,3 +80,34 @@ async def test_sending_without_a_pause_lets_the_event_loop_turn():
         for _ in range(50):
             await d.send(exchange, Ask("x"))
         assert turns.count - before >= 50
+
+
+async def adding(one, other, wait):
+    await wait()
+    return one + other
+
+
+async def nothing():
+    pass
+
+
+async def test_what_does_not_wait_is_done_at_once():
+    assert begin(adding(1, 2, nothing)) == 3
+
+
+@pytest.mark.parametrize("way", [shielded, entirely])
+async def test_what_waits_is_done_later_even_by_another_task(way):
+    gate = asyncio.get_running_loop().create_future()
+    rest = begin(adding(1, 2, lambda: gate))
+    asyncio.get_running_loop().call_soon(gate.set_result, None)
+    assert await way(rest) == 3
+
+
+@pytest.mark.parametrize("way", [shielded, entirely])
+async def test_what_fails_after_it_has_waited_fails(way):
+    async def failing():
+        await asyncio.sleep(0)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await way(begin(failing()))

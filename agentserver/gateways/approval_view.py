@@ -47,7 +47,7 @@ class Asking(NamedTuple):
 
 
 def head_line(one: Asking) -> Line:
-    """Who sends what to whom."""
+    """Sender and receiver of a message."""
     return ((Style.WARN, f"approval {one.id}"), *_route(one))
 
 
@@ -66,7 +66,7 @@ def _route(one: Asking) -> Line:
 
 
 def reasons(approval: Approval, more: str = "") -> Iterator[Line]:
-    """Who asks and why; briefly, where ``more`` says what to type for the rest."""
+    """The guard that asks, and its reason; briefly, where ``more`` says what to type for the rest."""
     for question in approval.questions:
         told = explained.brief(question.text, more) if more else explained.full(question.text)
         yield from (((Style.DIM, ASKS), (Style.PLAIN, part)) for line in told for part in line.split("\n"))

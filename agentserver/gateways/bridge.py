@@ -135,7 +135,7 @@ class Bridge:
         return data if sound else Reason.SCHEMA
 
     async def _send(self, exchange: Exchange, data: bytes) -> bool:
-        """Whether the server took it: one that it refused has come to rest by the time it is committed."""
+        """True when the server took it: one that it refused has come to rest by the time it is committed."""
         request = await exchange.send(data)
         conversation = self.ingress.conversation(exchange.id)
         taken = conversation is not None and request in conversation.requests

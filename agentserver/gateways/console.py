@@ -96,15 +96,15 @@ class Console:
 
     @property
     def takers(self) -> Takers:
-        """Who takes what, for completion."""
+        """The listeners that take each payload, for completion."""
         return self._takers
 
     def ids(self) -> Ids:
-        """What commands can be about, for completion."""
+        """The subjects of commands, for completion."""
         return Ids([talk.exchange.id for talk in self._talks], self.questions.ids())
 
     def greeting(self, name: str) -> str:
-        """What an interactive session begins with."""
+        """The first lines of an interactive session."""
         return (
             f"{name}: {len(self._takers)} listeners. Text goes to @{self._addressee} until you address another. "
             "/help lists what can be typed."
@@ -374,7 +374,7 @@ class Console:
         self._reading.cancel()
 
     async def _interrupt(self) -> None:
-        """What Ctrl-C means: forget half an XML element, else cancel what runs, else leave."""
+        """Ctrl-C: forget half an XML element, else cancel what runs, else leave."""
         running = self._talks.running()
         if self._gathering is not None:
             self._gathering = None

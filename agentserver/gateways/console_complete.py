@@ -1,4 +1,4 @@
-"""What could follow at the cursor of the console.
+"""Completions at the cursor of the console.
 
 Owns the candidates for completion. Pure; refuses to know the prompt that offers them.
 """
@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """What commands are about.
+    """The subjects of commands.
 
     Args:
         conversations: the session's.

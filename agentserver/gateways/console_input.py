@@ -23,7 +23,7 @@ _CHUNK = 1 << 16
 
 
 class Key(Enum):
-    """What comes instead of a line."""
+    """A key that comes instead of a line."""
 
     END = "end"
     INTERRUPT = "interrupt"
@@ -34,11 +34,11 @@ Typed: TypeAlias = str | Key
 
 
 class Lines(Protocol):
-    """Where the console's lines come from."""
+    """The source of the console's lines."""
 
     @property
     def concurrent(self) -> bool:
-        """Whether output may appear while a line is typed, so that nobody need wait for what runs."""
+        """True when output may appear while a line is typed, so that the prompt need not wait for what runs."""
         ...
 
     async def next(self, prompt: str) -> Typed:
@@ -51,7 +51,7 @@ class PlainLines:
 
     Args:
         descriptor: to read from; left as it is, in blocking mode.
-        show: prints the prompt, or None when nobody looks.
+        show: prints the prompt, or None when there is no reader.
     """
 
     concurrent = False

@@ -1,4 +1,4 @@
-"""What a line typed at the console means.
+"""The meaning of a line typed at the console.
 
 Owns the console's language: commands, addressed lines, raw XML. Pure: the same line means the same each time.
 Refuses to know screens, prompts and running conversations.
@@ -28,7 +28,7 @@ MAX_MARKUP = 1 << 22
 
 
 class Verb(StrEnum):
-    """What begins with a slash."""
+    """The words that follow a slash."""
 
     HELP = "help"
     NEW = "new"
@@ -123,7 +123,7 @@ def takers_of(rules: Rules) -> Takers:
 
 
 def read(line: str, addressee: str, takers: Takers) -> Meaning:
-    """What a line means to somebody who last talked to ``addressee``."""
+    """The meaning of a line to a user who last talked to ``addressee``."""
     text = line.strip()
     if not text:
         return Blank()
@@ -224,7 +224,7 @@ def _composed(codec: Codec, listener: str, pairs: Sequence[tuple[str, str]]) -> 
 
 
 def _how(listener: str, codecs: Sequence[Codec]) -> tuple[str, ...]:
-    """How to write to a listener."""
+    """The forms of a message to a listener."""
     return tuple(
         " ".join(["write:", f"@{listener}{f'/{_local(codec)}' if len(codecs) > 1 else ''}", usage(codec)])
         for codec in codecs
@@ -249,7 +249,7 @@ def _nearest(word: str, known: Iterable[str], mark: str) -> str:
 
 
 class Completeness(Enum):
-    """Whether gathered XML can be sent."""
+    """The state of gathered XML: it can be sent, or more must come."""
 
     OPEN = "open"
     COMPLETE = "complete"

@@ -1,7 +1,7 @@
-"""What waits for a permission, at the console.
+"""Messages that wait for a permission, at the console.
 
 Owns the short names of approvals and the order in which questions and answers are shown. Refuses to let the pump wait
-for a terminal, and to know where else answers may come from: whoever answers, it is shown when it counts.
+for a terminal, and to know where else answers may come from: each answer is shown when it counts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Questions:
         screen: where questions are shown.
         before: called before anything is shown, so that what happened earlier comes first.
         by: who answers, for the record.
-        paged: whether a long message is shown by pages, none of which may be missed by whoever permits it.
+        paged: whether a long message is shown by pages, all of which a person sees before permitting it.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Questions:
         return [self._short(one) for one in self._known.values()]
 
     def only_asks(self, talk: Talk) -> bool:
-        """Whether everything that runs in a conversation waits for a person who is asked here."""
+        """True when everything that runs in a conversation waits for a person who is asked here."""
         conversation = self._host.conversation(talk.exchange.id) if self._known else None
         if conversation is None or len(conversation.requests) != talk.running:
             return False
@@ -148,7 +148,7 @@ class Questions:
         self._screen.say(f"{place}{answers}", Style.DIM)
 
     def _pages(self, approval: Approval) -> list[Sequence[Line]]:
-        """What the message says; a script has it whole, since nobody turns its pages."""
+        """The text of the message by pages; a script has it whole, since its pages are not turned."""
         lines = approval_view.said(approval, self._host.rules.codecs, self._screen.redact)
         return approval_view.pages(lines) if self._paged else [lines]
 
@@ -157,7 +157,7 @@ class Questions:
         return set(range(len(self._pages(approval)))) - self._seen.get(approval.delivery.id, set())
 
     def _barred(self, approval: Approval) -> str:
-        """Why it cannot be permitted here and now, if it cannot."""
+        """The reason why it cannot be permitted here and now, if there is one."""
         unseen = self._unseen(approval)
         if unseen:
             key, page = self._short(approval), min(unseen) + 1

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class Host(Ingress, Protocol):
-    """What the console needs of a server."""
+    """The console's needs of a server."""
 
     @property
     def rules(self) -> Rules:
-        """What conversations decide by."""
+        """The rules by which conversations decide."""
         ...
 
     @property
     def trace(self) -> TraceBook:
-        """What happened lately."""
+        """The events of late."""
         ...
 
     @property
@@ -104,7 +104,7 @@ class Talks:
         return [talk for key, talk in self._known.items() if key.startswith(prefix)]
 
     def alive(self) -> bool:
-        """Whether the current conversation can take messages."""
+        """True when the current conversation can take messages."""
         return self.current is not None and self._host.conversation(self.current.exchange.id) is not None
 
     async def open(self) -> Talk:

@@ -1,4 +1,4 @@
-"""What the console shows: replies, listeners, threads, help.
+"""The contents of the console's screen: replies, listeners, threads, help.
 
 Owns the wording and arrangement. Pure: values in, lines out. Refuses to know where lines go. Text of messages
 stands behind a margin, so that it cannot pass for a line of the console's own.
@@ -33,7 +33,7 @@ ASKS = "  ? "
 SPENT = (
     "a request may use limits.messages messages and limits.hops hops: ask for less at a time, or raise them"
 )
-"""How to go on after a request has used up its budget; its SystemError says the same whatever was spent."""
+"""The way on after a request has used up its budget; its SystemError says the same for every budget."""
 
 
 def decoded(message: bytes, codecs: Codecs) -> object | None:
@@ -94,7 +94,7 @@ def _margined(text: str, style: Style = Style.PLAIN, margin: str = MARGIN) -> It
 
 
 def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
-    """Who listens, what they say of themselves, what they take, and whom they may reach."""
+    """The listeners: their descriptions, the payloads they take, and the peers they may reach."""
     for listener in blueprint.listeners.values():
         kind = "  agent" if listener.agent else ""
         yield (
@@ -137,7 +137,7 @@ def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
 
 
 def state(tree: ThreadTree, thread: Thread) -> str:
-    """What a thread does: ``working`` on a message, ``waiting`` for others or for a person, or ``dormant``.
+    """The state of a thread: ``working`` on a message, ``waiting`` for others or for a person, or ``dormant``.
 
     A message whose listener has no room yet counts as being worked on.
     """

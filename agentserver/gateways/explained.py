@@ -1,4 +1,4 @@
-"""What guards explain, arranged for reading: a hop a line, nothing twice, and a short form.
+"""Explanations of guards, arranged for reading: a hop a line, nothing twice, and a short form.
 
 Owns the arrangement. Refuses to judge what an explanation says, and to leave out anything but repetitions and what
 the message beside it tells. Pure: a text in, lines out. A text that is no explanation of provenance stays as it is.
@@ -15,7 +15,7 @@ _BEGINS = ("Taint source: ", "Reason: ")
 _SAID = re.compile(r"Untrusted content detected in argument: ([^=]*)=")
 _CALL, _ALLOW = "The call:", "Allow this one call?"
 _ENDS = re.compile(r"Action: |\(\d+ more lines\)$")
-# Hops hold no quotes, so that the last quote ends the value, whatever the value says.
+# Hops hold no quotes, so that the last quote ends any value.
 _LINEAGE = re.compile(r'(Lineage: .*?) → (value ".*")((?: → [^"→]+)*)')
 
 _NAMED = 3
@@ -98,7 +98,7 @@ def _serious(block: tuple[str, ...]) -> bool:
 
 
 def _place(block: tuple[str, ...]) -> str:
-    """Where a finding's words came from."""
+    """The origin of a finding's words."""
     line = next(line for line in block if line.startswith("Lineage: "))
     return line.removeprefix("Lineage: ").partition(" → ")[0].replace(", untrusted)", ")")
 

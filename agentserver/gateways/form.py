@@ -27,14 +27,14 @@ MAX_ITEMS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why the typed fields make no payload; one line for each thing to correct."""
+    """The reasons why the typed fields make no payload; one line for each thing to correct."""
 
     lines: tuple[str, ...]
 
 
 @dataclass
 class _Node:
-    """What was typed for one record: texts, and further records by index."""
+    """The typed parts of one record: texts, and further records by index."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
     records: dict[str, dict[int, _Node]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ def _names(record: Record) -> Iterator[str]:
 
 
 def takes(codec: Codec, name: str) -> bool:
-    """Whether a typed name begins with a field of the payload."""
+    """True when a typed name begins with a field of the payload."""
     table = table_of(codec)
     return table is not None and _find(table.record, name.split("."))[0] is not None
 

@@ -1,6 +1,6 @@
 """Lines for a terminal: styled segments, made harmless and painted.
 
-Owns what may reach a terminal. Text from messages is a stranger's: whatever a terminal could act on is shown
+Owns what may reach a terminal. Text from messages is a stranger's: all that a terminal could act on is shown
 escaped (characters/printing.py), never passed on. Refuses to know what the lines are about.
 """
 
@@ -25,7 +25,7 @@ MAX_LINE = 4_000
 
 
 class Style(Enum):
-    """How a segment looks, as SGR parameters (ECMA-48); PLAIN has none."""
+    """The look of a segment, as SGR parameters (ECMA-48); PLAIN has none."""
 
     PLAIN = ""
     DIM = "2"
@@ -56,7 +56,7 @@ def visible_lines(text: str, *, whole: bool = False) -> Iterator[str]:
     Args:
         text: without secrets, since nothing is taken out any more.
         whole: whether a line is told exactly, with its tabs, going on in the next ones where it is longer than
-            MAX_LINE: for what somebody decides about.
+            MAX_LINE: for what a person decides about.
     """
     return map(visible, _pieces(text)) if whole else map(cut, own_lines(text))
 
@@ -85,13 +85,13 @@ def paint(line: Line, *, colour: bool, whole: bool = False) -> str:
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether a stream is a terminal that shows colours, and nobody asked for none (no-color.org)."""
+    """True when a stream is a terminal that shows colours, and the environment does not forbid them (no-color.org)."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM", "") not in {"", "dumb"}
 
 
 @dataclass
 class Screen:
-    """Where lines go. A thread writes them in order, so that nothing else waits for a terminal or a full pipe.
+    """The destination of lines. A thread writes them in order, so that no other work waits for a full pipe.
 
     Args:
         colour: whether lines are painted.

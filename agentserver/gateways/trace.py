@@ -45,7 +45,7 @@ class TraceBook:
         return lambda: self._watching.remove(callback)
 
     def of(self, conversation: str) -> tuple[Record, ...]:
-        """What is remembered of a conversation, in order."""
+        """The remembered records of a conversation, in order."""
         return tuple(self._records.get(conversation, ()))
 
     def conversations(self) -> tuple[str, ...]:

@@ -36,19 +36,19 @@ _BOUNDS = envelope.Bounds(bytes=1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What is taken out of records.
+    """The parts that are taken out of records.
 
     Args:
         fields: patterns (``*``, ``?``, ``[...]``) of the local names of payload elements and attributes whose
             content goes. ``*`` leaves only how long a message is and its SHA-256.
-        secrets: takes values that nobody may read out of a text.
+        secrets: takes values that are not for reading out of a text.
     """
 
     fields: tuple[str, ...] = ()
     secrets: Callable[[str], str] = str
 
     def covers(self, name: str) -> bool:
-        """Whether a field's content goes."""
+        """True when a field's content is taken out."""
         return any(fnmatchcase(name, pattern) for pattern in self.fields)
 
 

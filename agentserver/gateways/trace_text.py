@@ -38,7 +38,7 @@ _CAUSES = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED})
 _TIMED = _CAUSES | {Event.SENT, Event.ANSWERED}
 
 _SAID = {Event.APPROVED: "permitted by ", Event.WITHDRAWN: "not permitted: "}
-"""What stands before who answered, and how."""
+"""The words before the person who answered, by answer."""
 
 _QUIET = frozenset(
     {
@@ -54,7 +54,7 @@ _QUIET = frozenset(
 
 
 def quiet(record: Record) -> bool:
-    """Whether a live view leaves a record out, because something else tells it too or because it is no news."""
+    """True when a live view leaves a record out, because something else tells it too or because it is no news."""
     return record.event in _QUIET or (record.event is Event.ATTEMPTED and _attempt(record)[0] is Style.BAD)
 
 
@@ -148,7 +148,7 @@ def _margin(hop: Hop) -> str:
 
 
 def _attempt(record: Record) -> tuple[Style, str]:
-    """What came of the attempt to hand work over, by its account; the account itself where it is none."""
+    """The result of an attempt to hand work over, by its account; the account itself where it is none."""
     try:
         account = json.loads(record.detail)
     except ValueError:
@@ -165,7 +165,7 @@ def _route(record: Record) -> Iterator[Segment]:
     if record.sender:
         yield Style.NAME, record.sender
         yield Style.DIM, " -> "
-    # What a refused message was meant for is whatever its sender wrote, or nothing when it named nobody.
+    # The target of a refused message is what its sender wrote, or nothing when it named none.
     yield Style.NAME, _bounded(record.to or "?", 128)
 
 
@@ -197,7 +197,7 @@ _TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 
 
 def said(hop: Hop) -> tuple[Line, ...]:
-    """What a message says, by its line breaks: its payload, or the whole of it where it is no envelope any more."""
+    """The text of a message, by its line breaks: its payload, or the whole of it where it is no envelope any more."""
     read = envelope.read(hop.record.message)
     text = (
         hop.record.message if isinstance(read, envelope.Malformed) else envelope.canonical(read.payload)

@@ -1,1 +1,1 @@
-"""Where conversations are kept: one module per engine, and the suite that each of them passes."""
+"""The keepers of conversations: one module per engine, and the suite that each of them passes."""

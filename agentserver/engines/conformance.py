@@ -1,4 +1,4 @@
-"""What every engine promises, as checks that any engine can be held to.
+"""The promises of every engine, as checks that any engine can be held to.
 
 The promise, in words: *effectively once for each delivery*. A committed outcome is there whole or not at all; a
 decision taken on a stale version changes nothing; what was committed and not consumed is handed out again; what
@@ -38,14 +38,14 @@ async def _runnable(engine: Engine) -> list[str]:
 
 
 async def _heads(engine: Engine) -> list[Delivery]:
-    """What a restart would take up: the first delivery of every inbox of the conversations at work."""
+    """The deliveries that a restart would take up: the first of every inbox of the conversations at work."""
     found = [await engine.load(key) async for key in engine.at_work()]
     threads = [thread for one in found if one is not None for thread in one.tree.nodes.values()]
     return [thread.inbox[0] for thread in threads if thread.inbox]
 
 
 async def a_committed_conversation_is_there(subject: Subject) -> None:
-    """What was committed last is what is loaded; what never was is None."""
+    """The latest commit of a conversation is loaded; without any commit, None is."""
     story = Story()
     async with subject.open() as engine:
         hold(await engine.load("nobody") is None, "an unknown conversation is None")
@@ -253,7 +253,7 @@ async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
 
 
 async def the_calendar_outlives_a_restart(subject: Subject) -> None:
-    """What is known of the clock is kept for the next server; for an engine that is not durable it is not known."""
+    """Knowledge of the clock is kept for the next server; an engine that is not durable knows nothing of it."""
     calendar = Calendar((Jump(5.0, 9.0),), 11.0)
     async with subject.open() as engine:
         hold(not (await engine.calendar()).jumps, "no jump is known at first")

@@ -1,4 +1,4 @@
-"""What every engine promises of conversations that are set aside.
+"""The promises of every engine about conversations that are set aside.
 
 Owns the checks. They are part of the suite of ``conformance.py``.
 """
@@ -74,7 +74,7 @@ async def requests_of_what_is_set_aside_are_answered(subject: Subject) -> None:
 
 
 async def nothing_unknown_is_set_aside(subject: Subject) -> None:
-    """What is unknown or closed stays so."""
+    """A conversation that is unknown or closed stays so."""
     story = Story()
     async with subject.open() as engine:
         hold(await engine.set_aside("nobody", "why not", 1.0) == (), "what is unknown tells nothing")

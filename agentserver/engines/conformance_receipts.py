@@ -1,4 +1,4 @@
-"""What every engine promises of messages that come under an id of their sender's.
+"""The promises of every engine about messages that come under an id of their sender's.
 
 Owns the checks. They are part of the suite of ``conformance.py``.
 """
@@ -33,7 +33,7 @@ async def an_id_of_the_senders_counts_once(subject: Subject) -> None:
 
 
 async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
-    """What was committed under an id is found while its conversation is open; for a durable engine afterwards too."""
+    """A commit under an id is found while its conversation is open; for a durable engine afterwards too."""
     story = Story()
     async with subject.open() as engine:
         first = story.called(story.opened(), "first", "mine")
@@ -54,7 +54,7 @@ async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
 
 
 async def what_was_told_can_be_told_again(subject: Subject) -> None:
-    """What left for a request with an id is there, acknowledged or not; what was acknowledged is marked."""
+    """All that left for a request with an id is there, acknowledged or not; what was acknowledged is marked."""
     story = Story()
     async with subject.open() as engine:
         first = story.called(story.opened(), "first", "mine")

@@ -57,7 +57,7 @@ class Subject:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the story's messages say."""
+    """The payload of the story's messages."""
 
     text: Annotated[str, MaxLen(64)]
 

@@ -34,7 +34,7 @@ _DENY = "insert or replace into answer values (?, ?, ?, ?, ?, ?)"
 
 
 def waiting(reader: Reader, conversation: str) -> tuple[Approval, ...]:
-    """What waits for a person in a conversation. Raises UnreadableError."""
+    """The messages of a conversation that wait for a person. Raises UnreadableError."""
     kept = reader.snapshot(conversation)
     return () if kept is None else snapshot.approvals(kept)
 

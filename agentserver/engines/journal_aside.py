@@ -1,4 +1,4 @@
-"""Conversations of a journal that are set aside: they cannot go on, and nobody decides about them until they can.
+"""Conversations of a journal that are set aside: they cannot go on, and nothing is decided about them until they can.
 
 Owns the table that says which and why, and the condition by which everything else leaves them out. Their own rows stay
 as they are until an operator puts them back or discards them. Refuses to know why one cannot go on.
@@ -42,7 +42,7 @@ class Aside(NamedTuple):
 
 
 def known(connection: sqlite3.Connection) -> bool:
-    """Whether the journal is of a version that sets conversations aside."""
+    """True when the journal is of a version that sets conversations aside."""
     return connection.execute("select 1 from sqlite_master where name = 'aside'").fetchone() is not None
 
 
@@ -52,7 +52,7 @@ def going(connection: sqlite3.Connection) -> str:
 
 
 def is_aside(connection: sqlite3.Connection, conversation: str) -> bool:
-    """Whether a conversation is aside now."""
+    """True when a conversation is aside now."""
     return known(connection) and (
         connection.execute(
             f"select 1 from conversation where id = ? and number in ({_NOW})",  # noqa: S608 - our own text
@@ -63,7 +63,7 @@ def is_aside(connection: sqlite3.Connection, conversation: str) -> bool:
 
 
 def damaged(connection: sqlite3.Connection) -> list[str]:
-    """What is not what was written of the rows that say what is aside, and of what left then."""
+    """The damage to rows that say what is aside, and to the events that left then."""
     if not known(connection):
         return []
     rows = connection.execute("select number, conversation, seal from aside order by number").fetchall()
@@ -75,7 +75,7 @@ def damaged(connection: sqlite3.Connection) -> list[str]:
 
 
 def told(connection: sqlite3.Connection) -> int:
-    """How many events left conversations when they were set aside: no step has let them go."""
+    """Count the events that left conversations when they were set aside: no step has let them go."""
     return (
         int(connection.execute("select coalesce(sum(events), 0) from aside").fetchone()[0])
         if known(connection)

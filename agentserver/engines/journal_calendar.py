@@ -19,13 +19,13 @@ logger = logging.getLogger("agentserver.journal")
 
 
 def sound(connection: sqlite3.Connection) -> bool:
-    """Whether what is kept is what was written."""
+    """True when the kept calendar is as it was written."""
     rows = connection.execute("select jumps, last, seal from calendar").fetchall()
     return len(rows) < 2 and all(seal == digest((jumps, last)) for jumps, last, seal in rows)  # noqa: PLR2004 - one row
 
 
 def read(connection: sqlite3.Connection) -> Calendar:
-    """What is known. Where nothing can be read, no time that has passed so far counts."""
+    """The known part of the calendar. Where nothing can be read, no time that has passed so far counts."""
     if not sound(connection):
         logger.error("the journal's calendar is not what was written: all deadlines count from now")
         return Calendar(last=0.0)

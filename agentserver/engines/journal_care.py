@@ -25,7 +25,7 @@ AT_ONCE = 64
 
 
 class Stats(NamedTuple):
-    """How much a journal holds. Sizes in bytes, times in seconds since the epoch.
+    """The contents of a journal in figures. Sizes in bytes, times in seconds since the epoch.
 
     Args:
         size: of the file.
@@ -101,7 +101,7 @@ def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:
-    """Whether there is such a table: a copy may be of an earlier version."""
+    """True when there is such a table: a copy may be of an earlier version."""
     return connection.execute("select 1 from sqlite_master where name = ?", (table,)).fetchone() is not None
 
 

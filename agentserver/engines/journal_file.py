@@ -173,7 +173,7 @@ MIGRATIONS: Final = (
     create index aside_of on aside(conversation);
     """,
 )
-"""What brings a file from one version to the next. The version of a file is how many of them it has seen.
+"""The migrations, each from one version to the next. The version of a file is the number of those it has seen.
 
 ``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator, 5 a request of its own.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
@@ -196,11 +196,11 @@ UNSEALED: Final = """
     create temp view delivery as select *, x'' as mark from main.delivery;
     create temp view event as select *, x'' as mark from main.event;
 """
-"""What has an earlier journal read like one of this version."""
+"""Views that let an earlier journal read like one of this version."""
 
 
 class Sync(StrEnum):
-    """What a commit waits for."""
+    """The degree to which a commit waits for the disk."""
 
     FULL = "full"  # the disk: outlives a loss of power
     NORMAL = "normal"  # the operating system: outlives the process, not a loss of power
@@ -208,7 +208,7 @@ class Sync(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a journal is.
+    """The place of a journal.
 
     Args:
         path: of the file.
@@ -220,11 +220,11 @@ class Place:
 
 
 DRIVER: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What the driver raises; the second when its own message quotes text of a damaged file."""
+"""The exceptions of the driver; the second when its own message quotes text of a damaged file."""
 
 
 def told(path: Path, error: Exception) -> EngineError:
-    """What SQLite met, as an error that says what to do about it."""
+    """Turn an exception of SQLite into an error that says what to do about it."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), str(error))
     return EngineError(f"{path}: {advice} ({name})")
@@ -241,7 +241,7 @@ _ADVICE: Final = {
 }
 
 FATAL: Final = ("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")
-"""After these nobody knows what is on the disk: nothing more is written until the file has been opened anew."""
+"""After these it is unknown what is on the disk: nothing more is written until the file has been opened anew."""
 
 
 def open_writing(place: Place) -> sqlite3.Connection:

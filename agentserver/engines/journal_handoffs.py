@@ -1,4 +1,4 @@
-"""Where a record of handoffs ends, by way of the journal's file.
+"""The end of a record of handoffs, by way of the journal's file.
 
 Owns the table of ends, by the file that each is of. Any process of the organism may write it while a server has the
 journal: the record is shared, and its own lock keeps writers apart. Refuses to know what a record says.
@@ -35,7 +35,7 @@ class JournalHeads:
         self._name = name
 
     def read(self) -> Head | None:
-        """What is kept. Raises OSError, ValueError when it is not of its types."""
+        """The kept head. Raises OSError, ValueError when it is not of its types."""
         rows = self._run("select count, hash, line, size from handoff where file = ?", (self._name,))
         if not rows:
             return None

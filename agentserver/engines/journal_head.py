@@ -46,7 +46,7 @@ class Head(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """What the file beside the journal says.
+    """The contents of the file beside the journal.
 
     Args:
         durable: whether each commit waited for the disk.
@@ -106,7 +106,7 @@ class Beside:
 
 
 def noted(path: Path) -> Noted | None:
-    """What stands beside the journal; None when nothing does, or nothing that can be read, which is logged."""
+    """Read the file beside the journal; None when there is none, or one that cannot be read, which is logged."""
     file = beside(path, HEAD)
     try:
         said = _parsed(file.read_text("ascii", "replace"))

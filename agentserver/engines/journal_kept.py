@@ -1,4 +1,4 @@
-"""What a writer remembers of an open conversation's rows.
+"""A writer's memory of an open conversation's rows.
 
 Owns the sum of the digests of what belongs to its present state. Refuses to know how rows are written.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Kept:
-    """What is stored of an open conversation, so that it need not be read before it is written.
+    """The stored rows of an open conversation, so that they need not be read before they are written.
 
     Args:
         queued: the number and the digest of each delivery's row, by its id.

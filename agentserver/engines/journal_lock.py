@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LOG, INDEX, HEAD, LOCK = "-wal", "-shm", ".head", ".lock"
-"""What is added to the journal's name for SQLite's log and its index, for the head, and for the lock."""
+"""Suffixes of the journal's name for SQLite's log and its index, for the head, and for the lock."""
 
 _SHARED: Final = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
 """A read lock, as fcntl takes it, of the bytes that SQLite locks to have a file for itself."""
@@ -131,7 +131,7 @@ class Files:
         return [(each.st_dev, each.st_ino) for each in found]
 
     def replaced(self) -> EngineError | None:
-        """What to say when other files stand at the names, or none; None when they are the same."""
+        """The error to raise when other files stand at the names, or none; None when they are the same."""
         try:
             if self._found() == self._opened:
                 return None

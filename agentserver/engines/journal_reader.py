@@ -1,6 +1,6 @@
-"""What a journal holds, as values.
+"""The contents of a journal, as values.
 
-Owns the reading of rows, for the engine and for whoever examines a journal that a server is writing. Refuses to
+Owns the reading of rows, for the engine and for verbs that examine a journal that a server is writing. Refuses to
 change anything.
 """
 
@@ -85,16 +85,16 @@ class Story:
     deliveries: Mapping[str, Delivery]
 
     def records(self) -> tuple[Record, ...]:
-        """What happened, in order."""
+        """The records, in order."""
         return tuple(record for step in self.steps for record in self.records_of(step))
 
     def records_of(self, step: KeptStep) -> tuple[Record, ...]:
-        """What happened in one step."""
+        """The records of one step."""
         replies = [event for event in step.events if isinstance(event, Reply)]
         return recording.load_records(step.records, self.beginning, step.moment.now, self.deliveries, replies)
 
     def cause(self, step: KeptStep, rules: Rules) -> Cause:
-        """What a step was decided about, read under these rules. Raises UnreadableError."""
+        """The cause of a step, read under these rules. Raises UnreadableError."""
         return recording.load(step.cause, self.deliveries, step.gone_out(), rules)
 
 
@@ -146,7 +146,7 @@ class Reader:
         return Snapshot(found.row.state, {one.id: one for _, _, one in found.waiting}, found.values)
 
     def damaged(self) -> list[UnreadableError]:
-        """What is not what was written of the open conversations."""
+        """The damage to open conversations, an error for each."""
         found = []
         for key in self._ids(f"select id from conversation where {self._going} order by number"):  # noqa: S608 - our own text
             try:
@@ -185,7 +185,7 @@ class Reader:
         )
 
     def outbox(self, conversation: str, latest: int) -> list[Reply | Done]:
-        """What was not acknowledged; events up to number ``latest`` count as redelivered."""
+        """The events that were not acknowledged; those up to number ``latest`` count as redelivered."""
         rows = self._connection.execute(
             f"select e.number, {_EVENT} from event e join conversation c on c.number = e.conversation"  # noqa: S608
             " where c.id = ? and e.waiting = 1 order by e.version, e.position",
@@ -194,7 +194,7 @@ class Reader:
         return [_event(conversation, columns, again=number <= latest) for number, *columns in rows]
 
     def receipt(self, conversation: str, name: str) -> Receipt | None:
-        """What was committed in a conversation under a key of this name."""
+        """The receipt of a commit in a conversation under a key of this name."""
         row = self._connection.execute(
             "select r.request, r.content from receipt r join conversation c on c.number = r.conversation"
             " where c.id = ? and r.name = ?",
@@ -263,7 +263,7 @@ class Reader:
         return journal_aside.listed(self._connection)
 
     def endings(self, conversation: str) -> dict[str, Ending]:
-        """What has become of each delivery of a conversation."""
+        """The ending of each delivery of a conversation."""
         rows = self._connection.execute(
             "select d.id, d.state from step s join conversation c on c.number = s.conversation join delivery d"
             " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries where c.id = ?",

@@ -31,7 +31,7 @@ _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?
 
 
 class Ending(IntEnum):
-    """What has become of a delivery."""
+    """The ways in which a delivery ends."""
 
     QUEUED = 0
     DONE = 1

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 GENESIS: Final = bytes(32)
-"""What the chain of a conversation begins with."""
+"""The predecessor of the first link in the chain of a conversation."""
 
 FORM: Final = 2
-"""How the links of steps are made that are written now. Those of the first form are of messages only."""
+"""The form of the links of steps that are written now. Those of the first form are of messages only."""
 
 WAITS, GONE = b"\x01", b"\x00"
 """The marks of an event that waits in the outbox, and of one that has left it."""

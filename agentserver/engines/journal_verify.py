@@ -30,7 +30,7 @@ _TABLES = ("step", "delivery", "event", "value", "receipt")
 
 
 def findings(path: Path) -> Iterator[str]:
-    """What is not what was written, as lines; nothing when all of it is. A server may be writing the journal.
+    """Differences from what was written, as lines; none when all is as it was. A server may be writing the journal.
 
     Rows that an earlier version wrote have no digests of their own: of them the chain of digests is checked.
     Raises EngineError when the file is no journal that can be read.
@@ -38,7 +38,7 @@ def findings(path: Path) -> Iterator[str]:
     said = journal_head.noted(path)  # before the journal, which may be newer and never older
     with closing(open_reading(path)) as connection:
         try:
-            connection.execute("begin")  # one moment of it, whatever is written meanwhile
+            connection.execute("begin")  # one moment of it, beside a writer
             yield from _faults(connection, path, said)
         except DRIVER as error:
             yield str(told(path, error))
@@ -140,7 +140,7 @@ def _end(steps: tuple[KeptStep, ...]) -> tuple[int, bytes]:
 
 
 def _marks(connection: sqlite3.Connection) -> Iterator[str]:
-    """What changes in a row after it was written."""
+    """Damage to the columns of a row that change after it was written."""
     for *columns, mark in connection.execute("select number, state, reason, ended, mark from delivery"):
         if mark and mark != seal.mark(*columns):
             yield f"what became of delivery {columns[0]} is not what was written"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.journal")
 
 _FULL = 2
-"""What SQLite calls a commit that waits for the disk."""
+"""SQLite's name for a commit that waits for the disk."""
 
 
 class Encoded(NamedTuple):
@@ -67,7 +67,7 @@ class Writer:
     """Commits outcomes to an open journal.
 
     Args:
-        connection: to the journal; nobody else writes it.
+        connection: to the journal; no other writes it.
         path: for messages.
         guards: those whose memories are kept.
         limit: bytes that the journal may hold; beyond it no outside message is kept. None is no limit.
@@ -179,7 +179,7 @@ class Writer:
         return events
 
     def _over(self) -> EngineError | None:
-        """What to say when the journal holds what it may."""
+        """The error for a journal that holds all that it may, if it does."""
         if self._limit is None:
             return None
         held = journal_care.held(self._connection)
@@ -194,7 +194,7 @@ class Writer:
         return full
 
     def leave(self, lock: Lock) -> None:
-        """Spare the files of whatever was put in this journal's place. To be called before the connection closes."""
+        """Spare the files of a journal that was put in this one's place. To be called before the connection closes."""
         if self._files.replaced() is not None:
             lock.spare_the_log()
 
@@ -223,7 +223,7 @@ class Writer:
         if repeated is not None:
             return repeated
         if self._full is not None and isinstance(outcome.cause, Outside | TurnedAway | Dismissed):
-            return self._full  # whatever is in hand goes on, so that it comes to rest
+            return self._full  # what is in hand goes on, so that it comes to rest
         if kept is None:
             kept = self._open(after, rows)
         self._add(encoded, kept, rows)
@@ -239,7 +239,7 @@ class Writer:
         return None
 
     def _repeated(self, kept: Kept, outcome: Outcome, rows: Rows) -> RepeatedError | None:
-        """What is there already under the key of an outside message, stored or in the same transaction."""
+        """The error for a key of an outside message that is there already, stored or in the same transaction."""
         found = given(outcome)
         if found is None:
             return None
@@ -270,7 +270,7 @@ class Writer:
         rows.steps.append(step)
 
     def _find(self, conversation: str) -> Kept | None:
-        """What is stored of an open conversation. The version of one that is closed or aside never fits."""
+        """Find the stored rows of an open conversation. The version of one that is closed or aside never fits."""
         if journal_aside.is_aside(self._connection, conversation):
             return Kept(0, 0.0, -1, GENESIS, {}, {})
         found = stored(self._connection, conversation)
@@ -367,7 +367,7 @@ class Writer:
 
 
 def _ending(outcome: Outcome) -> tuple[Ending, str]:
-    """How the consumed delivery ended: a dead letter when its listener could not deal with it."""
+    """The ending of the consumed delivery: a dead letter when its listener could not deal with it."""
     for record in outcome.records:
         if record.event is Event.FAILED and record.delivery == outcome.done:
             return Ending.DEAD, f"{record.code}: {record.detail}"
@@ -375,12 +375,12 @@ def _ending(outcome: Outcome) -> tuple[Ending, str]:
 
 
 def _about_a_row(error: Exception) -> bool:
-    """Whether an error is about what was to be written: it would come again."""
+    """True when an error is about what was to be written: it would come again."""
     name = getattr(error, "sqlite_errorname", None)
     return name is None or name.startswith(("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG"))
 
 
 def _about_the_file(error: sqlite3.Error) -> bool:
-    """Whether an error is about the disk or the file rather than about a row."""
+    """True when an error is about the disk or the file rather than about a row."""
     name = getattr(error, "sqlite_errorname", None) or ""
     return name.startswith((*FATAL, "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_BUSY"))

@@ -40,7 +40,7 @@ logger = logging.getLogger("agentserver.engines")
 
 
 class MarkFile:
-    """The marks of one server. Whoever has the journal's lock has them.
+    """The marks of one server. The holder of the journal's lock has them.
 
     Args:
         journal: the journal's path; the marks are beside it.

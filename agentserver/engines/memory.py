@@ -124,12 +124,12 @@ class MemoryEngine:
                 yield conversation.id
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
-        """What was not acknowledged. Nothing of it was passed on by a server that is gone."""
+        """The events that were not acknowledged. Nothing of it was passed on by a server that is gone."""
         for event in tuple(self._outbox.get(conversation, {}).values()):
             yield event
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
-        """What was committed under a key, while the conversation is open."""
+        """The receipt of a commit under a key, while the conversation is open."""
         return self._receipts.get(conversation, {}).get(name)
 
     async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:

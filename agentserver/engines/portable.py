@@ -1,7 +1,7 @@
 """A recorded conversation as one file that people can read, review and keep with their tests.
 
 Owns the format of the file and its versions: every version that was ever written can be read. Refuses to know where
-the file is and which values in it nobody may read.
+the file is and which values in it are not for reading.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def again(story: Story, step: KeptStep, conversation: Conversation, rules: Rules
 
 
 def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
-    """What a step is about, in words."""
+    """The subject of a step, in words."""
     match cause:
         case Outside():
             return "a message from outside"
@@ -119,7 +119,7 @@ def _difference(
 
 
 def _essence(record: Record, redact: Callable[[str], str]) -> Record:
-    """What must be the same. A target may have been recorded before it was known to be a secret."""
+    """The part of a record that must not differ. A target may have been recorded before it was known to be a secret."""
     to = redact(record.to)
     return record._replace(at=0.0, to=to, detail="", code=str(record.code), event=Event(record.event))
 

@@ -1,7 +1,7 @@
 """The engine that keeps everything in one SQLite file.
 
 Owns the thread that writes and the grouping of commits: what is waiting at the end of a turn of the event loop
-shares one transaction, and nobody is told that a step is committed before the transaction is. Refuses to know rows,
+shares one transaction, and no step is told to be committed before the transaction is. Refuses to know rows,
 which journal_writer.py and journal_reader.py do, and what a step means.
 """
 
@@ -120,7 +120,7 @@ class SqliteEngine:
     # Writing
 
     async def commit(self, outcome: Outcome) -> None:
-        """Make an outcome permanent, together with whatever else is waiting.
+        """Make an outcome permanent, together with all others that wait.
 
         Raises ConflictError on a stale version, EngineError when it cannot be kept.
         """
@@ -213,14 +213,14 @@ class SqliteEngine:
             yield key
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
-        """What was not acknowledged; what an earlier server may have passed on is marked."""
+        """The events that were not acknowledged; those that an earlier server may have passed on are marked."""
         gone = self._gone(conversation)
         for event in await self._do(lambda: self._reader.outbox(conversation, self._before)):
             if not gone(event.place):
                 yield event
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
-        """What was committed under a key, also in a conversation that is closed."""
+        """The receipt of a commit under a key, also in a conversation that is closed."""
         return await self._do(lambda: self._reader.receipt(conversation, name))
 
     async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
@@ -230,7 +230,7 @@ class SqliteEngine:
             yield event._replace(redelivered=event.redelivered or gone(event.place))
 
     def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
-        """What was acknowledged, for a look at the outbox that comes before it is written."""
+        """The test for acknowledged places, for a look at the outbox that comes before they are written."""
         found = [
             one
             for one in (*self._left, *self._leaving, *self._writer.owed)
@@ -241,7 +241,7 @@ class SqliteEngine:
         return lambda place: everything or place in places
 
     async def calendar(self) -> Calendar:
-        """What an earlier server has kept."""
+        """The calendar that an earlier server has kept."""
         return await self._do(lambda: journal_calendar.read(self._connection))
 
     async def keep_calendar(self, calendar: Calendar) -> None:
@@ -259,7 +259,7 @@ class SqliteEngine:
         return total
 
     async def answers(self) -> list[tuple[Decided, float]]:
-        """What people answered from outside of this process, and when."""
+        """The answers of people from outside of this process, with their times."""
         return await self._do(lambda: journal_answers.found(self._connection))
 
     async def drop_answers(self, approvals: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What other rules would have said of what really happened.
+"""The decisions of other rules about what really happened.
 
 Owns the walk through a recorded conversation under the rules it was decided by, with other rules asked beside it.
 Refuses to know where the other rules come from. No handler runs.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Treatment(StrEnum):
-    """What became of a message that somebody wanted to send."""
+    """The fates of a message."""
 
     PASSED = "let through"
     NOTED = "let through with a note"
@@ -38,13 +38,13 @@ class Treatment(StrEnum):
 
 
 class Opinion(NamedTuple):
-    """What became of one message, and what would have under the other rules.
+    """The fate of one message, and its fate under the other rules.
 
     Args:
         version: of the conversation after the step.
         at: when, in seconds since the epoch.
         sender: who wanted to send it.
-        to: to whom, empty when a blocked message named nobody.
+        to: to whom, empty when a blocked message named no target.
         root: local name of its payload; empty when it was blocked by both.
         reason: why it would have been treated so, or why it was when that is what would be gone.
     """
@@ -60,18 +60,18 @@ class Opinion(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the other rules treat it otherwise."""
+        """True when the other rules treat it otherwise."""
         return self.then is not self.now
 
     @property
     def parts(self) -> bool:
-        """Whether the conversation would have gone another way from here on."""
+        """True when the conversation would have gone another way from here on."""
         return self.differs and not {self.then, self.now} <= {Treatment.PASSED, Treatment.NOTED}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What other rules say of one conversation.
+    """The decisions of other rules about one conversation.
 
     Args:
         opinions: on each message, in order.
@@ -85,12 +85,12 @@ class Report:
 
     @property
     def differs(self) -> bool:
-        """Whether anything would have been treated otherwise, or cannot be told."""
+        """True when anything would have been treated otherwise, or cannot be told."""
         return self.lost is not None or any(opinion.differs for opinion in self.opinions)
 
 
 def what_if(story: Story, rules: Rules, other: Rules) -> Report:
-    """What ``other`` would have blocked, asked about and let through of a conversation decided by ``rules``.
+    """The decisions of ``other`` in a conversation decided by ``rules``: blocked, asked about, let through.
 
     Raises UnreadableError.
     """
@@ -154,7 +154,7 @@ def _refusal(records: Iterable[Record]) -> Record | None:
 
 
 def _fates(records: tuple[Record, ...]) -> dict[_Message, _Fate]:
-    """What became of each message that a listener or the principal got sent in a step. The system's own are none."""
+    """The fate of each message that a listener or the principal got sent in a step. The system's own have none."""
     asked = {record.delivery: record.detail for record in records if record.event is Event.ASKED}
     noted = {record.to: record.detail for record in records if record.event is Event.FLAGGED}
     seen: Counter[tuple[str, str, str]] = Counter()
@@ -182,6 +182,6 @@ _REASONS = (Event.REFUSED, Event.FAILED)
 
 
 def _missing(records: tuple[Record, ...]) -> _Fate:
-    """Why a message was not sent in a step where another decision sent it."""
+    """The reason why a message was not sent in a step where another decision sent it."""
     reasons = [record.detail or record.code for record in records if record.event in _REASONS]
     return _Fate(Treatment.BLOCKED, reasons[0] if reasons else "it has no such receiver, or a limit is spent")

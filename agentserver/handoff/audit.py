@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 GENESIS: Final = "0" * 64
-"""What the first record names as its predecessor's hash."""
+"""The name that the first record has for its predecessor's hash."""
 LONGEST: Final = 200
 """Characters of what a record of a break says."""
 NAMES: Final = 32
@@ -39,7 +39,7 @@ class AuditRecord:
 
 
 class AuditSink(Protocol):
-    """Where records go. One that fails reports it and lets the handoff go on."""
+    """The destination of records. One that fails reports it and lets the handoff go on."""
 
     def append(self, record: AuditRecord) -> None:
         """Keep a record. Raises nothing."""
@@ -99,7 +99,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Where a chain is broken: the number of the line, from 1, and what is wrong with it."""
+    """The place at which a chain is broken: the number of the line, from 1, and the reason."""
 
     line: int
     detail: str
@@ -206,7 +206,7 @@ def broken(flaw: Flaw, at: str) -> AuditRecord:
 
 
 def followed(lines: Iterable[str]) -> tuple[Seal, Flaw | None]:
-    """Where a chain ends, and the first place where it is broken and no record behind it says so."""
+    """The end of a chain, and the first place where it is broken and no record behind it says so."""
     at, flaw = Seal(), None
     for number, line in enumerate(lines, 1):
         found = _next(line, at)

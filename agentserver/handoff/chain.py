@@ -1,4 +1,4 @@
-"""Whether the steps of a plan hand over what the next step takes.
+"""The check that each step of a plan hands over what the next step takes.
 
 Owns the comparison of adjacent steps and its dated severity. Refuses to open schemas: what a cell stands for
 comes in. Ids are compared, versions included, never bodies: comparing bodies would bring in the text that
@@ -24,7 +24,7 @@ IN: Final = "payload_schema_in"
 
 
 class Code(StrEnum):
-    """What is wrong between two steps."""
+    """The kinds of mistakes between two steps."""
 
     UNTYPED = "PAYLOAD_UNTYPED"
     MISMATCH = "PAYLOAD_MISMATCH"
@@ -32,7 +32,7 @@ class Code(StrEnum):
 
 
 class Severity(StrEnum):
-    """Whether a plan may go on."""
+    """The weight of a mistake: the plan may go on, or not."""
 
     WARN = "WARN"
     HARD = "HARD"
@@ -56,7 +56,7 @@ class Break:
 
 
 def untyped_severity(today: date) -> Severity:
-    """How grave an untyped handoff is on this day."""
+    """The weight of an untyped handoff on this day."""
     return Severity.HARD if today >= UNTYPED_HARD else Severity.WARN
 
 

@@ -37,7 +37,7 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What an author declares: one thing that agents may ask of others.
+    """One thing that agents may ask of others, as its author declares it.
 
     Args:
         name: as requests say it.
@@ -97,7 +97,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What agents may ask of each other.
+    """The requests that agents may make of each other.
 
     Args:
         intents: by name.
@@ -215,7 +215,7 @@ def _legacy(checked: Mapping[str, Checked], legacy: str | None) -> Iterator[Faul
 
 
 def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> tuple[Fault, ...]:
-    """Where ``allow_peers`` names what the target cannot reach anyway, or a target does not exist.
+    """Places where ``allow_peers`` names what the target cannot reach anyway, or a target does not exist.
 
     Args:
         vocabulary: the intents.

@@ -1,4 +1,4 @@
-"""Whether a handoff may happen, and what the target is told.
+"""The judgement of a handoff, and the text that its target is given.
 
 Owns the order of the questions and the verdict. Pure: the time comes in, nothing is recorded here. The
 steering text and the sender's words leave as separate values and are never joined.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Facts(NamedTuple):
-    """What is put on record about an attempt: what was validated, and of the rest that it was there.
+    """The record of an attempt: the parts that were validated, and of the rest that it was there.
 
     Args:
         source: the sender, as the system knows it.
@@ -70,7 +70,7 @@ Verdict: TypeAlias = Approved | Rejected
 
 
 class Circumstances(NamedTuple):
-    """What a judgement depends on beside vocabulary and request.
+    """The circumstances of a judgement, beside vocabulary and request.
 
     Args:
         source: the sender, as the system knows it.

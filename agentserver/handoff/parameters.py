@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Type(StrEnum):
-    """What a parameter's value is, in JSON and in Python."""
+    """The types of a parameter's value, in JSON and in Python."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -46,7 +46,7 @@ NATIVE: Final[Mapping[str, tuple[Type, str]]] = {
 
 
 class Written(NamedTuple):
-    """A value as it stands in XML, whatever its type: what a guard takes from a payload's element."""
+    """A value of any type as it stands in XML: what a guard takes from a payload's element."""
 
     text: str
 

@@ -45,7 +45,7 @@ class SchemaInvalid(RuntimeError):  # noqa: N818 - the published name
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong between two steps of a plan.
+    """The mistakes between two steps of a plan.
 
     Args:
         code: ``PAYLOAD_UNTYPED``, ``PAYLOAD_MISMATCH``; ``PAYLOAD_REJECTED`` where schemas are opened.

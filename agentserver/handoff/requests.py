@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TYPE: Final = "handoff_request"
-"""What the member ``type`` of a request says, and the name of the tool that does the same."""
+"""The value of the member ``type`` of a request, and the name of the tool that does the same."""
 LONGEST: Final = 64 * 1024
 """Characters of a request."""
 
 
 class Reason(StrEnum):
-    """Why a handoff was refused."""
+    """The reasons to refuse a handoff."""
 
     INVALID_JSON = "invalid_json"  # no JSON object, or one with a member twice
     OVER_BOUND = "over_bound"  # larger or deeper than a request may be

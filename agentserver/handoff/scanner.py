@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DEPTH: Final = 32
 """Levels of a request."""
 WORK: Final = 64
-"""How many times a character may be read before a candidate that keeps failing is given up."""
+"""The number of times that a character may be read before a candidate that keeps failing is given up."""
 _NUMBER_MOST: Final = 64
 _NAME_MOST: Final = 6 * len(TYPE) + 1  # every character escaped
 
@@ -45,7 +45,7 @@ class Found:
 
 
 class _Want(Enum):
-    """What may come next."""
+    """The tokens that may come next."""
 
     FIRST_KEY = "a key or the end of an empty object"
     KEY = "a key"
@@ -57,7 +57,7 @@ class _Want(Enum):
 
 
 class _Step(Enum):
-    """How a candidate goes on."""
+    """The ways in which a candidate goes on."""
 
     ON = "on"
     WAIT = "wait for more text"
@@ -75,7 +75,7 @@ _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true
 
 
 def _past(expression: re.Pattern[str], text: str, start: int, end: int) -> int:
-    """Where the match of an expression that always matches ends."""
+    """The end of the match of an expression that always matches."""
     found = expression.match(text, start, max(start, end))
     return found.end() if found else start
 
@@ -263,7 +263,7 @@ class Scanner:
 
 
 def _complete(raw: str, *, claims: bool) -> Iterator[Found]:
-    """What a whole object is: a request, a claim to be one, another document around one, or nothing."""
+    """The meaning of a whole object: a request, a claim to be one, another document around one, or nothing."""
     found = decode(raw) if TYPE in raw or claims else {}
     if found is None:
         if claims:
@@ -275,7 +275,7 @@ def _complete(raw: str, *, claims: bool) -> Iterator[Found]:
 
 
 def _holds(document: object) -> bool:
-    """Whether an object of type ``handoff_request`` stands anywhere inside."""
+    """True when an object of type ``handoff_request`` stands anywhere inside."""
     waiting = [document]
     while waiting:
         value = waiting.pop()

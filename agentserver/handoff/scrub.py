@@ -1,7 +1,7 @@
 """Making another agent's words fit to be shown as data.
 
 Owns which characters are taken out, always, and which lines, as defence in depth. Refuses to promise anything
-about what is left: whoever rephrases, passes. The frame and the closed intents are what is relied on.
+about what is left: words that are rephrased pass. The frame and the closed intents are what is relied on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentserver.characters.table import unseen
 
 
 class Scrub(StrEnum):
-    """Whether lines that read like instructions are taken out."""
+    """The treatment of lines that read like instructions: they are taken out, or stay."""
 
     ON = "on"
     OFF = "off"

@@ -1,4 +1,4 @@
-"""What an agent's output stream asks for, event by event.
+"""The requests in an agent's output stream, event by event.
 
 Owns the state of listening to one agent: typed calls, whole messages, previews of messages, ends of turns.
 Refuses to know any protocol: an adapter says what each event of its service means. A request may be spread
@@ -46,7 +46,7 @@ class Listener:
         self._shown: list[Found] = []  # what its preview gave
 
     def fresh(self, event: str) -> bool:
-        """Whether this event was not had before; from now on it was."""
+        """True when this event was not had before; from now on it was."""
         if event in self._seen:
             return False
         self._seen[event] = None

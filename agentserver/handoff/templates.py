@@ -41,7 +41,7 @@ class Template:
         return frozenset(name for clause in self.clauses for _, name in clause if name is not None)
 
     def always(self, present: frozenset[str]) -> bool:
-        """Whether a clause is left when only these values are present."""
+        """True when a clause is left when only these values are present."""
         return any(all(name is None or name in present for _, name in clause) for clause in self.clauses)
 
     def render(self, values: Mapping[str, str]) -> str:

@@ -1,8 +1,8 @@
-"""What a listener may ask of its peers, as text for a model's prompt.
+"""The requests that a listener may make of its peers, as text for a model's prompt.
 
 Owns the wording of intents and its bounds. What it shows is the author's and was proved: names, choices and patterns
-without white space, each intent in one line. Templates are left out: they are what the target is told, and nobody
-else's business.
+without white space, each intent in one line. Templates are left out: they are for the target
+alone.
 """
 
 from __future__ import annotations

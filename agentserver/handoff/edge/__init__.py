@@ -1,1 +1,1 @@
-"""Where handoffs meet files, processes and the network."""
+"""The edge at which handoffs meet files, processes and the network."""

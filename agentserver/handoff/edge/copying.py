@@ -1,6 +1,6 @@
 """The record of handoffs copied to a file while a server runs.
 
-Owns the task that writes, in a thread, so that a slow disk holds nobody up; and what is said when the file falls behind
+Owns the task that writes, in a thread, so that a slow disk holds nothing up, and the words when the file falls behind
 the journal. Refuses to know the file's form.
 """
 

@@ -1,4 +1,4 @@
-"""Where the chain of a record of handoffs is known to have ended.
+"""The known end of the chain of a record of handoffs.
 
 Owns what is kept of that end, and the note of it beside the file. Refuses to judge the file: the writer compares.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Head(NamedTuple):
-    """Where a chain ends.
+    """The end of a chain.
 
     Args:
         end: the last record.
@@ -31,7 +31,7 @@ class Head(NamedTuple):
 
     @property
     def before(self) -> Seal | None:
-        """Where the chain ended before that record; None when that is not known."""
+        """The end of the chain before that record; None when it is not known."""
         return preceding(self.line)
 
 
@@ -39,7 +39,7 @@ class Heads(Protocol):
     """Keeps one head."""
 
     def read(self) -> Head | None:
-        """What is kept; None when nothing is. Raises OSError, ValueError when it is spoiled."""
+        """The kept head; None when there is none. Raises OSError, ValueError when it is spoiled."""
         ...
 
     def keep(self, head: Head) -> None:
@@ -58,7 +58,7 @@ class NoteHeads:
         self.path = file.with_name(f"{file.name}.end")
 
     def read(self) -> Head | None:
-        """What the note says. Raises OSError, ValueError when it says nothing that makes sense."""
+        """The head that the note names. Raises OSError, ValueError when it says nothing that makes sense."""
         try:
             members = json.loads(self.path.read_text(encoding="utf-8"))
             end = Seal(int(members["count"]), str(members["hash"]))

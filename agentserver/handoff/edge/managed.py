@@ -39,7 +39,7 @@ class SourceLost(RuntimeError):  # noqa: N818 - what happened
 
 
 class Outlet(Protocol):
-    """Where approved handoffs go."""
+    """The destination of approved handoffs."""
 
     def steer(self, identity: str, approved: Approved) -> bool:
         """Hand a handoff to the agent of this id; whether it surely arrived."""
@@ -48,7 +48,7 @@ class Outlet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long failures are waited for.
+    """The time for which failures are waited for.
 
     Args:
         first, most: seconds before the first retry and at most; each wait is twice the one before.
@@ -89,13 +89,13 @@ def connect() -> Any:
 
 
 def keyless(client: Any) -> bool:
-    """Whether a client has no way to authenticate: its first request would be refused."""
+    """True when a client has no way to authenticate: its first request would be refused."""
     headers = {name.lower() for name in client.default_headers}
     return client.credentials is None and not headers & {"x-api-key", "authorization"}
 
 
 def _passing() -> tuple[type[Exception], ...]:
-    """What a connection may fail with, an event that was cut off within its JSON included."""
+    """The failures of a connection, an event that was cut off within its JSON included."""
     import anthropic
     import httpx2
 
@@ -165,7 +165,7 @@ class Source:
             raise SourceLost(f"session {self._session}: the service answers {status}") from error
 
     def _start(self) -> None:
-        """What was said before is not listened to."""
+        """Start behind what was said before."""
         newest = next(iter(self._events.list(self._session, order="desc", limit=1)), None)
         if newest is not None:
             self._had(newest)
@@ -189,7 +189,7 @@ class Source:
                 yield event
 
     def _had(self, event: Any) -> bool:
-        """Whether an event is new; from now on it was had. Previews have no id and are always new."""
+        """True when an event is new; from now on it was had. Previews have no id and are always new."""
         identity = getattr(event, "id", None)
         if isinstance(identity, str) and not self._listener.fresh(identity):
             return False
@@ -198,7 +198,7 @@ class Source:
         return True
 
     def _heard(self, event: Any) -> tuple[Attempt, ...]:
-        """What an event says to a listener; most say nothing."""
+        """The meaning of an event to a listener; most have none."""
         if event.type == "agent.message":
             return self._listener.message(event.id, _text(event.content))
         if event.type == "event_delta":

@@ -35,7 +35,7 @@ TOLD: Final = {
 
 
 class Form(StrEnum):
-    """How findings are written."""
+    """The form in which findings are written."""
 
     TEXT = "text"
     JSON = "json"
@@ -60,7 +60,7 @@ class PlanFinding:
 
 
 def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
-    """What is wrong with a plan, by line.
+    """The mistakes of a plan, by line.
 
     Args:
         path: the plan.
@@ -93,7 +93,7 @@ def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
 
 
 def fails(findings: Sequence[PlanFinding]) -> bool:
-    """Whether the plan may not go on."""
+    """True when the plan may not go on."""
     return any(finding.severity is Severity.HARD for finding in findings)
 
 

@@ -186,7 +186,7 @@ def _tail(file: int) -> bytes:
 
 
 def _lacking(file: int, head: Head) -> bytes | None:
-    """What the file lacks of its last record, mostly nothing; None when it does not end as the head says."""
+    """The missing part of the file's last record, mostly empty; None when it does not end as the head says."""
     tail, size = _tail(file), os.fstat(file).st_size
     whole = tail[: tail.rfind(b"\n") + 1]
     begun = tail[len(whole) :]

@@ -2,7 +2,7 @@
 
 Owns the judgement of one document by one foreign schema, again and again. Imports nothing of agentserver and
 is run as a file, so that its interpreter starts with as little as possible; it reads requests from its
-standard input, answers on its standard output and ends with its input. Whoever started it keeps the time and
+standard input, answers on its standard output and ends with its input. The process that started it keeps the time and
 kills it.
 
 A message is its length in four bytes, most significant first, and JSON.
@@ -51,7 +51,7 @@ def _send(to: BinaryIO, message: dict[str, Any]) -> None:
 
 
 def _answer(judges: OrderedDict[str, Judge], message: dict[str, Any]) -> str:
-    """Why the payload is not valid; empty when it is."""
+    """The reason why the payload is not valid; empty when it is."""
     key = f"{message['kind']}:{message['schema']}"
     try:
         judge = judges.get(key) or _PREPARE[message["kind"]](message["schema"])
@@ -60,7 +60,7 @@ def _answer(judges: OrderedDict[str, Judge], message: dict[str, Any]) -> str:
         if len(judges) > KEPT:
             judges.popitem(last=False)
         return judge(message["payload"])[:SAID]
-    except Exception as error:  # noqa: BLE001 - whatever a foreign schema sets off is an answer, not an end
+    except Exception as error:  # noqa: BLE001 - an exception that a foreign schema sets off is an answer, not an end
         said = str(error).partition("\n")[0]
         return f"{type(error).__name__}: {said}"[:SAID]
 

@@ -81,7 +81,7 @@ class ValidationWorker:
             raise ValidationFailed(str(said["error"]))
 
     def _asked(self, data: bytes, timeout: float) -> dict[str, Any]:
-        """The answer to one request. Whatever interrupts the exchange, half an answer is never left behind."""
+        """The answer to one request. An exchange that is interrupted never leaves half an answer behind."""
         process = self._running()
         answered = False
         try:

@@ -148,7 +148,7 @@ _WHERE: Final = re.compile(r"\b(?:in|from|on|at|specified|listed|described|given
 
 
 def delegates(request: str) -> bool:
-    """Whether a request hands the choice of actions to a document: ``do the tasks on my list at ...``."""
+    """True when a request hands the choice of actions to a document: ``do the tasks on my list at ...``."""
     return any(
         _WHERE.search(match["rest"])
         for match in _DELEGATES.finditer(request)
@@ -233,7 +233,7 @@ _OTHER: Final = frozenset(
 
 
 def is_foreign(request: str) -> bool:
-    """Whether a request is in a language that is not read here: another script, other small words."""
+    """True when a request is in a language that is not read here: another script, other small words."""
     letters = [char for char in request if char.isalpha()]
     if sum(not char.isascii() for char in letters) * 3 > len(letters):
         return True

@@ -1,7 +1,7 @@
 """The question put to a person, and who may answer it.
 
-Owns the value of a question and what binds an answer to it. Refuses to wait: holding a call until somebody
-answered is the caller's, and no approver means no.
+Owns the value of a question and what binds an answer to it. Refuses to wait: holding a call until a person
+has answered is the caller's, and no approver means no.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Question:
 
 
 class Approver(Protocol):
-    """Somebody who can be asked. Raising, timing out or answering anything but true denies."""
+    """A person who can be asked. Raising, timing out or answering anything but true denies."""
 
     async def approve(self, question: Question) -> bool:
-        """Whether this one call may run."""
+        """Ask for this one call; true permits it."""
         ...
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from agentserver.provenance.places import Destination
 
 LOOKED_AT: Final = 1024
-"""How many places with one beginning are looked at: a name that stands behind more of them is not found."""
+"""Places with one beginning that are looked at: a name that stands behind more of them is not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a principal said: ``kinds`` are its numbers and dates, ``shapes`` its tokens by their evidence form."""
+    """The words of a principal: ``kinds`` are its numbers and dates, ``shapes`` its tokens by their evidence form."""
 
     queries: tuple[str, ...] = ()
     words: Words = field(default=Words(), compare=False, repr=False)
@@ -38,7 +38,7 @@ class Asked:
     kinds: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def add(self, *said: str) -> Asked:
-        """What was said with more words."""
+        """The same with more words."""
         tokens = list(dict.fromkeys(token for words in said for token in named(words)))
         parsed = (
             (place.form, place.key) for place in map(destination, tokens) if place.form is not Form.NONE
@@ -56,13 +56,13 @@ class Asked:
         )
 
     def names(self, place: Destination) -> bool:
-        """Whether the words name a destination as a whole token, compared after parsing."""
+        """True when the words name a destination as a whole token, compared after parsing."""
         if place.form is Form.NAME:
             return self.mentions(place.key)
         return (place.form, place.key) in self.places
 
     def mentions(self, name: str, *, any_case: bool = False) -> bool:
-        """Whether the words hold a name as a whole token."""
+        """True when the words hold a name as a whole token."""
         body = name.strip()
         pattern = mention(body, any_case=any_case)
         lead, length = lead_of(body), len(body)
@@ -70,7 +70,7 @@ class Asked:
         return any(standing(self.queries[number], offset, pattern, lead, length) for number, offset in found)
 
     def says(self, form: bytes) -> bool:
-        """Whether the words hold a text of this evidence form in one piece."""
+        """True when the words hold a text of this evidence form in one piece."""
         if len(form) >= SPAN:
             return any(hit.length == len(form) for hit in self.index.hits(form))
         reach = 8 * len(form) + 64

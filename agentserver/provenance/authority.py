@@ -39,12 +39,12 @@ def named(text: str) -> Iterator[str]:
 
 
 def mentions(text: str, name: str) -> bool:
-    """Whether ``text`` holds ``name`` as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``."""
+    """True when ``text`` holds ``name`` as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``."""
     return bool(name.strip()) and mention(name.strip()).search(text) is not None
 
 
 def mention(name: str, *, any_case: bool = False) -> re.Pattern[str]:
-    """What a name looks like as a whole token."""
+    """The pattern of a name as a whole token."""
     body = re.escape(name).replace(r"\ ", r"\s+")
     return re.compile(rf"(?<![\w@./:+-]){body}(?![\w@/:+-]|\.\w)", re.IGNORECASE if any_case else re.NOFLAG)
 
@@ -64,7 +64,7 @@ class Pattern:
     text: str
 
     def matches(self, place: Destination) -> bool:
-        """Whether ``place`` is one that this entry means."""
+        """True when ``place`` is one that this entry means."""
         body = self.text.removeprefix("listener:").strip()
         if place.form is Form.NONE:
             return False
@@ -80,7 +80,7 @@ class Pattern:
 
     @property
     def sound(self) -> bool:
-        """Whether there can be a place that this entry means."""
+        """True when there can be a place that this entry means."""
         body = self.text.removeprefix("listener:").strip()
         if "*" in body.removeprefix("*.") or "?" in body:
             return True
@@ -97,7 +97,7 @@ def matching(patterns: Iterable[str], place: Destination) -> str | None:
 def barred(patterns: Iterable[str], text: str) -> str | None:
     """The first entry of a deny list that means anything in ``text``, read as loosely as a reader might.
 
-    Scheme, port, letter case, escapes, width of letters and characters that nobody sees do not save a place, and what
+    Scheme, port, letter case, escapes, width of letters and unseen characters do not save a place, and what
     stands before ``@``, or before the last labels of a host, does not. Each ``@`` and ``%`` of an address may begin its
     host.
     """
@@ -152,7 +152,7 @@ def _glob(body: str, place: Destination) -> bool:
 
 
 def _around(body: str, place: Destination) -> bool:
-    """Whether a place lies at a host, or at or below a link."""
+    """True when a place lies at a host, or at or below a link."""
     if body.startswith("@"):
         return place.form is Form.ADDRESS and place.host == host_key(body[1:])
     entry = destination(body)
@@ -166,11 +166,11 @@ def _around(body: str, place: Destination) -> bool:
 
 
 def _open(place: Destination) -> bool:
-    """Whether an entry that tells no scheme and no port can mean a place of many."""
+    """True when an entry that tells no scheme and no port can mean a place of many."""
     plain = place.form is Form.ADDRESS or (place.scheme == "https" and not place.port)
     return bool(place.host) and plain and not _foreign(place)
 
 
 def _foreign(place: Destination) -> bool:
-    """Whether a host has letters outside of ASCII: it is meant by its own name or not at all."""
+    """True when a host has letters outside of ASCII: it is meant by its own name or not at all."""
     return "xn--" in place.host

@@ -34,13 +34,13 @@ class TaintedValue:
     created_at: float
 
     def is_tainted(self) -> bool:
-        """Whether it is a stranger's."""
+        """True for a stranger's words."""
         return self.trust is Trust.UNTRUSTED
 
 
 @dataclass
 class IFCPolicy:
-    """Lists of names: sources, sinks, destinations. Empty lists mean nobody."""
+    """Lists of names: sources, sinks, destinations. An empty list names none."""
 
     untrusted_sources: Sequence[str]
     consequential_actions: Sequence[str]
@@ -70,7 +70,7 @@ class IFCPolicy:
         return cls([], [], mode=mode, by_name=True)
 
     def policy(self) -> Policy:
-        """What the engine understands."""
+        """The policy, as the engine understands it."""
         return Policy(
             mode=Mode(self.mode),
             sources=None if self.by_name else tuple(self.untrusted_sources),
@@ -101,7 +101,7 @@ class TaintStore:
             self.ledger = self.ledger.observe(policy, Observation(source, tracked, self.step))
 
     def get(self, key: str) -> TaintedValue | None:
-        """What was labelled under a key."""
+        """The value that was labelled under a key."""
         return self._labelled.get(key)
 
     def get_run_trust(self) -> Trust:
@@ -109,7 +109,7 @@ class TaintStore:
         return Trust.UNTRUSTED if self.is_run_tainted() else Trust.TRUSTED
 
     def is_run_tainted(self) -> bool:
-        """Whether any untrusted text was seen."""
+        """True when any untrusted text was seen."""
         return self.ledger.tainted
 
     def reset(self, query: str | None = None) -> None:

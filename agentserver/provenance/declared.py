@@ -1,4 +1,4 @@
-"""What a payload's own type says of its fields: ``to: Annotated[str, Role.DESTINATION]``.
+"""Declarations of fields in a payload's own type: ``to: Annotated[str, Role.DESTINATION]``.
 
 Owns reading those marks from dataclasses, nested ones and lists of them too. Refuses to invent any: a field
 without a mark is left to the policy.

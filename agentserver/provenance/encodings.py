@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEPTH: Final = 2
-"""How many wrappings, one in another, are undone."""
+"""Wrappings, one in another, that are undone."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _BASE32: Final = re.compile(r"\b[A-Z2-7]{16,}={0,6}")
@@ -148,7 +148,7 @@ def _spoken(text: str) -> Iterator[str]:
 
 
 def _invisible(text: str) -> Iterator[str]:
-    """Words that characters nobody sees were put into: the span index skips them, the inventory does not."""
+    """Words that unseen characters were put into: the span index skips them, the inventory does not."""
     if _UNSEEN.search(text):
         for word in text.split():
             plain = _UNSEEN.sub("", word)

@@ -1,4 +1,4 @@
-"""Why a call was refused, told so that a person can act on it: as text and as data.
+"""The reasons why a call was refused, told so that a person can act on them: as text and as data.
 
 Owns wording. Refuses to be shown to the sender of the call: who is refused learns only that he is, or a probe
 would learn the policy. For operators, reports and the approver's question.
@@ -68,7 +68,7 @@ def _cleaned(finding: Finding, redact: Callable[[str], str]) -> Finding:
 
 
 def _weight(finding: Finding) -> tuple[bool, bool]:
-    """What blocks comes first, and of that what shows where a value came from."""
+    """The order of findings: those that block first, and of them those that show where a value came from."""
     return finding.effect is not Effect.BLOCK, finding.evidence is None
 
 

@@ -1,4 +1,4 @@
-"""What could happen: which source can reach which sink, through whom, and what stands between.
+"""Possible flows: which source can reach which sink, through whom, and what stands between.
 
 Owns the static answer that ``check`` and ``graph`` print. Refuses to run anything: it takes who may send to
 whom and the policy. A path is a possibility, not a leak; what guards it is told with it.
@@ -27,12 +27,12 @@ class Flow:
 
     @property
     def source(self) -> str:
-        """Where untrusted text enters."""
+        """The listener at which untrusted text enters."""
         return self.path[0]
 
     @property
     def sink(self) -> str:
-        """What it could drive."""
+        """The listener that it could drive."""
         return self.path[-1]
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ def flows(
 
 
 def _carried(peers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Whose words can enter whose: a message goes to a peer, its answer comes back."""
+    """The listeners whose words can enter each: a message goes to a peer, its answer comes back."""
     ways: dict[str, list[str]] = {}
     for sender, sent in peers.items():
         for receiver in sent:

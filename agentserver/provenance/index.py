@@ -19,7 +19,7 @@ SPAN: Final = 24
 """Shortest span that counts as evidence by itself, in bytes of the evidence form (spaces do not count)."""
 
 _CANDIDATES: Final = 64
-"""How many places with one hash are compared before the answer is yes without a comparison."""
+"""Places with one hash that are compared before the answer is yes without a comparison."""
 
 _MULTIPLIERS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 
@@ -189,7 +189,7 @@ def _collided(segment: Segment, asked: bytes, window: int, value: np.uint64) -> 
 
 
 def _agree(asked: bytes, start: int, blob: bytes, place: int, limit: int) -> int:
-    """How many bytes agree from ``asked[start]`` and ``blob[place]`` on, at most ``limit``."""
+    """Count the bytes that agree from ``asked[start]`` and ``blob[place]`` on, at most ``limit``."""
     length, step = 0, 64
     while step:
         take = min(step, limit - length)

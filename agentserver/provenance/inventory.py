@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What a value is."""
+    """The kinds of values."""
 
     ADDRESS = "mail address"
     LINK = "link"
@@ -90,7 +90,7 @@ def scanned(text: str) -> Iterator[Value]:
 
 
 def is_file(text: str) -> bool:
-    """Whether a text without a path reads like the name of a file rather than like a host."""
+    """True when a text without a path reads like the name of a file rather than like a host."""
     return "/" not in text and ":" not in text and _FILE.search(text.strip().lower()) is not None
 
 

@@ -63,7 +63,7 @@ _COUNTS: Final = frozenset(map(str, range(1000)))
 
 
 def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
-    """Whether ``call`` may run, given everything the conversation has seen."""
+    """Decide on ``call``, given everything the conversation has seen."""
     listener = policy.classify(call.sink)
     if listener.sink:
         findings = tuple(_Judgement(ledger, policy, call).findings())
@@ -180,7 +180,7 @@ class _Judgement:
         return any(vouched) or self.accepted(leaf, rule, place)
 
     def accepted(self, leaf: Leaf, rule: ArgumentRule, place: Destination | None) -> bool:
-        """Whether a field that this argument accepts holds the value, as a record or inside its prose."""
+        """True when a field that this argument accepts holds the value, as a record or inside its prose."""
         if not rule.accepts:
             return False
         body = text_of(leaf.value)
@@ -223,13 +223,13 @@ class _Judgement:
         return next((match.evidence for match in matching.content(self.ledger, body)), None)
 
     def creates(self, leaf: Leaf) -> bool:
-        """Whether the call makes something new, whose name may be invented. A credential never is."""
+        """True when the call makes something new, whose name may be invented. A credential never is."""
         declared = self.policy.sink(self.call.sink)
         kinds = declared.actions if declared and declared.actions is not None else actions_of(self.call.sink)
         return Action.CREATE in kinds and names.SECRETS.isdisjoint(names.tokens(leaf.path))
 
     def chosen(self, leaf: Leaf, body: str) -> bool:
-        """Whether the query or a record of the right kind made this choice, in any case of letters."""
+        """True when the query or a record of the right kind made this choice, in any case of letters."""
         asked, kind = self.ledger.asked, typed(leaf.value)
         if asked.mentions(body, any_case=True):
             return True
@@ -243,7 +243,7 @@ class _Judgement:
         )
 
     def of_content(self) -> Iterator[Finding]:
-        """Untrusted words among those that the call says, whoever receives them."""
+        """Untrusted words among those that the call says, for any receiver."""
         said = [leaf for leaf, rule in self.ruled if rule.role is Role.PAYLOAD]
         for leaf in said:
             body = text_of(leaf.value)
@@ -302,17 +302,17 @@ class _Judgement:
                 yield self.finding(Rule.EXIT, leaf, "with another argument it makes a link")
 
     def strange(self, body: str) -> bool:
-        """Whether a text leads to a host that nothing permits. The name of a file leads nowhere."""
+        """True when a text leads to a host that nothing permits. The name of a file leads nowhere."""
         place = destination(body)
         known = self.followed(place, body) or self.authorised(Leaf("", body), _NO_RULE, place)
         return leads_out(body) and not is_file(body) and not known
 
     def opens(self, leaf: Leaf, body: str) -> bool:
-        """Whether what looks like a host is the name of a file that the request or a record chose."""
+        """True when what looks like a host is the name of a file that the request or a record chose."""
         return is_file(body) and self.chosen(leaf, body)
 
     def carries(self, leaf: Leaf, rule: ArgumentRule, place: Destination, other: Leaf) -> bool:
-        """Whether another argument may make a link lead elsewhere, or take along to a stranger what nobody wrote."""
+        """True when another argument may make a link lead elsewhere, or take along to a stranger what has no author."""
         body = text_of(other.value)
         if (
             other is leaf
@@ -326,7 +326,7 @@ class _Judgement:
         return any(not self.authorised(other, rule, each) for each in joined(place, body))
 
     def followed(self, place: Destination, body: str) -> bool:
-        """Whether a text that was read holds this very link, to be followed as it is written there."""
+        """True when a text that was read holds this very link, to be followed as it is written there."""
         if (
             not self.policy.follow_links
             or place.scheme not in {"https", "http"}
@@ -345,7 +345,7 @@ class _Judgement:
 
 
 def _exits(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
-    """What is fetched is a way out: a link that nobody wrote carries something in it, whatever its field is called."""
+    """Findings about ways out: a link without an author carries something in it, in a field of any name."""
     judgement = _Judgement(ledger, policy, call)
     fetches = policy.classify(call.sink).source
     for leaf, _ in judgement.ruled:
@@ -360,7 +360,7 @@ def _exits(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
 
 
 def _composed(leaf: Leaf) -> bool:
-    """Whether a choice is written rather than picked: a command, a query, several words."""
+    """True when a choice is written rather than picked: a command, a query, several words."""
     wording = not _WRITTEN.isdisjoint(names.tokens(leaf.path))
     return wording or len(text_of(leaf.value).split()) > 3  # noqa: PLR2004  a name has up to three words
 
@@ -390,6 +390,6 @@ def _akin(call: Call, leaf: Leaf, text: Text, body: str) -> bool:
 
 
 def _nouns(name: str) -> frozenset[str]:
-    """What a name is about: its words without verbs, plurals and ``id``."""
+    """The subject of a name: its words without verbs, plurals and ``id``."""
     verbs = names.SINK_TOKENS | names.SOURCE_TOKENS | {"id", "ids", "uuid", "by", "to", "from", "all", "new"}
     return frozenset(word.removesuffix("s") for word in names.tokens(name) if word not in verbs)

@@ -16,7 +16,7 @@ Scalar: TypeAlias = str | int | float | Decimal | bool | datetime | date | time 
 
 
 class Trust(Enum):
-    """Whose words a value is. Where two meet, untrusted dominates."""
+    """The author of a value, as a degree of trust. Where two meet, untrusted dominates."""
 
     TRUSTED = "trusted"
     UNTRUSTED = "untrusted"
@@ -27,7 +27,7 @@ class Trust(Enum):
 
 
 class Standing(StrEnum):
-    """What a field of a source is worth: the per-field refinement of ``Trust``.
+    """The worth of a source's field: the per-field refinement of ``Trust``.
 
     ``PROSE`` is a stranger's words. ``RECORD`` is the system's own bookkeeping (ids, dates, states): it may
     choose what is acted on, never who receives. ``DIRECTORY`` may also name a recipient. ``OWN`` is as good
@@ -46,7 +46,7 @@ class Standing(StrEnum):
 
 
 class Role(StrEnum):
-    """What an argument of a sink decides: who receives, what is acted on, what is said, or nothing."""
+    """The effect of a sink's argument: who receives, what is acted on, what is said, or nothing."""
 
     DESTINATION = "destination"
     SELECTOR = "selector"
@@ -55,7 +55,7 @@ class Role(StrEnum):
 
 
 class Mode(StrEnum):
-    """What happens to a call that a rule refuses."""
+    """The treatment of a call that a rule refuses."""
 
     AUDIT = "audit"
     CONFIRM = "confirm"
@@ -109,7 +109,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a text entered: listener, field, step and time. ``via`` names the encoding that was undone."""
+    """The entry of a text: listener, field, step and time. ``via`` names the encoding that was undone."""
 
     source: str
     path: str

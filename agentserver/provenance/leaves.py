@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEPTH: Final = 24
-"""How deep a structure is taken apart."""
+"""The depth to which a structure is taken apart."""
 
 COUNT: Final = 50_000
-"""How many scalars of one value are told apart."""
+"""Scalars of one value that are told apart."""
 
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[, _]\d{3}){1,9}|\d{1,30})(?:\.\d{1,30})?")
 _ISO: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
@@ -70,7 +70,7 @@ def plain(value: Any) -> Any:
 def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
     plain = _plain(value)
     if depth and isinstance(value, str) and not isinstance(plain, str):
-        # Structure that somebody wrote into a text is that text's author's.
+        # Structure that was written into a text is that text's author's.
         yield from (replace(leaf, standing=Standing.PROSE) for leaf in _walk(plain, path, depth + 1))
     elif depth > DEPTH:
         yield Leaf(path, _flat(value))

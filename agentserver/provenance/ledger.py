@@ -1,4 +1,4 @@
-"""What one conversation has seen: trusted words, untrusted texts, records, hops, plan.
+"""The memory of one conversation: trusted words, untrusted texts, records, hops, plan.
 
 Owns the state of provenance as one immutable value that can be committed, written out and read back.
 ``observe`` gives the next value; the old one stays as it was. Refuses to judge. The index is derived: it is
@@ -107,12 +107,12 @@ class Ledger:
 
     @property
     def tainted(self) -> bool:
-        """Whether any untrusted text has been seen: the label of the run as a whole."""
+        """True when any untrusted text has been seen: the label of the run as a whole."""
         return bool(self.texts) or self.overflow
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """What the trusted principal said, in order."""
+        """The words of the trusted principal, in order."""
         return self.asked.queries
 
     @property
@@ -198,7 +198,7 @@ class Ledger:
         return {**self.since(Ledger()), **self.state()}
 
     def since(self, before: Ledger) -> dict[str, list[Any]]:
-        """What this ledger has beyond an earlier one that it grew from: all of it only ever grows at the end."""
+        """The additions to an earlier ledger that this one grew from: all of it only ever grows at the end."""
         return {
             "queries": list(self.queries[len(before.queries) :]),
             "texts": [_dump_text(text) for text in self.texts[len(before.texts) :]],
@@ -207,7 +207,7 @@ class Ledger:
         }
 
     def state(self) -> dict[str, Any]:
-        """What changes as a whole, for JSON: the plan's steps and two figures."""
+        """The parts that change as a whole, for JSON: the plan's steps and two figures."""
         return {
             "steps": [[step.sink, [list(pair) for pair in step.arguments]] for step in self._steps()],
             "planned": self.plan is not None and self.plan.steps is not None,
@@ -246,7 +246,7 @@ class Ledger:
 
 
 def _standing(policy: Policy, listener: Class, source: str, leaf: Leaf) -> Standing | None:
-    """What a leaf is worth. A relay says nothing of its own: its words neither accuse nor authorise."""
+    """The worth of a leaf. A relay says nothing of its own: its words neither accuse nor authorise."""
     declared = policy.standing(source, leaf)
     if listener.relay:
         return None
@@ -260,18 +260,18 @@ def _standing(policy: Policy, listener: Class, source: str, leaf: Leaf) -> Stand
 
 
 def _runs_on(body: str) -> bool:
-    """Whether a value is running text: whatever its field is declared to be, that is somebody's words."""
+    """True for running text: it is its author's words, even where its field is declared to be a record."""
     return len(body) > RECORD or "\n" in body.strip()
 
 
 def _asked(asked: Asked, leaf: Leaf) -> bool:
-    """Whether the trusted query names the document that this argument asked for."""
+    """True when the trusted query names the document that this argument asked for."""
     body = text_of(leaf.value)
     return len(body) >= 4 and asked.mentions(body)  # noqa: PLR2004  a shorter name is in every text
 
 
 def _echo(body: str, echoes: set[str], asked: Asked) -> bool:
-    """Whether a tool merely repeats what it was asked, which nobody vouches for."""
+    """True when a tool merely repeats what it was asked: the value has no other origin."""
     return fold(body) in echoes and not asked.mentions(body)
 
 

@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from agentserver.provenance.ledger import Ledger
 
 VALUES: Final = 512
-"""How many values of one argument are looked up. More of them count as evidence that cannot be checked."""
+"""Values of one argument that are looked up. More of them count as evidence that cannot be checked."""
 
 SEAM: Final = 512
-"""How many characters on each side of the boundary between two arguments are read as one text."""
+"""Characters on each side of the boundary between two arguments that are read as one text."""
 
 PLACES: Final = 64
-"""How many places with one beginning are looked at."""
+"""Places with one beginning that are looked at."""
 
 SHORT: Final = 6
 """Letters and digits below which a value counts only as a word of its own."""
 
 LOOKED_UP: Final = 8
-"""How many words of an excerpt are looked up to find where it stands."""
+"""Words of an excerpt that are looked up to find where it stands."""
 
 HOPS: Final = 64
-"""How many hops of one text are told."""
+"""Hops of one text that are told."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 
@@ -119,7 +119,7 @@ def across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
 
 
 def origin(ledger: Ledger, body: str) -> Evidence | None:
-    """One untrusted text that holds the value ``body`` as a whole, in whatever spelling or wrapping."""
+    """One untrusted text that holds the value ``body`` as a whole, in any spelling or wrapping."""
     for text, via in ((body, ""), *((decoded.body, decoded.via) for decoded in turned(body))):
         number, offset = _place(ledger, text, exactly=not via)
         if number is not None:
@@ -176,7 +176,7 @@ def _whole(ledger: Ledger, number: int, offset: int | None, body: str, via: str 
 
 
 def _quoted(ledger: Ledger, number: int, excerpt: str) -> str:
-    """What a text says where it holds an excerpt: found by the excerpt's words, never by reading the text."""
+    """The part of a text that holds an excerpt: found by the excerpt's words, never by reading the text."""
     body = ledger.texts[number].body
     for word in islice(_WORD.finditer(excerpt[: 4 * EXCERPT]), LOOKED_UP):
         form = fold_bytes(excerpt[word.start() : word.start() + 8 * HEAD])[:HEAD]

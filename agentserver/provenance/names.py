@@ -1,4 +1,4 @@
-"""What a name says by convention: source or sink, destination or selector, and what a field is worth.
+"""The meaning of a name by convention: source or sink, destination or selector, and the worth of a field.
 
 Owns the defaults that make a configuration of three lines work, all of them by whole tokens of a name, so
 that ``thread`` is no ``read`` and ``budget`` no ``get``. Refuses to decide: a declaration always wins.
@@ -92,12 +92,12 @@ def field_of(path: str) -> str:
 
 
 def is_source(name: str) -> bool:
-    """Whether a name says that something is read."""
+    """True when a name says that something is read."""
     return not SOURCE_TOKENS.isdisjoint(tokens(name))
 
 
 def is_sink(name: str) -> bool:
-    """Whether a name says that something is done. A name may be both: ``read_and_delete``, ``get_or_create``.
+    """True when a name says that something is done. A name may be both: ``read_and_delete``, ``get_or_create``.
 
     Words that are nouns as often as verbs count only in front: ``email_bob`` sends, ``get_email`` does not.
     """
@@ -109,7 +109,7 @@ def is_sink(name: str) -> bool:
 
 
 def is_open_world(name: str) -> bool:
-    """Whether a source reads what anybody may have written as a whole: a page, a document, a feed.
+    """True when a source reads what anybody may have written as a whole: a page, a document, a feed.
 
     Nothing in such an output is the system's own, however it is structured.
     """
@@ -138,10 +138,10 @@ _ROLES: Final = (
 
 
 def standing_of(path: str, value: object) -> Standing:
-    """What a field of an untrusted source is worth when nobody declared it.
+    """The worth of a field of an untrusted source that is not declared.
 
     A value that fills a field of the record's own kind is the record's; what is cut from running text is its
-    author's. The address of whoever wrote is the author's too: anyone may write.
+    author's. The sender's address is the author's too: anyone may write.
     """
     if _in_prose(path):
         return Standing.PROSE
@@ -157,14 +157,14 @@ def standing_of(path: str, value: object) -> Standing:
 
 
 def _of_handle(words: frozenset[str]) -> Standing:
-    """One word that fills a field: a name where the field names somebody, bookkeeping elsewhere."""
+    """One word that fills a field: a name where the field names a person, bookkeeping elsewhere."""
     if not words.isdisjoint(PAYLOAD_TOKENS - {"message"}):
         return Standing.PROSE
     return Standing.DIRECTORY if not words or not words.isdisjoint(_NAMING) else Standing.RECORD
 
 
 def _in_prose(path: str) -> bool:
-    """Whether a value lies inside a field of running text: structure that somebody wrote into a body."""
+    """True when a value lies inside a field of running text: structure that an author wrote into a body."""
     above = re.sub(r"\[\d+\]|\{\}", "", path).split(".")[:-1]
     return any(not (PAYLOAD_TOKENS - _CONTAINERS).isdisjoint(tokens(step)) for step in above)
 

@@ -36,7 +36,7 @@ PLACES: Final = 1000
 
 
 class Form(StrEnum):
-    """What kind of place a destination is."""
+    """The kinds of places that a destination can be."""
 
     ADDRESS = "address"
     LINK = "link"
@@ -157,7 +157,7 @@ def host_key(host: str) -> str:
 
 
 def leads_out(text: str) -> bool:
-    """Whether a text as a whole is a link or a host, or begins like one: what fetches it goes there.
+    """True when a text as a whole is a link or a host, or begins like one: what fetches it goes there.
 
     Readers of links leave tabs and line ends out, so it is read without them as well.
     """
@@ -186,7 +186,7 @@ def _leads_out(text: str) -> bool:
 
 
 def _numbered(body: str) -> bool:
-    """Whether a name is the number of a host: an IPv6 address without brackets, an IPv4 address with a part in hex."""
+    """True for the number of a host: an IPv6 address without brackets, an IPv4 address with a part in hex."""
     return bool(_ipv6(f"[{body}]") or _HEXED.fullmatch(body.lower()))
 
 
@@ -280,7 +280,7 @@ def _link(scheme: str, rest: str) -> Destination | None:
 
 
 def _straight(path: str, tail: str) -> bool:
-    """Whether a link leads where it says: no climbing, no second authority, nothing hidden behind escapes."""
+    """True when a link leads where it says: no climbing, no second authority, nothing hidden behind escapes."""
     if _MALFORMED.search(tail) or _TWISTED.search(path):
         return False
     plain = decoded(tail)

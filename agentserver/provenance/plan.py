@@ -1,4 +1,4 @@
-"""What a conversation may do, fixed before untrusted data is seen.
+"""The permitted actions of a conversation, fixed before untrusted data is seen.
 
 Owns plans: from the words of the trusted query, or typed, step by step, from a planner. Refuses to grow from
 anything but a trusted principal's later words.
@@ -49,7 +49,7 @@ class Plan:
         return Plan(self.actions | more.actions, self.steps, self.open or more.open)
 
     def refuses(self, call: Call, declared: frozenset[Action] | None, asked: Asked) -> str | None:
-        """Why the plan has no place for a call, or ``None``. ``asked`` is what the principal said."""
+        """The reason why the plan has no place for a call, or ``None``. ``asked`` is what the principal said."""
         if self.steps is not None:
             return _off_steps(self.steps, call)
         wanted = actions_of(call.sink) if declared is None else declared

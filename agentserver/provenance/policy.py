@@ -1,4 +1,4 @@
-"""What an operator declares: sources, sinks, what each argument decides, what a field is worth.
+"""The declarations of an operator: sources, sinks, what each argument decides, what a field is worth.
 
 Owns the policy as a frozen value and the classification of listeners by it. Refuses to look at data. Where
 nothing is declared, names decide (see ``names``); a declaration always wins.
@@ -44,7 +44,7 @@ class Rule(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a rule does when it fires."""
+    """The effect of a rule that fires."""
 
     IGNORE = "ignore"
     REPORT = "report"
@@ -53,7 +53,7 @@ class Effect(StrEnum):
 
 
 class PlanSource(StrEnum):
-    """Where the plan of a conversation comes from."""
+    """The origin of a conversation's plan."""
 
     OFF = "off"
     QUERY = "query"
@@ -70,7 +70,7 @@ DEFAULT_EFFECTS: Final[dict[Rule, Effect]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """What the fields ``field`` of the listeners ``source`` are worth. Both are globs; paths omit indices."""
+    """The worth of the fields ``field`` of the listeners ``source``. Both are globs; paths omit indices."""
 
     source: str
     field: str
@@ -79,7 +79,7 @@ class FieldRule:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRule:
-    """What one argument of a sink decides.
+    """The part that one argument of a sink has in a decision.
 
     ``accepts`` names fields (``listener.field``, globs) whose values authorise this argument and no other,
     even when they are prose; ``asked`` in it stands for every document that the trusted query named.
@@ -103,7 +103,7 @@ class SinkRule:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """What a listener is, and why. A name may be source and sink."""
+    """The class of a listener, and the reason for it. A name may be source and sink."""
 
     source: bool
     sink: bool
@@ -134,7 +134,7 @@ class Policy:
     budget: float = math.inf
     """Bits about untrusted data that quarantined listeners may pass on in one conversation."""
     closed: bool = False
-    """Whether a listener that is nothing else is a relay. Else what it says counts as a record."""
+    """True makes a listener that is nothing else a relay. Otherwise its words count as a record."""
 
     def classify(self, listener: str) -> Class:
         """Source, sink or relay, with the reason that ``check`` prints."""
@@ -145,7 +145,7 @@ class Policy:
         if relay:
             return Class(source=False, sink=sink, relay=True, why=f"{why}; declared relay")
         if self.closed and not (source or sink or self._is_trusted(listener)):
-            return Class(source=False, sink=False, relay=True, why=f"{why}; nobody vouches for what it says")
+            return Class(source=False, sink=False, relay=True, why=f"{why}; its words are no record")
         return Class(source, sink, relay=False, why=why)
 
     def _is_trusted(self, listener: str) -> bool:
@@ -183,13 +183,13 @@ class Policy:
         return rule.mode if rule and rule.mode else self.mode
 
     def effect(self, rule: Rule, sink: str) -> Effect:
-        """What a rule does at one sink: the sink's own word, then the policy's, then the default."""
+        """The effect of a rule at one sink: the sink's own word, then the policy's, then the default."""
         declared = self.sink(sink)
         tables = (declared.effects if declared else (), self.effects, tuple(DEFAULT_EFFECTS.items()))
         return next((effect for table in tables for name, effect in table if name is rule), Effect.BLOCK)
 
     def argument(self, call: Call, leaf: Leaf) -> ArgumentRule:
-        """What one argument of a call decides: its type's word, the policy's, then its form's and its name's."""
+        """The rule of one argument of a call: its type's word, the policy's, then its form's and its name's."""
         return self.declared(call, leaf) or ArgumentRule(
             argument_name(leaf.path), self._undeclared(call, leaf)
         )
@@ -203,7 +203,7 @@ class Policy:
         return role
 
     def declared(self, call: Call, leaf: Leaf) -> ArgumentRule | None:
-        """What the type of a payload, or the policy, says of an argument; ``None`` where neither does."""
+        """The rule that the type of a payload, or the policy, has for an argument; ``None`` where neither does."""
         name = argument_name(leaf.path)
         path = bare(leaf.path)
         sink = self.sink(call.sink)
@@ -236,14 +236,14 @@ class Policy:
 
 
 def covers(entry: str, listener: str) -> bool:
-    """Whether a declared source or sink means a listener: exactly, by glob, or as its first whole tokens."""
+    """True when a declared source or sink means a listener: exactly, by glob, or as its first whole tokens."""
     wanted = names.tokens(entry)
     prefix = bool(wanted) and "*" not in entry and names.tokens(listener)[: len(wanted)] == wanted
     return prefix or means(entry, listener)
 
 
 def means(entry: str, listener: str) -> bool:
-    """Whether a name that loosens a rule means a listener: exactly or by glob, never by its beginning."""
+    """True when a name that loosens a rule means a listener: exactly or by glob, never by its beginning."""
     return entry == listener or fnmatchcase(listener, entry)
 
 
@@ -273,5 +273,5 @@ def _by_name(call: Call, leaf: Leaf) -> Role:
 
 
 def _points(text: str) -> bool:
-    """Whether a text is, or has in it, something of the form of an address or a link."""
+    """True when a text is, or has in it, something of the form of an address or a link."""
     return "." in text and ("://" in text or "@" in text[1:] or destination(text).external)

@@ -65,7 +65,7 @@ def compose(text: str, name: str) -> Any:
 
 
 def read_keys(node: Any, name: str) -> dict[str, Any]:
-    """What a YAML node gives, as arguments of ``Policy``. Raises PolicyError."""
+    """Read a YAML node into arguments of ``Policy``. Raises PolicyError."""
     return _Reader(name).table(node, _POLICY, "the policy")
 
 

@@ -1,6 +1,6 @@
-"""How much a listener with a closed output schema can tell about untrusted data: the capacity of its channel.
+"""The capacity of a listener with a closed output schema as a channel: how much it can tell about untrusted data.
 
-Owns the count of distinct documents that an XSD type admits, in bits. Refuses to guess: whatever is
+Owns the count of distinct documents that an XSD type admits, in bits. Refuses to guess: a type that is
 unbounded, or uses a part of XSD that is not counted here, has infinite capacity. Untrusted text that steers a
 quarantined listener can choose among that many answers, and no more.
 """
@@ -38,7 +38,7 @@ _HALF_OPEN: Final = {"nonNegativeInteger": (0, None), "positiveInteger": (1, Non
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What one message of a quarantined listener can carry."""
+    """The capacity of one message of a quarantined listener."""
 
     bits: float
     parts: tuple[tuple[str, float], ...]
@@ -46,7 +46,7 @@ class Channel:
 
     @property
     def closed(self) -> bool:
-        """Whether the capacity is finite at all."""
+        """True when the capacity is finite at all."""
         return self.bits < UNBOUNDED
 
     def __str__(self) -> str:
@@ -189,7 +189,7 @@ def _range(base: str, facets: Mapping[str, str]) -> tuple[int | None, int | None
 
 
 def _letters(pattern: str) -> int:
-    """How many characters a pattern of one class, such as ``[a-z0-9]+``, draws from; 0 for any other."""
+    """Count the characters that a pattern of one class, such as ``[a-z0-9]+``, draws from; 0 for any other."""
     found = re.fullmatch(
         r"\[((?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9_])+)\](?:[+*]|\{\d+(?:,\d*)?\})?", pattern
     )

@@ -46,7 +46,7 @@ class Engine:
     confirm_timeout: float | None = None
     violations: list[Violation] = field(default_factory=list)
     _calling: bool = field(default=False, repr=False)
-    """Whether the last event was a call: its result belongs to the same step."""
+    """True when the last event was a call: its result belongs to the same step."""
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
@@ -117,7 +117,7 @@ class Engine:
         return violation
 
     def _asked(self, verdict: Verdict) -> bool:
-        """Nobody to ask, no answer in time, or a callback that can only be awaited: no."""
+        """No: without a person to ask, without an answer in time, or with a callback that can only be awaited."""
         if self.confirm_callback is None:
             return False
         waiting = Violation(verdict, blocked=True)

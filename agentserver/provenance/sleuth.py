@@ -161,7 +161,7 @@ class Sleuth:
 
     @property
     def violations(self) -> list[dict[str, Any]]:
-        """What was found in the current or latest run."""
+        """The findings of the current or latest run."""
         return [violation.to_dict() for violation in self.engine.violations]
 
     def report(self) -> str:
@@ -174,7 +174,7 @@ class Sleuth:
 
 
 def _takes_callbacks(agent: Any) -> bool:
-    """Whether an agent speaks the Runnable protocol of LangChain."""
+    """True when an agent speaks the Runnable protocol of LangChain."""
     return not hasattr(agent, "run") and (hasattr(agent, "invoke") or hasattr(agent, "ainvoke"))
 
 

@@ -1,4 +1,4 @@
-"""Where the values of the inventory occur: an immutable table from the hash of a value to the text it was in.
+"""Occurrences of the values of the inventory: an immutable table from the hash of a value to the text it was in.
 
 Owns compact lookup of short values, beside the span index. Refuses to know what a value means. Twelve bytes a
 value; growing costs the same geometric merges as the index.

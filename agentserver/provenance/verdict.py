@@ -1,4 +1,4 @@
-"""What a judgement says: findings with their evidence, and the decision that the mode makes of them.
+"""The contents of a judgement: findings with their evidence, and the decision that the mode makes of them.
 
 Owns the result values. Refuses to reach them: ``judge`` does.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Decision(StrEnum):
-    """What becomes of the call."""
+    """The fate of the call."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -62,7 +62,7 @@ class Verdict:
 
     @property
     def allowed(self) -> bool:
-        """Whether the call may run without asking anybody."""
+        """True when the call may run without a question to a person."""
         return self.decision is Decision.ALLOW
 
     @property

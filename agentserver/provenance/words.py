@@ -1,4 +1,4 @@
-"""Where a short text can stand in longer ones: an immutable index of the beginnings of their words.
+"""Places where a short text can stand in longer ones: an immutable index of the beginnings of their words.
 
 Owns the first letters from each word on, sorted, with the place in the text as it was written; so a name, an identifier
 or a short command is looked up, and what stands there is compared, without a look at the rest. Refuses to know whose
@@ -55,7 +55,7 @@ class Words:
         return Words(tuple(runs), self.texts + len(bodies))
 
     def starting(self, form: bytes, most: int) -> tuple[tuple[int, int], ...]:
-        """Where words begin like an evidence form: text numbers and offsets, at most so many.
+        """Find where words begin like an evidence form: text numbers and offsets, at most so many.
 
         Which they are does not depend on how the texts were added.
         """
@@ -66,7 +66,7 @@ class Words:
 
 
 def standing(body: str, offset: int, name: re.Pattern[str], lead: int, length: int) -> bool:
-    """Whether a pattern matches where a word begins, ``lead`` characters after what is looked for begins."""
+    """True when a pattern matches where a word begins, ``lead`` characters after what is looked for begins."""
     begin = max(0, offset - lead - 1)
     piece = body[begin : offset + 4 * length + 64]
     found = name.match(piece, offset - lead - begin) if offset >= lead else None
@@ -74,7 +74,7 @@ def standing(body: str, offset: int, name: re.Pattern[str], lead: int, length: i
 
 
 def lead_of(name: str) -> int:
-    """How many characters stand before the first letter or digit of a name."""
+    """Count the characters before the first letter or digit of a name."""
     return next((at for at, char in enumerate(name) if fold_bytes(char)), 0)
 
 

@@ -1,7 +1,7 @@
 """CrewAI: tool hooks for as long as a block of code runs.
 
 Owns registering and removing them: CrewAI's hooks are global to the process. Refuses by answering, never by
-raising: CrewAI drops whatever a hook raises and goes on, so a call that could not be judged is refused, and an output
+raising: CrewAI drops the exceptions of a hook and goes on, so a call that could not be judged is refused, and an output
 that could not be labelled is withheld.
 """
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 WITHHELD = "The output is withheld."
-"""What a model is shown instead of an output that could not be labelled."""
+"""The text that a model is shown instead of an output that could not be labelled."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """What a hook does, which ends here whatever it raises; ``done`` says whether it did it."""
+    """The work of a hook. An exception of any kind ends here; ``done`` says whether the work was done."""
 
     done: bool = True
 
@@ -65,7 +65,7 @@ def hooks(engine: Engine | Holder) -> Iterator[None]:
         return None if step.done else False
 
     def after(context: Any) -> str | None:
-        """What this answers, if anything, takes the place of the output."""
+        """Label an output; text that is returned takes its place."""
         with _Step() as step:
             raw = getattr(context, "raw_tool_result", None)
             said = context.tool_result if raw is None else raw

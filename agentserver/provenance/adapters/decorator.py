@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """Whatever knows the engine of the current run."""
+    """An object that knows the engine of the current run."""
 
     @property
     def engine(self) -> Engine:

@@ -55,14 +55,14 @@ def _arguments(text: str, inputs: Any) -> dict[str, Any]:
 
 
 def _dropped(handler: Callable[..., Any]) -> bool:
-    """Whether LangChain runs this handler's coroutine as a task of its own, whose exceptions it drops."""
+    """True when LangChain runs this handler's coroutine as a task of its own, whose exceptions it drops."""
     task = asyncio.current_task()
     coroutine = task.get_coro() if task else None
     return getattr(coroutine, "cr_code", None) is handler.__code__
 
 
 def _content(output: Any) -> Any:
-    """What a tool said, without the message around it."""
+    """The output of a tool, without the message around it."""
     content = getattr(output, "content", output)
     artifact = getattr(output, "artifact", None)
     return content if artifact is None else {"content": content, "artifact": artifact}

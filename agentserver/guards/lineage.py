@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.guard import Asked, Denied, Noted
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.payload.codec import Codecs
     from agentserver.core.routing import Proposal
+    from agentserver.guards.lineage_reading import Reading
     from agentserver.provenance.policy import Class, Policy
     from agentserver.provenance.verdict import Finding
     from agentserver.provenance.verdict import Verdict as Judgement
@@ -67,7 +68,7 @@ class Trusted:
     planners: frozenset[str] = frozenset()
 
 
-class _Said(NamedTuple):
+class _Said:
     """A message, on its way or arrived.
 
     Args:
@@ -76,17 +77,32 @@ class _Said(NamedTuple):
         thread: the sender's.
         root: name of the payload element.
         element: the payload.
-        leaves: its scalars.
+        reading: the way to its scalars.
         trace: id of the delivery, if there is one.
     """
 
-    sender: str
-    to: str
-    thread: str
-    root: str
-    element: etree._Element
-    leaves: tuple[Leaf, ...]
-    trace: str = ""
+    __slots__ = ("_leaves", "element", "reading", "root", "sender", "thread", "to", "trace")
+
+    def __init__(
+        self,
+        sender: str,
+        to: str,
+        thread: str,
+        root: str,
+        element: etree._Element,
+        reading: Reading,
+        trace: str = "",
+    ) -> None:
+        self.sender, self.to, self.thread, self.root = sender, to, thread, root
+        self.element, self.reading, self.trace = element, reading, trace
+        self._leaves: tuple[Leaf, ...] | None = None
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """Its scalars, read when they are first needed: in a conversation without untrusted text they are not."""
+        if self._leaves is None:
+            self._leaves = self.reading.leaves(self.element)
+        return self._leaves
 
 
 class LineageGuard:
@@ -127,8 +143,9 @@ class LineageGuard:
         outside = delivery.sender not in self._classes and delivery.hop == 1
         known = _recalled(memory).stepped()
         principal = outside and self._orders_from(delivery.sender)
-        asked = "\n".join(words(arrived.leaves))
-        known = known.asked(asked) if principal else self._heard(known, arrived, at)
+        known = (
+            known.asked("\n".join(words(arrived.leaves))) if principal else self._heard(known, arrived, at)
+        )
         receiver = self._classes.get(delivery.to)
         if receiver is not None and not receiver.relay:
             known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves))
@@ -162,8 +179,8 @@ class LineageGuard:
 
     def _arrived(self, delivery: Delivery, element: etree._Element) -> _Said:
         root = delivery.root
-        leaves = self._readings[root].leaves(element)
-        return _Said(delivery.sender, delivery.to, delivery.origin, root, element, leaves, delivery.id)
+        reading = self._readings[root]
+        return _Said(delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id)
 
     def _planned(self, memory: Memory, said: _Said) -> Memory:
         """The memory with a planner's plan, unless untrusted text came before it."""
@@ -187,17 +204,18 @@ class LineageGuard:
         if proposal.route is Route.SERVICE or proposal.to not in self._classes:
             return None
         redriven = proposal.route is Route.REDRIVEN
-        known = _recalled(memory).stepped()
+        known = _recalled(memory)
         confined = self._confined(proposal)
         if isinstance(confined, Denied) or not self._consequential(known, proposal):
             return confined
+        known = known.stepped()
         said = _Said(
             proposal.sender.name,
             proposal.to,
             proposal.thread,
             proposal.root,
             proposal.element,
-            self._readings[proposal.root].leaves(proposal.element),
+            self._readings[proposal.root],
         )
         ordered = self._orders_from(said.sender) and not redriven
         judged = self._judged(known, said, at, ordered=ordered)
@@ -206,9 +224,10 @@ class LineageGuard:
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
         """True for a call of a sink, and for a message that may carry something out to a destination that it names."""
         receiver = self._classes[proposal.to]
+        if receiver.sink or not (memory.ledger.tainted or self._policy.deny):
+            return receiver.sink
         declared = any(role is Role.DESTINATION for _, role in self._readings[proposal.root].roles)
-        fetched = declared or (receiver.source and proposal.route is not Route.ANSWER)
-        return receiver.sink or (fetched and (memory.ledger.tainted or bool(self._policy.deny)))
+        return declared or (receiver.source and proposal.route is not Route.ANSWER)
 
     def _judged(self, memory: Memory, said: _Said, at: float, *, ordered: bool) -> Judgement:
         """The verdict on a message by all that is known, its own words included where they are no record."""
@@ -228,8 +247,10 @@ class LineageGuard:
 
     def _confined(self, proposal: Proposal) -> Verdict:
         """Hold a quarantined listener to what a closed schema admits."""
+        if proposal.sender.name not in self._trusted.quarantined:
+            return None
         channel = self._readings[proposal.root].channel
-        if proposal.sender.name not in self._trusted.quarantined or channel.closed:
+        if channel.closed:
             return None
         name = proposal.root.rpartition("}")[2]
         told = f"{proposal.sender.name} is quarantined, and what {name} can tell is {channel}"

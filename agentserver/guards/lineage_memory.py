@@ -106,7 +106,7 @@ class Memory:
 
     def stepped(self) -> Memory:
         """The memory at the next step."""
-        return replace(self, step=self.step + 1)
+        return Memory(self.ledger, self.step + 1, self.told, self.permitted, self.log)
 
     def asked(self, words: str) -> Memory:
         """The memory after a trusted principal spoke. The same words to several listeners count once."""

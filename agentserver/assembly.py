@@ -19,7 +19,6 @@ from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
 from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.messages import Moment
-from agentserver.core.payload.binding import Binding
 from agentserver.core.payload.codec import Codecs
 from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.usage import usage_instructions
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
+    from agentserver.core.payload.binding import Binding
     from agentserver.core.payload.codec import Codec
     from agentserver.handoff.edge.heads import Heads
     from agentserver.ports import Approver, Clock, Engine
@@ -357,6 +357,9 @@ def _schemas(organism: Organism) -> list[Codec]:
 
 def _written(payload: type, schema: Path) -> Binding:
     """The class with the schema and what may be included from its folder; links out of it are left out."""
+    # Slow to import, and few schemas are written by hand.
+    from agentserver.core.payload.binding import Binding
+
     carried = payload.__dict__.get("__payload__")
     example = carried.example if isinstance(carried, Binding) else None
     others = (each for each in sorted(schema.parent.glob("*.xsd")) if each != schema)

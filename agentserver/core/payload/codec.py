@@ -146,10 +146,14 @@ class Source(Protocol):
 class Generated:
     """The codec of a dataclass: schema, decoder and encoder all come from its field table.
 
+    Args:
+        payload: the field table.
+        functions: of this table, where they were made before.
+
     Raises PayloadError when the table makes no sense as a whole: no example value validates and decodes.
     """
 
-    def __init__(self, payload: PayloadType) -> None:
+    def __init__(self, payload: PayloadType, functions: generate.Functions | None = None) -> None:
         claim(payload.cls, payload.qname)
         self.described = payload
         self.payload = payload.cls
@@ -159,7 +163,8 @@ class Generated:
         self._schema = schema.compiled(self._xsd)
         self._lists = any(field.repeated for record in payload.records for field in record.fields)
         self._part: explain.Part | None = None
-        self._decode, self._check, self._encode = generate.functions(payload)
+        self.functions = functions or generate.functions(payload)
+        self._decode, self._check, self._encode = self.functions
         self._example = self._prove()
 
     def encode(self, value: object) -> str:
@@ -306,7 +311,9 @@ class Codecs:
             raise PayloadError(f"{label}: is not a payload; put @xmlify above @dataclass")
         if self._closed:
             raise Unlisted(cls)
-        return self.add(described if isinstance(described, PayloadType) else described.codec())
+        if isinstance(described, PayloadType):
+            return self.add(Generated(described, cls.__dict__.get("__functions__")))
+        return self.add(described.codec())
 
     def named(self, name: str) -> Codec | None:
         """The codec of a root element ``{namespace}root``, or None."""

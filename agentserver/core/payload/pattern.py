@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from agentserver.core.payload.lexical import carried
+from agentserver.hygiene.atoms import characters
+from agentserver.hygiene.charset import overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from agentserver.hygiene.charset import Spans
 
 LONGEST = 1000
 """Characters of an expression."""
@@ -39,6 +43,10 @@ _FORBIDDEN = {
     "$": "a pattern always matches the whole value; write [$] for the character",
 }
 _ATOMS = re.compile(r"\\.|\[|\]|\^|\$|[^\\\[\]^$]+", re.DOTALL)
+_FLAT = re.compile(
+    r"(?:[^\\\[\](|]|\\[^a-zA-Z]|\\[dDnrt]|\[(?:[^\\\[\]]|\\[^a-zA-Z]|\\[dDnrt])+\])*", re.DOTALL
+)
+"""No group, no alternative, no category but the decimal digits, no class within a class."""
 _XSD = "http://www.w3.org/2001/XMLSchema"
 _PREFERRED = "a0A-_. "
 
@@ -72,16 +80,54 @@ def misread(regex: str) -> str | None:
     libxml2's automaton accepts ``xab`` for ``(ab)*|x*``, and misjudges overlapping counts and classes. Nothing
     bounds where it can go wrong, so this finds errors and proves none absent: every short text over one
     character of each kind that the expression tells apart, then texts that match, cut, doubled and altered.
-    On long repetitions it may give up, after half a second that a sender could make it spend.
+    On long repetitions it may give up, after half a second that a sender could make it spend. An expression in which
+    each character can be taken in one way only is not searched: there the automaton has no choice to get wrong.
 
     Raises RegexError, re.error or etree.LxmlError for a bad expression.
     """
     tree, judge = _tree(regex), acceptor((regex,))
+    return None if _settled(regex, tree) else next(misjudgements(tree, judge), None)
+
+
+def misjudgements(tree: Any, judge: Callable[[str], bool | None]) -> Iterator[str]:
+    """Texts that a judge is wrong about, or gives up on."""
     reference = _Matcher(tree)
     alphabet = _alphabet(tree)
     words = chain(islice(_words(alphabet), _WORDS), islice(_variants(tree, alphabet), _WORDS))
-    wrong = (word for word in words if judge(word) is not reference.matches(word))
-    return next(chain(wrong, (word for word in _pumped(alphabet) if judge(word) is None)), None)
+    yield from (word for word in words if judge(word) is not reference.matches(word))
+    yield from (word for word in _pumped(alphabet) if judge(word) is None)
+
+
+def _settled(regex: str, tree: Any) -> bool:
+    r"""Each next character says which part takes it.
+
+    Parts are single characters, repeated or not, and one that varies in length shares no character with those that
+    may follow it. The text is asked as well: the parser makes one class of ``(a|[a-c])``, which libxml2 does not, and
+    the two may differ on the members of ``\p{L}`` and of a class within a class.
+    """
+    if not _FLAT.fullmatch(regex):
+        return False
+    parts = [_part(op, value) for op, value in tree if op in _STEPS]
+    if None in parts:
+        return False
+    known = [part for part in parts if part is not None]
+    for at, (low, high, spans) in enumerate(known):
+        if low == high:
+            continue
+        for least, _, others in known[at + 1 :]:
+            if overlap(spans, others):
+                return False
+            if least:
+                break
+    return True
+
+
+def _part(op: Any, value: Any) -> tuple[int, int, Spans] | None:
+    """How often a part occurs, at least and at most, and its characters; None when it is not of single characters."""
+    low, high, body = value if op is sre.MAX_REPEAT else (1, 1, [(op, value)])
+    if len(body) != 1 or body[0][0] not in {sre.LITERAL, sre.NOT_LITERAL, sre.IN}:
+        return None
+    return low, high, characters(*body[0])
 
 
 class _Matcher:

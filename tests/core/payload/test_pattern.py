@@ -13,9 +13,11 @@ from agentserver.core.payload.pattern import (
     LONGEST,
     _alphabet,
     _Matcher,
+    _settled,
     _tree,
     _variants,
     acceptor,
+    misjudgements,
     misread,
     objection,
     sample,
@@ -154,3 +156,29 @@ def test_the_search_for_errors_is_bounded() -> None:
     assert sum(1 for _ in _variants(sre_parser.parse("a" * 60), list("abcdefgh"))) < 5000
     assert len(_alphabet(sre_parser.parse("[a-c][e-g][i-k][m-o][q-s][u-w][y-z][0-3][5-7]"))) == 8
     assert list(_variants(sre_parser.parse("a{500}"), ["a"])) == []
+
+
+ATOMS = ["a", "b", "-", "[a-c]", "[^a]", "[0-9]", r"\d", r"\D", "[A-Z0-9_]", "[^0-9]", "."]
+TIMES = ["", "?", "*", "+", "{2}", "{0,3}", "{2,}", "{0}", "{2,40}", "{5,1000}"]
+PARTS = st.tuples(st.sampled_from(ATOMS), st.sampled_from(TIMES)).map("".join)
+
+
+@settings(max_examples=25)
+@given(st.lists(PARTS, min_size=1, max_size=5).map("".join))
+def test_libxml2_errs_on_no_expression_whose_parts_are_told_apart(regex: str) -> None:
+    """The search is left out for these, so it is made here."""
+    if _settled(regex, _tree(regex)):
+        assert next(misjudgements(_tree(regex), acceptor((regex,))), None) is None
+
+
+@pytest.mark.parametrize("regex", ["[A-Z]{2}[0-9]{4}", r"\d{4}-\d{2}", "[a-z]+@[A-Z]*0", "a{2}a", "[0-9]+-x"])
+def test_an_expression_whose_parts_are_told_apart_is_not_searched(regex: str) -> None:
+    assert _settled(regex, _tree(regex))
+
+
+@pytest.mark.parametrize(
+    "regex",
+    ["a*a", "a?b?a", "(ab)*|x*", "[a-c]+b", "(a|b)", "a?[^b]", r"\p{L}", "[a-z-[b]]", "a|b", "(a|[a-c])+"],
+)
+def test_an_expression_in_which_parts_compete_is_searched(regex: str) -> None:
+    assert not _settled(regex, _tree(regex))

@@ -1,4 +1,4 @@
-"""Whether what somebody wants to send may be sent: all of it or nothing.
+"""Admission: all that a listener wants to send may be sent, or nothing of it.
 
 Owns the order of the questions: what the rewriter makes of it, who would receive it, whether it is the system's to
 say, what the guards say, how much there is already. Refuses to know any guard, and to send.
@@ -40,7 +40,7 @@ class Remark(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What may be sent, or why nothing of it, and what is remarked."""
+    """The messages that may be sent, or the reason why none may, and remarks."""
 
     proposals: tuple[Proposal, ...] = ()
     refusal: Refusal | None = None
@@ -101,7 +101,7 @@ def hear(
     if forged is not None:
         return forged
     allowed, denied = _asked(proposals, peers, place.at, rules, memory, remarks)
-    # Whoever a broadcast may not reach is left out; any other denial is about the message itself.
+    # A member that a broadcast may not reach is left out; any other denial is about the message itself.
     if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
         return Refusal(denied.code, denied.reason, target)
     if not allowed:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 WAITING = 100
-"""Messages of one conversation that wait for a person at once: nobody reads more, and questions must not bury one."""
+"""Messages of one conversation that wait for a person at once: people read no more, and questions must not bury one."""
 
 
 class Answer(StrEnum):
-    """What a person says to a question."""
+    """The answers of a person to a question."""
 
     ONCE = "once"  # this one message may go on
-    ALWAYS = "always"  # so may, in this conversation, whatever the guard that asked takes for the same
+    ALWAYS = "always"  # so may, in this conversation, all that the guard that asked takes for the same
     DENY = "deny"
 
 

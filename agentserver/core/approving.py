@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def barred(conversation: Conversation, by: str, rules: Rules) -> str:
-    """Why somebody may not permit what waits in a conversation, if they may not; anybody may deny it."""
+    """The reason why a person may not permit what waits in a conversation, if there is one; anybody may deny it."""
     if rules.blueprint.limits.approvers == "anyone":
         return ""
     if conversation.principal.partition("-")[0] in principals.NOBODY:
@@ -36,7 +36,7 @@ def decide(conversation: Conversation, decided: Decided, rules: Rules, moment: M
 
     None when the answer is to nothing that waits, or to another message than the one that does: it was spent
     already, the message went with its thread, or the person was shown something else. None, too, for a permission by
-    somebody who is barred. A message that is not the one that was asked about any more can still be denied.
+    a person who is barred. A message that is not the one that was asked about any more can still be denied.
     """
     approval = next((one for one in conversation.approvals() if one.id == decided.approval), None)
     if approval is None or approval.digest != decided.digest:

@@ -1,4 +1,4 @@
-"""What a conversation that is set aside tells its principal.
+"""The last events of a conversation that is set aside, for its principal.
 
 Owns the last words: every request that waits hears ``internal`` and comes to rest. Refuses to know why, and where it is
 kept.
@@ -24,7 +24,7 @@ REASON = 500
 def last_words(
     conversation: str, principal: str, requests: Iterable[str], after: EventPlace
 ) -> tuple[Reply | Done, ...]:
-    """What leaves for the requests of a conversation that goes on no more.
+    """The events that leave for the requests of a conversation that goes on no more.
 
     Args:
         conversation: its id. Nothing else of it needs to be legible.

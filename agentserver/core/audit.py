@@ -1,4 +1,4 @@
-"""What happened, as records that a trace, a log and an audit are made of.
+"""Records of events, of which a trace, a log and an audit are made.
 
 Owns the vocabulary of events. Refuses to know where records go.
 """
@@ -19,17 +19,19 @@ ATTEMPT = 16_000
 
 
 class Event(StrEnum):
-    """What a record reports."""
+    """The kinds of records."""
 
     RECEIVED = "received"  # an outside message was accepted
-    REDRIVEN = "redriven"  # a dead letter became a request of its own; its words are nobody's orders
+    REDRIVEN = "redriven"  # a dead letter became a request of its own; its words are no orders
     SENT = "sent"  # a listener's message was admitted
     HANDLED = "handled"  # a listener finished with a message
     ASKED = "asked"  # an admitted message waits until a person permits it
     APPROVED = "approved"  # the person did
-    WITHDRAWN = "withdrawn"  # the person did not, or nobody answered in time; its sender gets a SystemError
+    WITHDRAWN = (
+        "withdrawn"  # the person did not, or no person answered in time; its sender gets a SystemError
+    )
     FLAGGED = "flagged"  # a guard let a message pass and wants that known
-    ATTEMPTED = "attempted"  # a handoff was asked for, whatever came of it
+    ATTEMPTED = "attempted"  # a handoff was asked for, with any result
     REFUSED = "refused"  # a message was not admitted; its sender gets a SystemError
     REPAIRED = "repaired"  # deprecated payload text was read with repairs
     FAILED = "failed"  # a handler crashed or was late

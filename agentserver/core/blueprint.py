@@ -49,7 +49,7 @@ class Limits:
         concurrency: invocations running at once in the whole server.
         queue: messages accepted and not yet handled; beyond it outside messages are refused as ``busy``.
         principal_queue: messages that one principal may have accepted and not yet handled; beyond it, and beyond
-            ``principal_bytes``, its own messages are refused as ``busy`` and nobody else's.
+            ``principal_bytes``, its own messages are refused as ``busy``, not those of others.
         principal_conversations: conversations that one principal may have open.
         principal_bytes: bytes of messages that one principal may have accepted and not yet handled.
         hops: messages in one causal chain since the message from outside.
@@ -106,7 +106,7 @@ class Blueprint:
     usage: Mapping[str, str]
 
     def accepts(self, listener: str, root: str) -> bool:
-        """Whether a listener of that name exists and declares that payload."""
+        """True when a listener of that name exists and declares that payload."""
         return root in self.roots.get(listener, frozenset())
 
     def takers(self, root: str) -> tuple[str, ...]:
@@ -114,5 +114,5 @@ class Blueprint:
         return tuple(name for name, roots in self.roots.items() if root in roots)
 
     def principal(self, name: str) -> Listener:
-        """A stand-in for whoever opened a conversation: it may address every listener and accepts none."""
+        """A stand-in for the principal who opened a conversation: it may address every listener and accepts none."""
         return Listener(name, (), "", peers=frozenset(self.listeners))

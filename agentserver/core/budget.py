@@ -1,4 +1,4 @@
-"""How much one request may lead to, and how much of it is left.
+"""The budget of a request: the messages and hops that it may lead to, and the rest that is left.
 
 Owns the arithmetic. Refuses to know what becomes of a request that has used up its budget: the step decides that.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Room(NamedTuple):
-    """What one result may hold.
+    """The size that one result may have.
 
     Args:
         messages: at least one, because an answer that leaves the server needs no delivery.
@@ -29,19 +29,19 @@ class Room(NamedTuple):
 
 
 def left(limits: Limits, conversation: int, request: int) -> int:
-    """How many more messages a request may lead to after so many in its conversation, and so many of its own."""
+    """Count the messages that a request may still lead to after so many in its conversation, and so many of its own."""
     return max(0, min(limits.messages - request, limits.conversation_messages - conversation))
 
 
 def room(limits: Limits, conversation: Conversation, request: str) -> Room:
-    """What a result may hold that is concluded now."""
+    """The size that a result may have which is concluded now."""
     entry = conversation.requests.get(request)
     spent = 0 if entry is None else entry.messages
     return Room(max(1, left(limits, conversation.messages, spent)), limits.principal_bytes)
 
 
 def exhausted(limits: Limits, hop: int, left: int) -> str:
-    """What a request has used up that would lead to one more message; empty when there is some of everything."""
+    """The budget that one more message of a request would overrun; empty when there is some of everything."""
     if hop > limits.hops:
         return f"more than {limits.hops} hops"
     return "" if left > 0 else "no messages are left"

@@ -25,7 +25,7 @@ class Conversation(NamedTuple):
 
     Args:
         id: opaque.
-        principal: who opened it; nobody else may address, watch or cancel it.
+        principal: who opened it; no other may address, watch or cancel it.
         tree: its threads.
         todos: its watchers.
         requests: outside messages that have not come to rest.

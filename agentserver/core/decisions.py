@@ -218,7 +218,7 @@ def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment:
 
 
 def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Pieces[Judged]:
-    """What a listener may send of what it said: all of it, or the reason why nothing of it."""
+    """Admit the messages of a result: all of them, or none with the reason."""
     delivery = finished.delivery
     thread = step.tree.nodes[delivery.thread]
     caller = step.tree.caller(thread)

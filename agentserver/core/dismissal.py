@@ -42,7 +42,7 @@ class Dismissed(NamedTuple):
 
 
 def excerpted(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
-    """What is kept of a message that is refused: of a long one a beginning in which no secret is cut."""
+    """The part of a refused message that is kept: of a long one a beginning in which no secret is cut."""
     if len(data) <= KEPT:
         return data
     text = redact(
@@ -53,7 +53,7 @@ def excerpted(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
 
 
 def dismissed(outside: Outside, judged: Judged, redact: Callable[[str], str]) -> Outside | Dismissed:
-    """What is kept of a message that was refused: all of it while it is short, so that it can be judged again."""
+    """The part of a refused message that is kept: all of it while it is short, so that it can be judged again."""
     kept, refusal = excerpted(outside.data, redact), judged.refusal
     if isinstance(kept, bytes) or refusal is None:
         return outside

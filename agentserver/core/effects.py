@@ -1,4 +1,4 @@
-"""What a running handler may change besides sending: its thread's storage and todos.
+"""Changes that a running handler may make besides sending: its thread's storage and todos.
 
 Owns the collecting of those changes; they count only if the invocation's outcome is committed. Refuses to know
 where the values are kept.

@@ -29,7 +29,7 @@ class Jump(NamedTuple):
 
 
 class Calendar(NamedTuple):
-    """What is known of the clock.
+    """Knowledge of the clock.
 
     Args:
         jumps: in the order in which they happened.
@@ -40,7 +40,7 @@ class Calendar(NamedTuple):
     last: float | None = None
 
     def before(self, limit: float, now: float) -> float:
-        """What was done before this time, by the clock, was done at least ``limit`` seconds ago.
+        """The time, by the clock, before which all that was done is at least ``limit`` seconds old.
 
         Args:
             limit: seconds.

@@ -55,7 +55,7 @@ SCHEMA: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a document may measure before it is refused.
+    """The limits of a document, beyond which it is refused.
 
     Args:
         bytes: of the whole document; below 10 MB, where libxml2 has bounds of its own.
@@ -78,7 +78,7 @@ class Bounds:
 
 
 class Fault(StrEnum):
-    """Why a document was refused."""
+    """The reason why a document was refused."""
 
     SIZE = "size"
     ENCODING = "encoding"
@@ -124,7 +124,7 @@ _DEFAULT: Final = Bounds()
 # may share it. `collect_ids=False` is absent on purpose: with it libxml2 opens external DTDs. Comments and
 # processing instructions go because they would split `.text`. What stays of a document is each name that the thread
 # had not seen before, for as long as the thread lives or this parser does: one with unknown names gets another
-# parser, and whoever reads documents of strangers does it in a thread of its own.
+# parser, so documents of strangers are read in a thread of their own.
 def _parser() -> etree.XMLParser:
     return etree.XMLParser(
         encoding="utf-8",
@@ -177,7 +177,7 @@ _TYPED: Final = etree.XPath(
 
 
 def read(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malformed:
-    """The envelope in `data`, or why there is none. Raises nothing, whatever the bytes.
+    """The envelope in `data`, or why there is none. Raises nothing for any bytes.
 
     The bytes are UTF-8, with or without a byte order mark, and have no DOCTYPE. What is read has a canonical form.
     ``xsi:type`` is refused: it would pick a type, and canonical forms would not tell two types apart. Other
@@ -196,7 +196,7 @@ def read(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malformed:
 
 
 def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Malformed:
-    """The payload element that `data` is, or why there is none. Raises nothing, whatever the bytes."""
+    """The payload element that `data` is, or why there is none. Raises nothing for any bytes."""
     return _payload(_parse(data, bounds))
 
 
@@ -258,7 +258,7 @@ def _parse(data: bytes, bounds: Bounds, parser: etree.XMLParser | None = None) -
 
 
 def _before(data: bytes, bounds: Bounds) -> Malformed | None:
-    """What the bytes alone show, before anything is built from them."""
+    """Faults that the bytes alone show, before anything is built from them."""
     if len(data) > bounds.bytes:
         return Malformed(Fault.SIZE, f"more than {bounds.bytes} bytes")
     if data.count(b"<") > 2 * bounds.elements:
@@ -291,7 +291,7 @@ def _prolog(data: bytes) -> Malformed | None:
 
 
 def _after(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | None:
-    """What only the tree shows. Each exact look is taken when a count of bytes cannot rule its answer out."""
+    """Faults that only the tree shows. Each exact look is taken when a count of bytes cannot rule its answer out."""
     if _ordinary(data, bounds):
         return None
     if b"<!" in data and root.getroottree().docinfo.internalDTD is not None:  # _prolog saw it already
@@ -302,7 +302,7 @@ def _after(root: etree._Element, data: bytes, bounds: Bounds) -> Malformed | Non
 
 
 def _ordinary(data: bytes, bounds: Bounds) -> bool:
-    """Whether counts of bytes rule out every answer of ``_after``, as they do for what codecs write.
+    """True when counts of bytes rule out every answer of ``_after``, as they do for what codecs write.
 
     Each ``=`` is that of a plain default namespace, so there are no attributes, and none named ``xsi:type``.
     """
@@ -340,7 +340,7 @@ def _namespaces(root: etree._Element, data: bytes, many: int) -> Malformed | Non
 
 
 def _in_scope(root: etree._Element, many: int) -> bool:
-    """Whether more declarations than this hold at one place. Asking each element would cost their product."""
+    """True when more declarations than this hold at one place. Asking each element would cost their product."""
     now = 0
     for event, _ in etree.iterwalk(root, events=("start-ns", "end-ns")):
         now += 1 if event == "start-ns" else -1
@@ -370,7 +370,7 @@ def _fits(root: etree._Element) -> bool:
 
 
 def _unparsed(error: etree.LxmlError) -> Malformed:
-    """Where libxml2 gave up and what it calls the fault; its own message would quote the document."""
+    """The place at which libxml2 gave up, and its name for the fault; its own message would quote the document."""
     last = cast("Any", error.error_log).last_error
     if last is None:
         return Malformed(Fault.SYNTAX, "ERR_UNKNOWN")

@@ -1,4 +1,4 @@
-"""Whether a document holds only names that the server's own schemas know, told from its bytes.
+"""A look at the bytes of a document for names that the server's own schemas do not know.
 
 libxml2 keeps each distinct name that a thread has parsed for as long as the thread lives. Documents with names of their
 own are therefore read apart, by a parser and in a thread that go away. Owns that question; its answer may be no for a
@@ -27,7 +27,7 @@ def names(schemas: Iterable[str]) -> frozenset[bytes]:
 
 
 def familiar(data: bytes, known: frozenset[bytes]) -> bool:
-    """Whether a document is made of start and end tags, text and character references alone, all names being known.
+    """True for start and end tags, text and character references alone, all names being known.
 
     Each ``<`` must begin a tag that the pattern takes whole, and no attribute's value holds one, so that no parser can
     see a name where this sees none. Prefixed names count as unknown.

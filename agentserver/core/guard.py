@@ -58,7 +58,7 @@ Verdict: TypeAlias = Denied | Asked | Noted | None
 
 
 class Ruling(NamedTuple):
-    """What all guards together say about a proposal. The first denial is the last word."""
+    """The verdict of all guards together on a proposal. The first denial is the last word."""
 
     denied: Denied | None = None
     questions: tuple[Question, ...] = ()
@@ -96,7 +96,7 @@ class Guard(Protocol):
         ...
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
-        """Whether a message may be sent."""
+        """Decide on a message: None lets it pass."""
         ...
 
     def permit(self, memory: object, about: tuple[str, ...]) -> object:
@@ -131,7 +131,7 @@ def opening(guards: Iterable[Guard]) -> dict[str, object]:
 
 
 class Attempt(NamedTuple):
-    """What a rewriter made of a message.
+    """The result of a rewriter for one message.
 
     Args:
         result: the message as it goes on, or why it does not.
@@ -148,17 +148,17 @@ class Rewriter(Protocol):
     """Turns what a listener said into what its target is given, before it is routed. Pure."""
 
     def rewrite(self, draft: Draft, place: Place) -> Attempt | None:
-        """What becomes of a message; None for one that is none of the rewriter's."""
+        """Rewrite a message; None for one that is none of the rewriter's."""
         ...
 
     def refused(self, refusal: Refusal, place: Place) -> str | None:
-        """What goes on record of a payload that its schema refused; None for one that is none of the rewriter's."""
+        """The note on record of a payload that its schema refused; None for one that is none of the rewriter's."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a conversation decides by.
+    """The rules that a conversation decides by.
 
     Args:
         guards: in the order in which they are asked.
@@ -221,7 +221,7 @@ class Rules:
         return {**memory, **changed}
 
     def ruling(self, memory: Mapping[str, object], proposal: Proposal, at: float) -> Ruling:
-        """What the guards say about a message."""
+        """Ask the guards about a message."""
         ruling = PASSED
         for guard in self.guards:
             verdict = guard.judge(memory.get(guard.name), proposal, at)

@@ -83,7 +83,7 @@ class Words:
     Args:
         source: who handed them over, as the server knows it.
         at: when.
-        text: the words, without characters that nobody sees.
+        text: the words, without unseen characters.
     """
 
     source: str
@@ -94,7 +94,7 @@ class Words:
 @_own
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the target of a handoff is given. Only the server writes one for somebody else.
+    """The payload for the target of a handoff. Only the server writes one for another listener.
 
     Args:
         intent: the intent.

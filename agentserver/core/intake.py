@@ -1,4 +1,4 @@
-"""What comes in as bytes: a message from outside, or one of our own that an engine kept.
+"""Messages that come in as bytes: from outside, or of our own that an engine kept.
 
 Owns what is believed of them: of an outside envelope nothing but ``to``, of our own everything that still satisfies
 its schema. Refuses to know conversations.

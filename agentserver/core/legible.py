@@ -1,4 +1,4 @@
-"""Text that anybody may have written, made fit for a line that somebody reads.
+"""Text that anybody may have written, made fit for a line that a person reads.
 
 Owns what is taken out, what is replaced and what is cut, in this order. Refuses to know who reads: a log, an audit,
 a model.

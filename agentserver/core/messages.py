@@ -39,7 +39,7 @@ class Moment(NamedTuple):
         return self if self.now >= time else self._replace(now=time)
 
     def ids(self) -> Iterator[str]:
-        """Ids in the form of UUIDs that nobody without the seed can foretell."""
+        """Ids in the form of UUIDs that cannot be foretold without the seed."""
         number = 0
         while True:
             digest = blake2b(number.to_bytes(4, "big"), key=self.seed, digest_size=16).hexdigest()
@@ -104,7 +104,7 @@ class Drafts(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a person has to permit.
+    """A question to a person, who has to permit a message.
 
     Args:
         guard: the guard that wants it permitted.
@@ -146,7 +146,7 @@ class Letter(NamedTuple):
 
 
 class EventPlace(NamedTuple):
-    """Where an event stands among everything that leaves its conversation; no two share it, and it never changes.
+    """The place of an event among everything that leaves its conversation; no two share it, and it never changes.
 
     Args:
         version: of the conversation after the step that let it go.
@@ -202,7 +202,7 @@ class Done(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What a handler changed besides sending: committed with its outcome or not at all.
+    """Changes that a handler made besides sending: committed with its outcome or not at all.
 
     Args:
         stored: encoded value per class name; None deletes.
@@ -307,7 +307,7 @@ class TurnedAway(NamedTuple):
 
 
 class Closing(NamedTuple):
-    """Why a conversation was ended."""
+    """The end of a conversation, with its reason."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""What one step changes.
+"""The changes of one step.
 
 Owns the shape of it, and of what a step is decided about. Refuses to know how it comes about and who commits it.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """What one step changes. Committed whole or not at all.
+    """The changes of one step. Committed whole or not at all.
 
     Args:
         before: version of the conversation that the step was decided on.
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
         closed: threads that closed; what runs on them is to be cancelled.
         replies: what the gateway is told, in order.
         records: what happened, in order.
-        parsed: payload elements of new deliveries, by delivery; spares whoever runs them the reading. Not to be kept.
+        parsed: payload elements of new deliveries, by delivery; spares the pump the reading. Not to be kept.
         deprecated: whether a handler returned bytes.
         moment: when, and with which seed, the step was decided.
         cause: what the step was decided about, so that it can be decided again.

@@ -1,4 +1,4 @@
-"""Long work in pieces, so that whoever drives it may do something else between two of them.
+"""Long work in pieces, so that its driver may do something else between two of them.
 
 Owns the form: a generator that gives nothing until its result. Refuses to know who waits, and for how long.
 """

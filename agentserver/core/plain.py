@@ -121,7 +121,7 @@ def _only(result: object) -> Draft | None:
 
 
 def _calm(conversation: Conversation, thread: Thread, request: Request) -> bool:
-    """Whether nothing is held back or narrowed, nothing was refused, and nothing waits for a person on the thread."""
+    """True when nothing is held back or narrowed, nothing was refused, and nothing waits for a person on the thread."""
     return not (
         conversation.todos.watchers
         or not conversation.version

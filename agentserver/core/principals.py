@@ -22,12 +22,12 @@ NOBODY: Final = frozenset({"console", "operator", "principal"})
 
 
 def taken(listeners: Iterable[str]) -> frozenset[str]:
-    """What the names look like that no principal may be taken for."""
+    """The looks of the names that no principal may be taken for."""
     return frozenset(map(skeleton, listeners))
 
 
 def unfit(name: str, taken: Collection[str]) -> str:
-    """Why no principal can bear a name; empty for one that a principal can bear. ``taken`` as the function gives it."""
+    """The reason why no principal can bear a name; empty when one can. ``taken`` as the function gives it."""
     if not name or name != name.strip():
         return "is empty, or begins or ends with white space"
     if len(name) > LONGEST:
@@ -43,5 +43,5 @@ def unfit(name: str, taken: Collection[str]) -> str:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two names are of one person, as far as anybody could tell."""
+    """True when two names are of one person, as far as anybody could tell."""
     return skeleton(one) == skeleton(other)

@@ -4,7 +4,7 @@ Owns the search: where an element may end, given the field tables. Refuses to ju
 decides among them. An element holds either elements or text, and what starts like a tag of a known name is one, so that
 a text ends at the next of them: there its end tag stands, or is missing. A missing end tag is thought of wherever
 a tag could not stand otherwise or could stand further out as well. A literal search finds more: it
-takes for text whatever may be text, tags too.
+takes for text all that may be text, tags too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CUT: Final = re.compile(r"(?:</?[\w.-]*)?\Z")
 
 
 class Repair(StrEnum):
-    """What was done to make text readable."""
+    """The repairs that made text readable."""
 
     PROSE = "left out prose around the payloads"
     FENCE = "left out a code fence"
@@ -95,7 +95,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """What may be a tag: it starts like one of a known name."""
+    """A place that may be a tag: it starts like one of a known name."""
 
     place: int
     name: str
@@ -115,7 +115,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """How far one way of reading has come. Pieces and notes are chains, newest first, which states share."""
+    """The progress of one way of reading. Pieces and notes are chains, newest first, which states share."""
 
     place: int
     open: _Open | None = None
@@ -226,7 +226,7 @@ class Search:
             yield ended.note(Repair.UNCLOSED, tag.place)
 
     def _ends(self, tag: Tag, element: _Open) -> bool:
-        """Whether this tag could stand further out, so that it would show a missing end tag."""
+        """True when this tag could stand further out, so that it would show a missing end tag."""
         around = element.outer
         while around is not None:
             if tag.name == around.name if tag.closing else tag.name in _elements(around.type):
@@ -252,7 +252,7 @@ class Search:
         yield from self._implied(replace(held, loose=held.loose or (blank and kept)), element, tag)
 
     def _cut_text(self, state: _State, element: _Open) -> Iterator[_State]:
-        """A value may end with the input only if its end tag had begun: else nobody knows its rest."""
+        """A value may end with the input only if its end tag had begun: else its rest is unknown."""
         if self._end < len(self._text) and self._ending(element, state.place):
             ended = _closed(state.put(Slice(state.place, self._end)), element, len(self._text))
             yield ended.note(Repair.CUT, self._end)
@@ -260,7 +260,7 @@ class Search:
             self.cut = True
 
     def _ending(self, element: _Open, place: int) -> bool:
-        """Whether the text ends with the beginning of this element's end tag, or between tags."""
+        """True when the text ends with the beginning of this element's end tag, or between tags."""
         begun = self._text[max(self._end, place) :]
         return not begun or (begun.startswith("</") and f"</{element.name}".startswith(begun))
 
@@ -332,7 +332,7 @@ class LiteralSearch(Search):
 
 
 def _tail(text: str) -> int:
-    """Where the text ends, not counting the beginning of a tag that was cut off."""
+    """The end of the text, not counting the beginning of a tag that was cut off."""
     found = _CUT.search(text)
     return found.start() if found else len(text)
 
@@ -347,7 +347,7 @@ def tags(text: str, names: frozenset[str]) -> tuple[Tag, ...]:
 
 
 def end_of(text: str, tag: Tag) -> int | None:
-    """Where an end tag or an empty element's tag without attributes ends, if it is one."""
+    """The end of an end tag or of an empty element's tag without attributes, if it is one."""
     end = _END.match(text, tag.after)
     return end.end() if end and (tag.closing or end[1]) else None
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class Beginning(NamedTuple):
-    """What a conversation was before its first step."""
+    """A conversation before its first step."""
 
     id: str
     principal: str
@@ -110,7 +110,7 @@ def dump(outcome: Outcome) -> bytes:
 
 
 def receipt(data: bytes) -> tuple[str, Receipt] | None:
-    """What ``receipts.given`` gave of the cause that ``dump`` wrote. Raises ValueError when it is not JSON."""
+    """The result of ``receipts.given`` for the cause that ``dump`` wrote. Raises ValueError when it is not JSON."""
     match json.loads(data):
         case ["receive", _, request, _, name, content] | [
             "turn_away" | "dismiss",
@@ -371,7 +371,7 @@ def _effects(stored: dict[str, Any], closed: list[str]) -> Effects:
 
 
 def _place(markup: str, messages: Sequence[bytes], at: int) -> list[Any]:
-    """Where the markup stands in what went out, or the markup itself.
+    """The place of the markup in what went out, or the markup itself.
 
     What is said goes out in the order in which it is said: the search begins with message number ``at``, the one after
     the last that was found, so that a long result is not held against all of its messages each time.

@@ -37,7 +37,7 @@ WORDINGS: dict[Code, Wording] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a message was not admitted.
+    """The reason why a message was not admitted.
 
     Args:
         code: what its sender learns.

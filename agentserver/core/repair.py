@@ -68,7 +68,7 @@ _BARE_AMPERSAND: Final = re.compile(rf"(?!{_REFERENCE})&")
 
 
 class Reason(StrEnum):
-    """Why text could not be read; the words are meant for its writer."""
+    """The reason why text could not be read; the words are meant for its writer."""
 
     SIZE = "the text is too long to be repaired: write well-formed XML"
     ENCODING = "the text is not UTF-8"
@@ -84,7 +84,7 @@ class Reason(StrEnum):
 
 
 class Known(Protocol):
-    """What is known of a payload: a codec."""
+    """The known facts of a payload: a codec."""
 
     @property
     def name(self) -> str:
@@ -97,7 +97,7 @@ class Known(Protocol):
         ...
 
     def valid(self, element: etree._Element) -> bool:
-        """Whether its schema accepts the element."""
+        """True when its schema accepts the element."""
         ...
 
 
@@ -117,7 +117,7 @@ class Unreadable:
 
     @property
     def unknown_root(self) -> bool:
-        """Whether the fault is that nothing deliverable is named."""
+        """True when the fault is that nothing deliverable is named."""
         return self.reason is Reason.UNKNOWN_ROOT
 
 
@@ -277,7 +277,7 @@ class _Reader:
 
 
 def _swallows(candidate: Candidate, text: str, names: frozenset[str]) -> bool:
-    """Whether markup has become text: a tag of a known name, an end tag, an attribute."""
+    """True when markup has become text: a tag of a known name, an end tag, an attribute."""
     for piece in candidate.pieces:
         if not isinstance(piece, Slice):
             continue
@@ -298,7 +298,7 @@ def _described(codecs: list[Known]) -> list[PayloadType]:
 
 
 def _leading(text: str) -> tuple[Note, ...] | None:
-    """What stands before the first payload as repairs, or None if there is markup in it."""
+    """The text before the first payload as repairs, or None if there is markup in it."""
     declaration = _DECLARATION.search(text)
     notes = [Note(Repair.DECLARATION, declaration.start())] if declaration else []
     prose = text[: declaration.start()] if declaration else text

@@ -1,4 +1,4 @@
-"""What a handler returned, as drafts of messages: encoded, parsed again and valid, or refused.
+"""The results of handlers, as drafts of messages: encoded, parsed again and valid, or refused.
 
 Owns the meaning of HandlerResponse, sequences, None and deprecated bytes. Refuses to know where a draft may go.
 """

@@ -1,6 +1,6 @@
 """A dead letter on its way again.
 
-Owns when that is possible, and as what: where it was while its thread lives, because only then somebody waits for what
+Owns when that is possible, and as what: where it was while its thread lives, because only then a caller waits for what
 comes of it, else as a new request of its principal. Refuses to know where dead letters are kept.
 """
 
@@ -29,7 +29,7 @@ REDRIVEN_HOP = 2
 
 
 def lives(conversation: Conversation | None, delivery: Delivery) -> bool:
-    """Whether a dead letter can be tried again where it was."""
+    """True when a dead letter can be tried again where it was."""
     thread = None if conversation is None or conversation.closed else conversation.tree.get(delivery.thread)
     return thread is not None and thread.parent is not None
 
@@ -104,7 +104,7 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
 
 
 def _payload(letter: Delivery, rules: Rules) -> etree._Element:
-    """What a dead letter says. Raises LookupError when its listener takes no such thing unasked."""
+    """The payload of a dead letter. Raises LookupError when its listener takes no such thing unasked."""
     name = local(letter.root)
     if letter.sender in {SYSTEM, TODO}:
         raise LookupError(f"its {name} is the system's, about something that is over")

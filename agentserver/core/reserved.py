@@ -1,6 +1,6 @@
 """The system's own payloads, and who may send one.
 
-Owns the rule that nobody speaks for the system: what is of its namespace is made by it alone. A listener may ask the
+Owns the rule that no other speaks for the system: what is of its namespace is made by it alone. A listener may ask the
 todo service for something, and may pass on to its caller, unchanged, the SystemError that it was given. Refuses to
 know how a message was written and where else it would go.
 """
@@ -26,7 +26,7 @@ TOLD = (
     "only the system makes this payload: send one of your own, or pass a SystemError that you were given on to "
     "your caller unchanged"
 )
-"""What the sender is told to correct."""
+"""The corrections that the sender is told."""
 
 
 def overstepped(

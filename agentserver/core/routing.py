@@ -1,4 +1,4 @@
-"""Where a draft goes: answers, self-calls, services, peers, broadcasts.
+"""The way of a draft: answers, self-calls, services, peers, broadcasts.
 
 Owns the rules by which a target becomes receivers. Refuses to permit anything; guards decide that about each
 proposal it makes. What it cannot resolve it gives no receiver, without saying why.
@@ -63,7 +63,7 @@ class Proposal(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a draft is written.
+    """The place at which a draft is written.
 
     Args:
         listener: by whom.
@@ -104,7 +104,7 @@ def _by_name(to: str | Target, root: str, place: Place, blueprint: Blueprint) ->
 
 
 def _serves(root: str, place: Place, blueprint: Blueprint) -> bool:
-    """Whether a service takes it. Services work for handlers; the principal's root has none."""
+    """True when a service takes it. Services work for handlers; the principal's root has none."""
     return place.caller is not None and root in blueprint.services
 
 
@@ -117,7 +117,7 @@ def _by_root(draft: Draft, place: Place, blueprint: Blueprint) -> tuple[Proposal
         return _broadcast(draft, place, [blueprint.listeners[name] for name in takers])
     if takers:
         return resolve(draft._replace(to=takers[0]), place, blueprint)
-    # A payload that nobody within reach declares is what a tool answers with.
+    # A payload that no listener within reach declares is what a tool answers with.
     return () if place.caller is None else (_proposal(draft, place, place.caller, Route.ANSWER),)
 
 

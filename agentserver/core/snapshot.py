@@ -38,11 +38,11 @@ second did not count the messages of each request."""
 
 
 _THREADS = 8
-"""Where the threads stand among the fields after the format."""
+"""The index of the threads among the fields after the format."""
 
 
 class UnreadableError(ValueError):
-    """What was kept is of a later version, or not what was written."""
+    """The kept state is of a later version, or not what was written."""
 
 
 @runtime_checkable
@@ -135,7 +135,7 @@ def restore(snapshot: Snapshot, guards: Iterable[Guard] = ()) -> Conversation:
 
 
 def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
-    """What waits for a person, for whoever has not the guards of the conversation. Raises UnreadableError."""
+    """The messages that wait for a person, read without the guards of the conversation. Raises UnreadableError."""
     with _reading():
         threads = [_thread(row, snapshot.waiting, {}) for row in _fields(snapshot)[_THREADS]]
         return tuple([one for thread in threads for one in thread.approvals])
@@ -143,7 +143,7 @@ def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """What is not as ``take`` writes it is unreadable."""
+    """Turn errors of a state that is not as ``take`` writes it into UnreadableError."""
     try:
         yield
     except UnreadableError:

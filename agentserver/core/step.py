@@ -96,7 +96,7 @@ class Step:
         self.minutes.record(Event.SENT, delivery)
 
     def left(self, request: str) -> int:
-        """How many more messages a request may lead to."""
+        """Count the messages that a request may still lead to."""
         return left(self.rules.blueprint.limits, self._messages, self.requests.spent(request))
 
     def exhaust(self, request: str, detail: str) -> None:
@@ -366,7 +366,7 @@ class Step:
         return tuple([node.inbox[0] for node in nodes if node is not None and node.inbox])
 
     def _settle_exhausted(self) -> None:
-        """A request that overran its budget ends at once, with a refusal to whoever made it."""
+        """A request that overran its budget ends at once, with a refusal to its sender."""
         for request, detail in self._exhausted.items():
             for thread in self.requests.threads(request):
                 self._close(self.change.shut(thread))

@@ -70,7 +70,7 @@ class Thread(NamedTuple):
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing waits here."""
+        """True when nothing waits here."""
         return not self.inbox and not self.held and not self.approvals
 
     def with_inbox(self, inbox: tuple[Delivery, ...]) -> Thread:
@@ -119,7 +119,7 @@ class ThreadTree(NamedTuple):
             pending.extend(reversed(node.children))
 
     def at_rest(self, thread: Thread) -> bool:
-        """Whether nothing is under way on the thread and below it."""
+        """True when nothing is under way on the thread and below it."""
         if not thread.quiet or not thread.children:
             return thread.quiet
         return all(below.quiet for below in self.below(thread.id))

@@ -46,11 +46,11 @@ class Watcher:
 
     @property
     def raised(self) -> bool:
-        """Whether every reply has come."""
+        """True when every reply has come."""
         return self.seen >= self.count
 
     def matches(self, delivery: Delivery) -> bool:
-        """Whether a delivery to the thread is one of the awaited replies.
+        """True when a delivery to the thread is one of the awaited replies.
 
         A SystemError about the listener counts as its reply, be it the system's own or one that the listener passed
         on; one about a message of the thread's own does not.
@@ -116,7 +116,7 @@ class TodoBook:
         return self if len(left) == len(watchers) else self._put(thread, left)
 
     def abandon(self, thread: str) -> TodoBook:
-        """Forget the watchers whose replies can no longer come, because nobody works for the thread any more."""
+        """Forget the watchers whose replies can no longer come, because no listener works for the thread any more."""
         watchers = self.of(thread)
         if not watchers:
             return self

@@ -26,7 +26,7 @@ class Written:
         self._kept: OrderedDict[str, Rows] = OrderedDict()
 
     def of(self, conversation: Conversation) -> Rows:
-        """What was written of a conversation, to be read and changed. Of a small or closed one nothing is kept."""
+        """The written rows of a conversation, to be read and changed. Of a small or closed one nothing is kept."""
         rows = self._kept.pop(conversation.id, {})
         if conversation.closed or len(conversation.tree.nodes) < LARGE:
             return {}

@@ -211,7 +211,7 @@ class Bound:
         return markup.strip()
 
     def valid(self, element: etree._Element) -> bool:
-        """Whether the schema, its assertions included, accepts ``element``, and every scalar in it decodes."""
+        """True when the schema, its assertions included, accepts ``element``, and every scalar in it decodes."""
         if not self._accepted(element) or not self._readable(element):
             return False
         return not self._asserted or not self._broken(element)
@@ -242,7 +242,7 @@ class Bound:
             raise Undecodable(f"{self.payload.__qualname__}: cannot be built from the element") from None
 
     def faults(self, element: etree._Element) -> tuple[Fault, ...]:
-        """What to correct in ``element``."""
+        """The parts of ``element`` to correct."""
         found = faults(self.name, self._part, element)
         if found[0].rule != UNEXPLAINED:
             return found
@@ -251,7 +251,7 @@ class Bound:
         return tuple(others[:FAULTS]) or found
 
     def _log(self, alone: etree._Element) -> list[Fault]:
-        """Where libxml2 objects, for what the model has no words: names are the schema's, texts are not."""
+        """The objections of libxml2, for what the model has no words: names are the schema's, texts are not."""
         if wide(alone):
             return []
         try:

@@ -92,7 +92,7 @@ class _Use:
 
 
 class _Refusal(Exception):  # noqa: N818 - never leaves this module
-    """Why a field cannot be described; the caller adds class and field."""
+    """The reason why a field cannot be described; the caller adds class and field."""
 
 
 def table(
@@ -134,7 +134,7 @@ def _versioned(label: str, namespace: str, version: Any) -> str:
 
 
 def _representable(namespace: str) -> bool:
-    """Whether XML takes it for an absolute URI: what it does not has no canonical form."""
+    """True when XML takes it for an absolute URI: what it does not has no canonical form."""
     if not _NAMESPACE.fullmatch(namespace) or not carried(namespace):
         return False
     try:
@@ -311,7 +311,7 @@ def _unfold(annotation: Any) -> _Use:
         elif hasattr(annotation, "__value__") and not isinstance(annotation, type):
             annotation = annotation.__value__
         else:
-            # A member of an enumeration is a mark for somebody else, such as what the field is worth.
+            # A member of an enumeration is a mark for another reader, such as what the field is worth.
             rules = [item for item in flat(metadata) if not isinstance(item, Enum)]
             return _Use(annotation, tuple(rules), nullable)
 

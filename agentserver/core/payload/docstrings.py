@@ -1,4 +1,4 @@
-"""What docstrings say of a dataclass and of its fields.
+"""The texts of docstrings about a dataclass and its fields.
 
 Owns the reading of docstrings, in any style that docstring-parser knows, and a bound. Refuses to know XML.
 """
@@ -16,7 +16,7 @@ DOC = 1000
 
 
 def documentation(cls: type) -> tuple[str, dict[str, str]]:
-    """What the class says of itself and of its fields, those of its base classes included."""
+    """The documentation of the class and of its fields, those of its base classes included."""
     docs: dict[str, str] = {}
     prose = ""
     for each in reversed(cls.__mro__):

@@ -83,7 +83,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What may stand in an element.
+    """The contents that an element may have.
 
     Args:
         leaf: the rule of its text; None where only elements may stand.
@@ -101,7 +101,7 @@ class Part:
 
 
 def faults(name: str, part: Part, element: etree._Element) -> tuple[Fault, ...]:
-    """What to correct in an element that is not valid: 1 to FAULTS faults, found among its first LOOKS nodes.
+    """The parts of an invalid element to correct: 1 to FAULTS faults, found among its first LOOKS nodes.
 
     Args:
         name: the root as ``{namespace}local``.
@@ -136,7 +136,7 @@ class _Search:
         self.left = LOOKS
 
     def _look(self) -> bool:
-        """Whether there is a look left; takes it."""
+        """True when there is a look left; takes it."""
         self.left = max(0, self.left - 1)
         return self.left > 0
 
@@ -211,7 +211,7 @@ def _times(count: int) -> str:
 
 
 def _stranger(child: etree._Element, part: Part) -> str:
-    """What to say of a child without a slot: its name is the sender's, so only a known one is repeated."""
+    """The words about a child without a slot: its name is the sender's, so only a known one is repeated."""
     local = etree.QName(child).localname
     for slot in part.slots.values():
         if slot.name == local:
@@ -263,7 +263,7 @@ def _narrowings(kind: Kind, facets: Facets) -> Iterator[str]:
 
 
 def parts(payload: PayloadType) -> Part:
-    """What may stand in the root of a payload class."""
+    """The contents that the root of a payload class may have."""
     judge, names = schema.leaves(payload)
     made: dict[str, Part] = {}
     for record in reversed(payload.records):

@@ -24,7 +24,7 @@ class Misfit(ValueError):  # noqa: N818 - says what the value is
 
 
 class Functions(NamedTuple):
-    """What is made of a payload class.
+    """The functions that are made of a payload class.
 
     Args:
         decode: valid element to value.
@@ -200,7 +200,7 @@ class _Module:
 
 
 def _checked_at_all(kind: Scalar | Record) -> bool:
-    """Whether there is text that the schema may accept and the decoder refuse."""
+    """True when there is text that the schema may accept and the decoder refuse."""
     if isinstance(kind, Record):
         return any(_checked_at_all(field.type) for field in kind.fields)
     return kind.kind is not Kind.STR or bool(kind.choices)

@@ -28,7 +28,7 @@ _INT_LIMIT = 10**DIGITS
 
 
 def carried(text: str) -> bool:
-    """Whether XML 1.0 can carry every character of ``text``.
+    """True when XML 1.0 can carry every character of ``text``.
 
     A search for each of the few forbidden characters is several times faster than one regular expression.
     """
@@ -204,11 +204,11 @@ READERS: Mapping[Kind, Callable[[Any], Any]] = {
 """Text that the schema accepted to value. Raises one of UNREADABLE for a text whose value Python has not."""
 
 UNREADABLE = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError)
-"""What a reader may raise."""
+"""The exceptions that a reader may raise."""
 
 
 def readable(kind: Kind, text: str) -> bool:
-    """Whether the text has a value."""
+    """True when the text has a value."""
     try:
         READERS[kind](text)
     except UNREADABLE:

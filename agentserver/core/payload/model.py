@@ -100,7 +100,7 @@ class Model:
         self._made: dict[int, Part] = {}
 
     def part(self) -> Part:
-        """What may stand in the root."""
+        """The contents that the root may have."""
         return self._part(self._root)
 
     def _part(self, element: Any) -> Part:

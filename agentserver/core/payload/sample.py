@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 WRONG = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, AssertionError, RuntimeError)
-"""What a constructor may raise to refuse its arguments."""
+"""The exceptions by which a constructor may refuse its arguments."""
 
 
 def example(record: Record) -> Any:

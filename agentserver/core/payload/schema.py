@@ -71,7 +71,7 @@ def compiled(markup: str) -> etree.XMLSchema:
 
 
 def accepts(schema: etree.XMLSchema, element: etree._Element, *, lists: bool = True) -> bool:
-    """Whether a schema accepts an element; libxml2 giving up is a no.
+    """True when a schema accepts an element; libxml2 giving up is a no.
 
     lxml asks for the path of every error, and a path counts siblings: of a tree with a long list, all of it wrong, that
     is quadratic work. A wide element is judged as it is parsed once more, where errors have no path.
@@ -92,7 +92,7 @@ def accepts(schema: etree.XMLSchema, element: etree._Element, *, lists: bool = T
 
 
 def wide(element: etree._Element) -> bool:
-    """Whether any element in it has more than WIDE children."""
+    """True when any element in it has more than WIDE children."""
     return any(len(each) > WIDE for each in element.iter())
 
 
@@ -269,7 +269,7 @@ def _numerals(count: int, every: int) -> Iterator[str]:
 
 
 def _told(field: Field) -> str:
-    """What a reader of the file is told: the documentation and what absence means."""
+    """The words for a reader of the file: the documentation and the meaning of absence."""
     if field.default is None or field.default.factory or field.count is not Count.ONE:
         return field.doc
     if not isinstance(field.type, Scalar) or field.default.value is None:

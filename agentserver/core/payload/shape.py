@@ -37,14 +37,14 @@ class Kind(StrEnum):
 
 
 class Place(Enum):
-    """Where a field lives in its parent's markup."""
+    """The place of a field in its parent's markup."""
 
     ELEMENT = "element"
     ATTRIBUTE = "attribute"
 
 
 class Count(Enum):
-    """How often a field occurs."""
+    """The number of times that a field occurs."""
 
     ONE = "one"
     OPTIONAL = "optional"
@@ -62,7 +62,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """What narrows a scalar.
+    """The constraints that narrow a scalar.
 
     Args:
         lower, upper: the range; None is open.
@@ -101,7 +101,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Default:
-    """What the constructor fills in: ``value``, or what ``factory`` makes."""
+    """The value that the constructor fills in: ``value``, or what ``factory`` makes."""
 
     value: Any = None
     factory: Callable[[], Any] | None = None
@@ -140,12 +140,12 @@ class Field:
 
     @property
     def repeated(self) -> bool:
-        """Whether the field holds a list or tuple."""
+        """True when the field holds a list or tuple."""
         return self.count in {Count.LIST, Count.TUPLE}
 
     @property
     def optional(self) -> bool:
-        """Whether a document may leave the field out."""
+        """True when a document may leave the field out."""
         if self.repeated:
             return self.least == 0
         return self.count is Count.OPTIONAL or self.default is not None
@@ -175,7 +175,7 @@ class Record:
 
     @property
     def ordered(self) -> bool:
-        """Whether its elements must keep their order: XSD 1.0 frees it only where nothing repeats."""
+        """True when its elements must keep their order: XSD 1.0 frees it only where nothing repeats."""
         return any(each.repeated for each in self.fields)
 
 

@@ -1,4 +1,4 @@
-"""What each principal has in the server: messages in hand, their bytes, open conversations.
+"""The share of each principal in the server: messages in hand, their bytes, open conversations.
 
 Owns the quotas and the counting behind them. A change costs as much as the step that it counts, however much there is.
 What is counted of a conversation goes with it, so that no error can outlive it. Refuses to know why something waits.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tally:
-    """What one conversation, or all of a principal's, has in hand.
+    """The messages that one conversation, or all of a principal's, has in hand.
 
     Args:
         messages: queued, held or running; those that wait for a person are not in hand.
@@ -61,7 +61,7 @@ class Accounts:
 
     Args:
         limits: those of the server. Towards ``queue`` a principal counts with at most its ``principal_queue``, so that
-            what handlers send on one principal's account makes nobody else's messages ``busy``.
+            what handlers send on one principal's account makes no messages of others ``busy``.
 
     ``pending`` is how many messages are in hand in the whole server; ``rest`` is set while there are none.
     """
@@ -76,7 +76,7 @@ class Accounts:
         self.rest.set()
 
     def admits(self, principal: str, size: int) -> bool:
-        """Whether a message of so many bytes may come in. The first one always may, however large it is."""
+        """True when a message of so many bytes may come in. The first one always may, however large it is."""
         account = self._accounts.get(principal)
         if self._shared >= self._limits.queue:
             return False
@@ -105,7 +105,7 @@ class Accounts:
             self._account(principal).conversations += 1
 
     def close(self, conversation: str) -> None:
-        """Forget a conversation that is over, with whatever it had."""
+        """Forget a conversation that is over, with all that it had."""
         found = self._tallies.pop(conversation, None)
         if found is None:
             return

@@ -23,7 +23,7 @@ async def set_aside(
 ) -> tuple[Reply | Done, ...]:
     """Have the engine set a conversation aside; gives what is told of its requests.
 
-    When the engine cannot keep that, nothing is told, and whoever loads the conversation next meets it again.
+    When the engine cannot keep that, nothing is told, and the next load of the conversation meets it again.
     """
     text = "a conversation is set aside: agentserver journal aside lists it"
     logger.error(text, exc_info=error, extra={"conversation": conversation})

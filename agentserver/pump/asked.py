@@ -1,4 +1,4 @@
-"""Ends of a server that somebody asked for, and those that come from what it runs.
+"""Ends of a server that a person asked for, and those that come from what it runs.
 
 Owns the difference. A handler need not kill the process to end it: what it starts may raise SystemExit, stop the
 loop or cancel every task, and everything is then taken down in good order. Refuses to know what follows for the next

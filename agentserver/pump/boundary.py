@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Call: TypeAlias = Callable[[Accepted], Awaitable[Finished | None]]
 
     class Step(Protocol):
-        """How a decision is taken and kept."""
+        """The way in which a decision is taken and kept."""
 
         async def __call__(
             self,

@@ -30,7 +30,7 @@ class Stage(Enum):
 class Call(Generic[T]):
     """A handler at work. Its result counts if it comes before the deadline and before it is cancelled.
 
-    ``due`` is when it is late, by the loop's clock; whoever looks at that clock calls ``late`` then.
+    ``due`` is when it is late, by the loop's clock; the watcher of that clock calls ``late`` then.
 
     Args:
         work: calls the handler; reports what came of it through ``returned``.

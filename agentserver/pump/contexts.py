@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CleanContext:
-    """The context variables of whoever makes it, without what may be changed in place.
+    """The context variables of its maker, without what may be changed in place.
 
     Python keeps the rules of decimal arithmetic as one mutable value of a context variable: a copy of a context shares
     it. It is left out, and each fresh context gets a copy of it instead, where it is not what Python begins with.

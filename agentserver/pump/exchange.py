@@ -1,7 +1,7 @@
 """One conversation as its gateway sees it.
 
-Owns the way from committed events to whoever waits for them, and when one counts as taken. Refuses to decide anything
-about messages.
+Owns the way from committed events to the tasks that wait for them, and when one counts as taken. Refuses to decide
+anything about messages.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Returns:
 
 
 class Hands:
-    """What the tasks of a gateway have in hand: given to them, and not acknowledged.
+    """The events that the tasks of a gateway have in hand: given to them, and not acknowledged.
 
     The only place that acknowledges. An event counts as taken when the task that took it comes back to the exchange
     for anything, or the gateway leaves cleanly. What a task had in hand when it returned waits for the gateway to
@@ -113,7 +113,7 @@ class Hands:
 
 
 class Host(Protocol):
-    """What an exchange needs of its server."""
+    """An exchange's needs of its server."""
 
     @property
     def returns(self) -> Returns:
@@ -133,7 +133,7 @@ class Host(Protocol):
         ...
 
     async def outbox(self, conversation: str) -> list[Event]:
-        """What left the conversation and was not acknowledged."""
+        """The events that left the conversation and were not acknowledged."""
         ...
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
@@ -152,8 +152,8 @@ class Host(Protocol):
 class ServerExchange:
     """The handle of an open conversation.
 
-    Replies and ends that it gives are acknowledged as ``Hands`` says: when whoever took one comes back to the exchange
-    for anything, or leaves. One that was not acknowledged is told again, to whoever resumes the conversation.
+    Replies and ends that it gives are acknowledged as ``Hands`` says: when the task that took one comes back to the
+    exchange for anything, or leaves. One that was not acknowledged is told again when the conversation is resumed.
 
     Args:
         host: the server.
@@ -216,7 +216,7 @@ class ServerExchange:
     async def ask(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Reply | None:
         """Hand in a message and give its first reply; None when it came to rest without one. As ``replies`` otherwise.
 
-        What comes of it later is for ``events``, or for whoever resumes the conversation.
+        What comes of it later is for ``events``, also after the conversation was resumed.
         """
         async with self._answers(self._outside(data, to, request)) as answers:
             event = await self._next(answers)
@@ -241,7 +241,7 @@ class ServerExchange:
 
     @asynccontextmanager
     async def _answers(self, outside: Outside) -> AsyncIterator[Stream]:
-        """What a message leads to. What is not taken of it goes to ``events``, unless it was acknowledged before."""
+        """The events that a message leads to. Those not taken go to ``events``, but for acknowledged ones."""
         stream, request = Stream(), outside.request
         settled: set[EventPlace] = set()
         self._asked[request] = [stream]  # before it is committed, or what it leads to could be missed
@@ -261,7 +261,7 @@ class ServerExchange:
                     self._all.put_back(event for event in stream.rest() if event.place not in settled)
 
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
-        """Begin a stream with all that left for a request before; gives the places that nobody else is to be given."""
+        """Begin a stream with all that left for a request before; gives the places that are for no other stream."""
         told = await self._host.told(self._conversation, request)
         mine = [] if self._all is None else self._all.take(request)
         stream.catch_up((*mine, *told))
@@ -298,20 +298,20 @@ class ServerExchange:
             self._hands.back()
 
     def waiting(self) -> Iterator[Reply | Done]:
-        """What ``events`` would give without waiting."""
+        """The events that ``events`` would give without waiting."""
         self._hands.back()
         while self._all is not None and (event := self._all.next_there()) is not None:
             yield self._give(event)
             self._hands.back()
 
     def leave(self) -> None:
-        """Go without ending the conversation: what still comes is kept until somebody resumes it."""
+        """Go without ending the conversation: what still comes is kept until its principal resumes it."""
         self._left = True
         self._hands.clean()
         self._host.leave(self._conversation)
 
     async def close(self) -> None:
-        """End the conversation, cancelling whatever runs in it."""
+        """End the conversation, cancelling all that runs in it."""
         await self._host.close(self._conversation)
         self._hands.drop()
         self._host.leave(self._conversation)
@@ -320,7 +320,7 @@ class ServerExchange:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more comes of the conversation."""
+        """True when nothing more comes of the conversation."""
         return self._over
 
     @property
@@ -329,12 +329,12 @@ class ServerExchange:
         return self._hands.told
 
     def deliver(self, event: Event) -> None:
-        """Pass a committed event to whoever waits for it."""
+        """Pass a committed event to the streams that wait for it."""
         self._latest = event.place
         asked = self._asked.get(event.request, () if self._all is None else (self._all,))
         for stream in asked[:1]:
             stream.put(event)
-        for stream in asked[1:]:  # of whoever sent the message again meanwhile
+        for stream in asked[1:]:  # of a task that sent the message again meanwhile
             stream.put(event._replace(redelivered=True))
 
     def listen(self) -> Stream:

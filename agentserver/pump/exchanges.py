@@ -26,7 +26,7 @@ class OverError(RuntimeError):
 
 
 class Receiver(Protocol):
-    """What lets messages into the server."""
+    """The entrance of messages into the server."""
 
     def new_id(self) -> str:
         """An id for a request."""
@@ -41,7 +41,7 @@ class Receiver(Protocol):
         ...
 
     async def alive(self, conversation: str) -> bool:
-        """Whether a conversation takes messages. Raises EngineError."""
+        """True when a conversation takes messages. Raises EngineError."""
         ...
 
 
@@ -78,7 +78,7 @@ class Exchanges:
         if taken or conversation not in found:
             raise LookupError("no such conversation")
         with ExitStack() as undo:
-            undo.callback(self.leave, conversation)  # or nobody could come back to it any more
+            undo.callback(self.leave, conversation)  # or it could not be resumed any more
             exchange = self.open(principal, conversation)
             exchange.listen()
             left = await self.outbox(conversation)
@@ -153,7 +153,7 @@ class Exchanges:
         return [event async for event in self._engine.told(conversation, request)]
 
     async def outbox(self, conversation: str) -> list[Reply | Done]:
-        """What left the conversation and was not acknowledged."""
+        """The events that left the conversation and were not acknowledged."""
         return [event async for event in self._engine.outbox(conversation)]
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:

@@ -86,7 +86,7 @@ class Invoker:
         self._ending: set[asyncio.Task[None]] = set()
 
     def cancel(self, thread: str) -> None:
-        """Stop whatever runs on a thread; its result is void."""
+        """Stop the call that runs on a thread; its result is void."""
         call = self._calls.pop(thread, None)
         if call is not None:
             call.cancel()

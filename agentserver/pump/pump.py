@@ -210,7 +210,7 @@ class Pump:
         return await self._exchanges.belongings(principal)
 
     async def resume(self, principal: str, conversation: str) -> ServerExchange:
-        """Come back to a conversation: what left it and nobody took comes first in its events.
+        """Come back to a conversation: what left it and was not taken comes first in its events.
 
         Raises LookupError when the principal has no such conversation to resume.
         """
@@ -240,7 +240,7 @@ class Pump:
         await self._boundary.close(conversation, "closed by its gateway")
 
     async def alive(self, conversation: str) -> bool:
-        """Whether a conversation takes messages. Raises EngineError."""
+        """True when a conversation takes messages. Raises EngineError."""
         return await self._find(conversation) is not None
 
     def new_id(self) -> str:
@@ -362,7 +362,7 @@ class Pump:
             self._forget(conversation)
 
     def _release(self, outcome: Outcome) -> None:
-        """Let go what was committed. Whoever watches comes last, so that nobody else depends on it."""
+        """Let go what was committed. Observers come last, so that nothing else depends on them."""
         for thread in outcome.closed:
             self._invoker.cancel(thread)
         self._parsed.update(outcome.parsed)

@@ -1,4 +1,4 @@
-"""Who hears of committed steps: observers and the log.
+"""Reports of committed steps to observers and the log.
 
 Owns which event is worth which level. Refuses to decide anything.
 """
@@ -22,7 +22,7 @@ logger = logging.getLogger("agentserver.pump")
 
 
 class Onlookers(NamedTuple):
-    """Who watches.
+    """The observers of a server, and the persons whom it may ask.
 
     Args:
         observers: called with the records of every committed step; must not block or raise.

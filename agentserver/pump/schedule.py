@@ -1,4 +1,4 @@
-"""Whose turn it is: deliveries that may run, those that wait for their listener, messages that want to come in.
+"""The order of deliveries: those that may run, those that wait for their listener, messages that want to come in.
 
 Owns the concurrency limit of each listener, the queue between the pump and its workers, and how much of either passes
 before the event loop comes round. Refuses to know what a delivery is for.
@@ -124,7 +124,7 @@ ARRIVALS = 2
 
 
 class Door:
-    """Where messages from outside wait for the event loop to come round; their principals take turns.
+    """The place where messages from outside wait for the event loop to come round; their principals take turns.
 
     Each is let in in a later turn of the loop than the one it came in, so that sending without a pause stops nothing.
     Those of one conversation are dealt with one after another: what a conversation already has in hand never waits for
@@ -144,7 +144,7 @@ class Door:
         await turn
 
     def alone(self, conversation: str) -> asyncio.Lock:
-        """What is held while a message of a conversation is dealt with. Kept as long as somebody holds it."""
+        """The lock that is held while a message of a conversation is dealt with. Kept as long as it is held."""
         lock = self._inside.get(conversation)
         if lock is None:
             lock = self._inside[conversation] = asyncio.Lock()

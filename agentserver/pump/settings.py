@@ -28,7 +28,7 @@ _UNCHANGEABLE = (
 
 
 def supply(settings: object) -> Supply:
-    """What gives each invocation its settings: the object itself when nothing in it can be changed, else a copy."""
+    """The source of each invocation's settings: the object itself when nothing in it can be changed, else a copy."""
     if unchangeable(settings):
         return lambda: settings
     return lambda: deepcopy(settings)

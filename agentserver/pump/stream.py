@@ -1,4 +1,4 @@
-"""Events on their way to whoever takes them.
+"""Events on their way to the task that takes them.
 
 Owns their order, and that each is on the way once. Refuses to know what they say and when they count as taken.
 """
@@ -61,16 +61,16 @@ class Stream:
         return self._events.popleft() if self._events else None
 
     def rest(self) -> Iterator[Event]:
-        """What is there already, taken out."""
+        """The events that are there already, taken out."""
         while (event := self.next_there()) is not None:
             yield event
 
     def take(self, request: str) -> list[Event]:
-        """What is there of one request, taken out."""
+        """The events of one request that are there, taken out."""
         there = tuple(self.rest())
         self.put_back(event for event in there if event.request != request)
         return [event for event in there if event.request == request]
 
     def drained(self) -> bool:
-        """Whether nothing is there."""
+        """True when nothing is there."""
         return not self._events

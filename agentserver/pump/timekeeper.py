@@ -1,4 +1,4 @@
-"""The pump's view of time: since when something counts as over, whatever the machine's clock does.
+"""The pump's view of time: since when something counts as over, also when the machine's clock is set.
 
 Owns the looks at the clock and the calendar that they give. Refuses to know what has a deadline.
 """
@@ -48,7 +48,7 @@ class Timekeeper:
         return now
 
     async def before(self, limit: float) -> float:
-        """What was done before this time is ``limit`` seconds old, and so over."""
+        """The time before which all that was done is ``limit`` seconds old, and so over."""
         now = await self.look()
         return self._calendar.before(limit, now)
 

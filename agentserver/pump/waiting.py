@@ -1,4 +1,4 @@
-"""What waits for a person: who is shown it, until when, and the answers that are left elsewhere.
+"""Messages that wait for a person: who is shown them, until when, and the answers that are left elsewhere.
 
 Owns the deadlines of approvals. Refuses to decide anything, and to keep what it knows: the conversations do.
 """
@@ -41,7 +41,7 @@ class Waiting:
     """The approvals of the conversations at work.
 
     Args:
-        limit: seconds that one may wait. Where nobody can answer nobody is waited for.
+        limit: seconds that one may wait. Without a person to ask none is waited for.
         onlookers: who is shown each, and where answers are left.
     """
 
@@ -53,7 +53,7 @@ class Waiting:
         self._news = asyncio.Event()
 
     def known(self) -> tuple[Approval, ...]:
-        """What waits, the oldest first."""
+        """The messages that wait, the oldest first."""
         return tuple(sorted(self._known.values(), key=lambda approval: approval.at))
 
     def add(self, asked: Iterable[Approval]) -> None:
@@ -78,7 +78,7 @@ class Waiting:
             del self._known[key]
 
     async def watch(self, time: Timekeeper, decide: Decide) -> None:
-        """Pass on the answers that are left elsewhere, and answer no for whoever does not answer; never ends.
+        """Pass on the answers that are left elsewhere, and answer no for a person who does not answer; never ends.
 
         An answer that was given in time counts, though it is found later: there may have been no server.
         """

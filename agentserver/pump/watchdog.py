@@ -149,5 +149,5 @@ class Watchdog:
         place = (logger.name, level, __file__, 0, text, (), None)
         if logger.isEnabledFor(level):
             sinfo = f"Stack (most recent call last):\n{stack}"
-            # Whoever writes it cannot have the loop's help.
+            # Its writer cannot have the loop's help.
             logger.handle(logger.makeRecord(*place, sinfo=sinfo, extra={"held": True}))

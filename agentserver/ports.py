@@ -116,7 +116,7 @@ class Engine(Protocol):
 
     @property
     def prompt(self) -> bool:
-        """Whether a commit is usually done without waiting. One that waits opens no cancel scope before it does."""
+        """True when a commit is usually done without waiting. One that waits opens no cancel scope before it does."""
         ...
 
     async def commit(self, outcome: Outcome) -> None:

@@ -264,7 +264,7 @@ def verify_file(
 
 
 def _without_file(path: Path, kept: Heads) -> Flaw:
-    """What is missed of a file that is not there. Raises FileNotFoundError when that is nothing."""
+    """The records that a missing file lacks. Raises FileNotFoundError when there are none."""
     try:
         head = kept.read()
     except ValueError:

@@ -5,11 +5,15 @@ Owns Listener, Limits and Blueprint. Refuses to know handlers, files and running
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+PRINCIPALS = 256
+"""Principals whose stand-in is kept for their next message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class Blueprint:
     roots: Mapping[str, frozenset[str]]
     services: frozenset[str]
     usage: Mapping[str, str]
+    _principals: dict[str, Listener] = field(default_factory=dict, compare=False, repr=False)
 
     def accepts(self, listener: str, root: str) -> bool:
         """True when a listener of that name exists and declares that payload."""
@@ -115,4 +120,9 @@ class Blueprint:
 
     def principal(self, name: str) -> Listener:
         """A stand-in for the principal who opened a conversation: it may address every listener and accepts none."""
-        return Listener(name, (), "", peers=frozenset(self.listeners))
+        found = self._principals.get(name)
+        if found is None:
+            if len(self._principals) >= PRINCIPALS:
+                self._principals.clear()
+            found = self._principals[name] = Listener(name, (), "", peers=frozenset(self.listeners))
+        return found

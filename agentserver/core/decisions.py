@@ -147,7 +147,7 @@ def accept(
         element = intake.read_own(delivery, codec, rules.bounds)
     if element is None or codec is None:
         return Failed(Code.INTERNAL, f"{delivery.root} does not satisfy its present schema")
-    todos = conversation.todos.notice(delivery).of(thread.id)
+    todos = conversation.todos.notice(delivery).of(thread.id) if conversation.todos.watchers else ()
     listener = rules.blueprint.listeners[delivery.to]
     usage = rules.blueprint.usage[listener.name]
     if thread.allowed is not None:

@@ -202,7 +202,14 @@ def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Mal
 
 def read_written(markup: str, bounds: Bounds) -> etree._Element | Malformed:
     """The payload element that a codec has written, whose names are its own; else as `read_payload`."""
-    return _payload(_parse(markup.encode(), bounds, _PARSER))
+    data = markup.encode()
+    # What is ordinary needs no other look: `_before` and `_after` would find nothing.
+    if len(data) <= bounds.bytes and _BARE.match(data) and b"\0" not in data and _ordinary(data, bounds):
+        try:
+            return _payload(etree.fromstring(data, _PARSER))
+        except etree.LxmlError as error:
+            return _unparsed(error)
+    return _payload(_parse(data, bounds, _PARSER))
 
 
 def _payload(root: etree._Element | Malformed) -> etree._Element | Malformed:

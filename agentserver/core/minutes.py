@@ -52,7 +52,11 @@ class Minutes:
 
     def note(self, event: Event, *, thread: str, to: str, detail: str = "", **more: Any) -> None:
         """Note any event; ``more`` are fields of Record."""
-        about = {"to": legible(to, DETAIL, self._redact), "detail": self._legible(event, detail), **more}
+        about = {
+            "to": legible(to, DETAIL, self._redact),
+            "detail": self._legible(event, detail) if detail else "",
+            **more,
+        }
         self.records.append(Record(event, self._at, self._conversation, thread, **about))
 
     def _legible(self, event: Event, detail: str) -> str:

@@ -47,14 +47,19 @@ def reading(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces
     if isinstance(value, bytes):
         return (yield from _from_text(value, codecs, bounds, room))
     if isinstance(value, HandlerResponse):
-        one = _from_response(value, codecs, bounds)
-        return Drafts((one,)) if isinstance(one, Draft) else one
+        return single(value, codecs, bounds)
     if not isinstance(value, list | tuple):
         return Failed(Code.INTERNAL, f"the handler returned {type(value).__name__}, not a HandlerResponse")
     responses = tuple(islice(value, room.messages + 1))  # its own iteration may be without an end
     if len(responses) > room.messages:
         return overspent(f"a result of more than {room.messages} messages")
     return (yield from _collect((_from_response(response, codecs, bounds) for response in responses), room))
+
+
+def single(response: HandlerResponse, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
+    """Read the result of a handler that is one response; see ``reading``."""
+    one = _from_response(response, codecs, bounds)
+    return Drafts((one,)) if isinstance(one, Draft) else one
 
 
 def draft(

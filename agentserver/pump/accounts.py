@@ -149,13 +149,17 @@ class Accounts:
             del self._accounts[principal]
 
     def _add(self, conversation: Conversation, messages: int, size: int) -> None:
-        self.open(conversation.id, conversation.principal)
+        if conversation.id not in self._tallies:
+            self.open(conversation.id, conversation.principal)
         principal, tally = self._tallies[conversation.id]
         tally.add(messages, size)
         self._held(principal, messages, size)
 
     def _held(self, principal: str, messages: int, size: int) -> None:
         account = self._account(principal)
+        if not messages:  # as of most steps, which take a message and send one
+            account.held.bytes += size
+            return
         before = self._share(account)
         account.held.add(messages, size)
         self._shared += self._share(account) - before

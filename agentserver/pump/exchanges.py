@@ -92,7 +92,8 @@ class Exchanges:
 
     def release(self, outcome: Outcome) -> None:
         """Pass on what a committed step let go."""
-        self.deliver(outcome.conversation.id, outcome.replies)
+        if outcome.replies:
+            self.deliver(outcome.conversation.id, outcome.replies)
 
     def deliver(self, conversation: str, events: Iterable[Reply | Done]) -> None:
         """Pass on what has left a conversation."""

@@ -369,7 +369,8 @@ class Pump:
         for delivery in outcome.dropped:
             self._parsed.pop(delivery.id, None)
         self._accounts.book(outcome)
-        self._waiting.add(outcome.asked)
+        if outcome.asked:
+            self._waiting.add(outcome.asked)
         self._waiting.settle(outcome.records)
         for delivery in outcome.ready:
             self._dispatch(Ticket(outcome.conversation.principal, delivery))

@@ -41,13 +41,16 @@ class Onlookers(NamedTuple):
 NOBODY = Onlookers()
 
 
+_UNTOLD = "%s could not be told of a step"
+
+
 @contextmanager
 def harmless(who: str) -> Iterator[None]:
     """Let those who are only told of what was committed fail without harm to it."""
     try:
         yield
     except Exception:
-        logger.exception("%s could not be told of a step", who)
+        logger.exception(_UNTOLD, who)
 
 
 class Reporter:
@@ -64,11 +67,14 @@ class Reporter:
     def report(self, outcome: Outcome) -> None:
         """Pass on the records of a committed step."""
         for observe in self._observers:
-            with harmless("an observer"):
+            try:
                 observe(outcome.records)
+            except Exception:
+                logger.exception(_UNTOLD, "an observer")
+        chatty = logger.isEnabledFor(logging.DEBUG)
         for record in outcome.records:
             level = _LEVELS.get(record.event, logging.DEBUG)
-            if logger.isEnabledFor(level):
+            if (chatty or record.event in _LEVELS) and logger.isEnabledFor(level):
                 logger.log(
                     level,
                     "%s %s -> %s %s",

@@ -95,6 +95,9 @@ CONTAINERS = {"dict", "list", "set", "defaultdict", "deque", "Counter", "Ordered
 MUTATORS = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove",
             "setdefault", "update", "move_to_end", "__setitem__"}  # fmt: skip
 
+THREADING = {"Lock", "RLock", "Condition", "Event", "Semaphore", "ThreadPoolExecutor", "ProcessPoolExecutor", "Queue",
+             "SimpleQueue", "local", "count", "cycle"}  # fmt: skip
+
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.match_case)
@@ -257,6 +260,69 @@ def mutated_containers(module):
             yield Finding("mutated", module.path, node.lineno, f"{changed(node)} belongs to the module")
 
 
+def stateful_classes():
+    """The package's classes whose instances change: dataclasses that are not frozen, and those with ``__init__``."""
+    for module in MODULES:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef):
+                decorators = [ast.unparse(each) for each in node.decorator_list]
+                open_ = any("dataclass" in each and "frozen=True" not in each for each in decorators)
+                made = any(isinstance(each, FUNCTIONS) and each.name == "__init__" for each in node.body)
+                if (open_ or made) and node.name not in IMMUTABLE:
+                    yield node.name
+
+
+def kept_objects(module):
+    """Objects with a state of their own that a module keeps, and that servers would share."""
+    for node in module.tree.body:
+        value = getattr(node, "value", None)
+        made = ast.unparse(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and made in STATEFUL:
+            yield Finding("kept", module.path, node.lineno, f"{made} has a state that servers would share")
+
+
+def frozen_caches(module):
+    """Frozen dataclasses that change one of their fields in place, or begin with something that does."""
+    for kind in ast.walk(module.tree):
+        if not isinstance(kind, ast.ClassDef) or not any(map(is_frozen, kind.decorator_list)):
+            continue
+        place = f"{module.path}:{kind.name}"
+        for node in ast.walk(kind):
+            if own_field(node):
+                yield Finding(
+                    "frozen cache", place, node.lineno, f"self.{own_field(node)} is changed in place"
+                )
+            elif isinstance(node, ast.Call) and factory_of(node) in STATEFUL:
+                yield Finding("frozen cache", place, node.lineno, f"begins with a {factory_of(node)}")
+
+
+def is_frozen(decorator):
+    return "frozen=True" in ast.unparse(decorator)
+
+
+def own_field(node):
+    """The field of ``self`` whose value this node changes in place, if any."""
+    call = (
+        node.value if isinstance(node, ast.Expr) else node
+    )  # "add" may give another value, which is then used
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        mutators = MUTATORS if call is not node else {"pop", "popitem", "setdefault"}
+        target = call.func.value if call.func.attr in mutators else None
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        target = node.value
+    else:
+        return None
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    is_own = isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self"
+    return target.attr if is_own else None
+
+
+def factory_of(call):
+    factories = [each.value for each in call.keywords if each.arg == "default_factory"]
+    return ast.unparse(factories[0]).rpartition(".")[2] if factories else ""
+
+
 def getters(module):
     for node in module.tree.body:
         if isinstance(node, FUNCTIONS) and node.name.startswith("get_") and node.name != "get_todo_registry":
@@ -344,7 +410,24 @@ def is_own(node):
     return node.level > 0 or (node.module or "").partition(".")[0] == "agentserver"
 
 
-RULES = (sizes, opening, global_state, mutated_containers, getters, catch_alls, writers, markup, exports)
+IMMUTABLE = {"Siblings"}
+"""Classes with ``__init__`` that are values all the same."""
+
+STATEFUL = {*stateful_classes(), *THREADING}
+
+RULES = (
+    sizes,
+    opening,
+    global_state,
+    mutated_containers,
+    kept_objects,
+    frozen_caches,
+    getters,
+    catch_alls,
+    writers,
+    markup,
+    exports,
+)
 
 
 def findings() -> Iterator[Finding]:
@@ -409,6 +492,8 @@ BROKEN = {
     "global": "def f():\n    global x\n",
     "cache": "@functools.lru_cache(maxsize=1)\ndef f(): ...\n",
     "mutated": "SEEN: set[str] = set()\ndef f(a):\n    SEEN.add(a)\n",
+    "kept": "import threading\nLOCK = threading.Lock()\n",
+    "frozen cache": "@dataclass(frozen=True)\nclass A:\n    a: dict[str, int]\n    def f(self):\n        self.a['b'] = 1\n",
     "get_x": "def get_pump(): ...\n",
     "catch-all": "try: pass\nexcept (KeyError, Exception): pass\n",
     "print": "print('x')\n",

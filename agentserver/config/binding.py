@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentserver.config.validation import Declared, Parsed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Binder:
     """Finds the code of listeners and checks it."""
 

@@ -67,15 +67,17 @@ class Ruling(NamedTuple):
 
 PASSED = Ruling()
 
-NARROWED = 256
-"""Listeners with fewer peers than they declare that are kept for the next time."""
-
 
 class Narrowed(NamedTuple):
-    """A listener with fewer peers than it declares, and what those accept, as text."""
+    """A listener with fewer peers than it declares, and by what is told what those accept."""
 
     listener: Listener
-    usage: str
+    explain: Callable[[Listener], str] | None
+
+    @property
+    def usage(self) -> str:
+        """What the peers accept, as text; empty where nothing is told about them."""
+        return "" if self.explain is None else self.explain(self.listener)
 
 
 class Guard(Protocol):
@@ -173,24 +175,11 @@ class Rules:
     rewriter: Rewriter | None = None
     explain: Callable[[Listener], str] | None = None
     redact: Callable[[str], str] = field(default=str, compare=False, repr=False)
-    _narrowed: dict[tuple[str, frozenset[str]], Narrowed] = field(
-        default_factory=dict, compare=False, repr=False
-    )
 
     def narrowed(self, name: str, allowed: frozenset[str]) -> Narrowed:
-        """A listener where it may reach no others than these. Those asked for last are kept.
-
-        Without ``explain`` a listener with fewer peers than it declares is told nothing about them.
-        """
-        found = self._narrowed.get((name, allowed))
-        if found is None:
-            if len(self._narrowed) >= NARROWED:
-                self._narrowed.clear()
-            listener = self.blueprint.listeners[name]
-            fewer = replace(listener, peers=listener.peers & allowed)
-            usage = "" if self.explain is None else self.explain(fewer)
-            found = self._narrowed[name, allowed] = Narrowed(fewer, usage)
-        return found
+        """A listener where it may reach no others than these."""
+        listener = self.blueprint.listeners[name]
+        return Narrowed(replace(listener, peers=listener.peers & allowed), self.explain)
 
     def observe(
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float

@@ -6,7 +6,6 @@ its processes and files are the edge's.
 
 from __future__ import annotations
 
-import atexit
 import time
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -28,11 +27,6 @@ if TYPE_CHECKING:
 PAYLOAD_UNTYPED_HARD_DATE: Final = chain.UNTYPED_HARD
 MAX_DEPTH: Final = limits.DEPTH
 VALIDATE_TIMEOUT_SECONDS: Final = TIMEOUT
-
-_WARM: Final = ValidationWorker()
-"""The one process that ``validate`` keeps, since its signature has no place for a handle. Between calls it holds
-nothing but schemas, compiled, by their own text."""
-atexit.register(_WARM.close)
 
 
 class PayloadSchemaError(ValueError):
@@ -104,6 +98,8 @@ def validate(
 ) -> None:
     """Return when ``payload`` is valid by ``schema``, which may be anybody's.
 
+    Each call starts a process and ends it; a ``ValidationWorker`` keeps one for many calls.
+
     Args:
         payload: a JSON value.
         schema: a JSON Schema, at most MAX_DEPTH deep and without recursion.
@@ -119,7 +115,8 @@ def validate(
         _by(_worker, payload, schema, timeout)
         return
     try:
-        _WARM.validate(payload, schema, timeout=timeout)
+        with ValidationWorker() as worker:
+            worker.validate(payload, schema, timeout=timeout)
     except ValidationFailed as failed:
         raise SchemaInvalid(str(failed)) from None
 

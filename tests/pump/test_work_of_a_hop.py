@@ -1,0 +1,34 @@
+"""The work of a hop, as calls of Python functions in a real server. It may become less and never more."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hop.py"
+HOPS = 200
+
+REACHED = {
+    ("ask and answer", "off"): 207.5,
+    ("ask and answer", "audit"): 224.5,
+    ("chain of 10", "off"): 266.6,
+    ("chain of 10", "audit"): 294.1,
+    ("from outside", "off"): 671.5,
+}
+"""Calls a hop. What makes them fewer lowers its number here."""
+
+SPARE = 1.02
+"""Turns of the event loop are not the same in each run."""
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="counted on one version of Python")
+@pytest.mark.parametrize(("way", "mode"), REACHED, ids=str)
+def test_a_hop_costs_no_more_calls_than_it_did(way, mode):
+    command = [sys.executable, str(BENCHMARK), "--child", way, "0.4 kB", mode, str(HOPS), "calls"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["calls"] / told["deliveries"] <= REACHED[way, mode] * SPARE

@@ -42,10 +42,10 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     $XDG_STATE_HOME/agentserver/history (mode 0600) without lines that begin with a space or hold a secret that the
     configuration took from the environment or a file.
 
-    Fed from standard input it is a script: each message is awaited to rest before the next line, and the exit code
-    tells whether every message was answered without an error.
+    Fed from standard input it is a script: the next line is read when the message before it is done, and exit code 0
+    means that every message was answered without an error.
 
-    However the session ends, what runs has the time of limits.drain; what is not finished then goes on with the next
+    At the end of every session what runs has the time of limits.drain; what is not finished then goes on with the next
     start, if there is a journal. A second signal ends the process at once, and loses no more.
 
     What needs a permission is asked here: at a prompt, or where there is a journal, into which agentserver approve and

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TEXTS = 200_000
 """Untrusted texts, those wrapped in others included."""
 RECORDS = 20_000
-"""Values that the system vouches for."""
+"""Values that the system guarantees."""
 HOPS = 20_000
 """Labelled spans that were passed on."""
 WORDS = 1_000_000

@@ -35,12 +35,12 @@ WHOLE = 6
 
 
 RECORD = 100
-"""Longest value, in characters, that a field declared as a record or a directory can vouch for."""
+"""Longest value, in characters, that a field declared as a record or a directory can guarantee."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Values that the system itself vouches for, as they came; looked up by their authority form."""
+    """Values that the system itself guarantees, as they came; looked up by their authority form."""
 
     entries: tuple[Text, ...] = ()
     chunks: tuple[Mapping[str, tuple[Text, ...]], ...] = field(default=(), compare=False, repr=False)

@@ -5,15 +5,15 @@ Owns the three forms. Pure and deterministic: the same organism gives the same t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.cli.layered import layout
+from agentserver.cli.layered import SWEEPS, layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from agentserver.cli.layered import Edge, Layout, Place
     from agentserver.core.blueprint import Listener
@@ -39,9 +39,39 @@ class Graph:
 
     def arrows(self) -> Iterator[tuple[str, str]]:
         """From whom to whom, in the order of the organism."""
-        names = [listener.name for listener in self.listeners]
+        places = {listener.name: place for place, listener in enumerate(self.listeners)}
         for listener in self.listeners:
-            yield from ((listener.name, peer) for peer in names if peer in listener.peers)
+            drawn = sorted(listener.peers & places.keys(), key=places.__getitem__)
+            yield from ((listener.name, peer) for peer in drawn)
+
+    def grouped(self) -> Graph:
+        """The same with one box for all listeners whose names begin with the same part before the dot."""
+        groups: dict[str, list[Listener]] = {}
+        for listener in self.listeners:
+            groups.setdefault(listener.name.partition(".")[0], []).append(listener)
+        boxes = tuple(_box_of(name, members) for name, members in groups.items())
+        note = (
+            f"{len(self.listeners)} listeners as {len(boxes)} boxes, by the part of the name before the dot"
+        )
+        return replace(self, listeners=boxes, notes=(*self.notes, note))
+
+
+def _box_of(name: str, members: Sequence[Listener]) -> Listener:
+    """One listener in place of several: an agent, or a taker of broadcasts, when each of them is."""
+    if len(members) == 1:
+        return replace(members[0], name=name, peers=_heads(members[0].peers))
+    return replace(
+        members[0],
+        name=name,
+        description=f"{len(members)} listeners",
+        agent=all(member.agent for member in members),
+        broadcast=all(member.broadcast for member in members),
+        peers=frozenset[str]().union(*(_heads(member.peers) for member in members)),
+    )
+
+
+def _heads(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in names)
 
 
 def mermaid(graph: Graph) -> str:
@@ -108,8 +138,15 @@ class _Scene:
 
 
 def svg(graph: Graph) -> str:
-    """An SVG drawing that needs nothing else: no script, no font, no picture from elsewhere."""
-    scene = _scene(layout([listener.name for listener in graph.listeners], graph.arrows()))
+    """An SVG drawing that needs nothing else: no script, no font, no picture from elsewhere.
+
+    A graph that takes too many steps to lay out is drawn with a box for each group of listeners.
+    """
+    places = layout([listener.name for listener in graph.listeners], graph.arrows())
+    if places.sweeps < SWEEPS:
+        graph = graph.grouped()
+        places = layout([listener.name for listener in graph.listeners], graph.arrows())
+    scene = _scene(places)
     told = (*graph.notes, LEGEND)
     width = max(scene.left[-1] + scene.widths[-1] + PADDING, max(map(len, told)) * 6.6 + 2 * PADDING)
     below = max(map(scene.y, scene.layout.heights)) + HEIGHT / 2 + PADDING

@@ -6,6 +6,7 @@ by the mean of its neighbours, then place. Pure and deterministic. Refuses to kn
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 SWEEPS = 12
-"""The number of times that the columns are ordered anew."""
+"""The number of times that the columns are ordered anew, within STEPS."""
+
+STEPS = 250_000
+"""Places and links that are looked at to order the columns, and again to place them."""
 
 Bend: TypeAlias = tuple[str, str, int]
 """The place at which an edge passes a column between its ends: its nodes and the rank."""
@@ -30,7 +34,7 @@ class Edge:
     Args:
         forward: whether it leads from left to right.
         backward: whether it leads from right to left; both may hold.
-        bends: the places between, from left to right.
+        bends: the places between, from left to right; none where all those of the graph would take too many steps.
     """
 
     left: str
@@ -42,24 +46,37 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns from left to right, each place's height in units of one row, and the edges."""
+    """Columns from left to right, each place's height in units of one row, and the edges.
+
+    Args:
+        sweeps: how often the columns were ordered; fewer than SWEEPS for a graph that would take too many steps.
+    """
 
     columns: tuple[tuple[Place, ...], ...]
     heights: Mapping[Place, float]
     edges: tuple[Edge, ...]
+    sweeps: int
 
 
 def layout(nodes: Sequence[str], arrows: Iterable[tuple[str, str]]) -> Layout:
     """Places for nodes in their given order. Arrows from a node to itself are left out."""
     wanted = {(a, b) for a, b in arrows if a != b}
-    directed = _acyclic(nodes, wanted)
-    ranks = _ranks(nodes, directed)
+    order, directed = _acyclic(nodes, wanted)
+    ranks = _ranks(order, directed)
+    between = sum(ranks[b] - ranks[a] - 1 for a, b in directed)
+    effort = len(nodes) + len(directed) + 2 * between
+    bent = effort <= STEPS // 2
     edges = tuple(
         Edge(
-            a, b, (a, b) in wanted, (b, a) in wanted, tuple((a, b, r) for r in range(ranks[a] + 1, ranks[b]))
+            a,
+            b,
+            (a, b) in wanted,
+            (b, a) in wanted,
+            tuple((a, b, r) for r in range(ranks[a] + 1, ranks[b])) if bent else (),
         )
         for a, b in directed
     )
+    sweeps = max(1, min(SWEEPS, STEPS // max(effort, 1)))
     columns: list[list[Place]] = [[] for _ in range(max(ranks.values(), default=-1) + 1)]
     for node in nodes:
         columns[ranks[node]].append(node)
@@ -67,29 +84,35 @@ def layout(nodes: Sequence[str], arrows: Iterable[tuple[str, str]]) -> Layout:
         for bend in edge.bends:
             columns[bend[2]].append(bend)
     links = [link for edge in edges for link in pairwise(_stops(edge))]
-    ordered = _ordered(columns, links)
-    return Layout(tuple(map(tuple, ordered)), _heights(ordered, links), edges)
+    ordered = _ordered(columns, links, sweeps)
+    return Layout(tuple(map(tuple, ordered)), _heights(ordered, links, sweeps), edges, sweeps)
 
 
-def _acyclic(nodes: Sequence[str], arrows: set[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Each connected pair once, in a direction that makes no cycle: along a depth-first walk from the sources."""
+def _acyclic(
+    nodes: Sequence[str], arrows: set[tuple[str, str]]
+) -> tuple[tuple[str, ...], list[tuple[str, str]]]:
+    """Each connected pair once, in a direction that makes no cycle: along a depth-first walk from the sources.
+
+    Before them stand the nodes, in an order in which each pair points to a later one.
+    """
     place = {node: i for i, node in enumerate(nodes)}
     outgoing: dict[str, list[str]] = {node: [] for node in nodes}
     for a, b in sorted(arrows, key=lambda arrow: (place[arrow[0]], place[arrow[1]])):
         outgoing[a].append(b)
     reached = {b for _, b in arrows}
     finished: dict[str, int] = {}
+    seen: set[str] = set()
     for start in sorted(nodes, key=lambda node: (node in reached, place[node])):
-        _finish(start, outgoing, finished)
+        if start not in seen:
+            _finish(start, outgoing, finished, seen)
     pairs = {(a, b) if finished[a] > finished[b] else (b, a) for a, b in arrows}
-    return sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))
+    ordered = sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))
+    return tuple(reversed(finished)), ordered
 
 
-def _finish(start: str, outgoing: Mapping[str, list[str]], finished: dict[str, int]) -> None:
+def _finish(start: str, outgoing: Mapping[str, list[str]], finished: dict[str, int], seen: set[str]) -> None:
     """Number every node in the order in which a depth-first walk leaves it."""
-    seen = {start} | set(finished)
-    if start in finished:
-        return
+    seen.add(start)
     walk = [(start, iter(outgoing[start]))]
     while walk:
         node, following = walk[-1]
@@ -102,24 +125,27 @@ def _finish(start: str, outgoing: Mapping[str, list[str]], finished: dict[str, i
             walk.append((fresh, iter(outgoing[fresh])))
 
 
-def _ranks(nodes: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
-    ranks = dict.fromkeys(nodes, 0)
-    for _ in nodes:
-        moved = False
-        for a, b in pairs:
-            if ranks[b] <= ranks[a]:
-                ranks[b], moved = ranks[a] + 1, True
-        if not moved:
-            break
+def _ranks(order: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """The longest path to each node. In ``order`` a node stands before those that it points to."""
+    outgoing: dict[str, list[str]] = defaultdict(list)
+    for a, b in pairs:
+        outgoing[a].append(b)
+    ranks: dict[str, int] = {}
+    for node in order:
+        rank = ranks.setdefault(node, 0)
+        for after in outgoing.get(node, ()):
+            ranks[after] = max(ranks.get(after, 0), rank + 1)
     return ranks
 
 
-def _ordered(columns: list[list[Place]], links: Sequence[tuple[Place, Place]]) -> list[list[Place]]:
+def _ordered(
+    columns: list[list[Place]], links: Sequence[tuple[Place, Place]], sweeps: int
+) -> list[list[Place]]:
     """The order with the fewest crossings among those that the sweeps find."""
     before, after = _neighbours(links)
     best, fewest = [list(column) for column in columns], _crossings(columns, links)
     current = [list(column) for column in columns]
-    for sweep in range(SWEEPS):
+    for sweep in range(sweeps):
         forward = sweep % 2 == 0
         indexes = range(1, len(current)) if forward else range(len(current) - 2, -1, -1)
         for i in indexes:
@@ -148,7 +174,7 @@ def _by_mean(
     where = {place: i for i, place in enumerate(fixed)}
 
     def mean(entry: tuple[int, Place]) -> float:
-        near = [where[place] for place in neighbours.get(entry[1], ())]
+        near = [where[place] for place in neighbours.get(entry[1], ()) if place in where]
         return sum(near) / len(near) if near else float(entry[0])
 
     return [place for _, place in sorted(enumerate(column), key=mean)]
@@ -160,19 +186,26 @@ def _crossings(columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, 
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for a, b in links:
         spans[where[a][0]].append((where[a][1], where[b][1]))
-    return sum(
-        (a[0] - b[0]) * (a[1] - b[1]) < 0
-        for span in spans.values()
-        for i, a in enumerate(span)
-        for b in span[:i]
-    )
+    return sum(map(_inversions, spans.values()))
 
 
-def _heights(columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, Place]]) -> dict[Place, float]:
+def _inversions(span: list[tuple[int, int]]) -> int:
+    """The pairs of links of which one begins above the other and ends below it."""
+    above: list[int] = []
+    count = 0
+    for _, right in sorted(span):
+        count += len(above) - bisect_right(above, right)
+        insort(above, right)
+    return count
+
+
+def _heights(
+    columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, Place]], sweeps: int
+) -> dict[Place, float]:
     """Heights near the mean of the neighbours, in the order of the column, a row apart. The least is 0."""
     before, after = _neighbours(links)
     heights: dict[Place, float] = {place: float(i) for column in columns for i, place in enumerate(column)}
-    for sweep in range(SWEEPS):
+    for sweep in range(sweeps):
         forward = sweep % 2 == 0
         for column in columns if forward else reversed(columns):
             _settle(column, before if forward else after, heights)

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import random
+import sys
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.cli.layered import layout
+from agentserver.cli.drawing import Graph, svg
+from agentserver.cli.layered import STEPS, SWEEPS, _crossings, layout
+from agentserver.core.blueprint import Listener
 
 NAMES = [f"n{i}" for i in range(9)]
 ARROWS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=25)
@@ -47,3 +52,51 @@ def test_columns_are_ordered_to_avoid_crossings():
 
 def test_nothing_is_placed_nowhere():
     assert layout([], []).columns == ()
+
+
+def calls(work):
+    """Calls of Python functions and of built-in ones."""
+    counted = 0
+
+    def count(frame, event, arg):
+        nonlocal counted
+        counted += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def large(size, group=1):
+    chance = random.Random(size)
+    names = [f"g{i // group}.n{i}" for i in range(size)]
+    arrows = [(chance.choice(names), chance.choice(names)) for _ in range(3 * size)]
+    return names, arrows
+
+
+@pytest.mark.parametrize("size", [500, 2000])
+def test_a_large_graph_is_laid_out_within_a_budget(size):
+    names, arrows = large(size)
+    assert calls(lambda: layout(names, arrows)) < 12 * STEPS
+    found = layout(names, arrows)
+    assert found.sweeps < SWEEPS
+    assert {place for column in found.columns for place in column if isinstance(place, str)} == set(names)
+
+
+def test_a_large_graph_is_drawn_in_groups():
+    names, arrows = large(500, group=50)
+    peers = {name: frozenset(b for a, b in arrows if a == name) for name in names}
+    listeners = tuple(Listener(name, (), f"{name}.", peers=peers[name]) for name in names)
+    drawn = svg(Graph("large", listeners))
+    assert "500 listeners as 10 boxes" in drawn
+    assert drawn.count("<rect") == 10
+    assert "<title>g3: 50 listeners</title>" in drawn
+
+
+def test_crossings_are_counted():
+    columns = [["a", "b", "c"], ["x", "y", "z"]]
+    links = [("a", "z"), ("b", "x"), ("c", "y"), ("a", "x"), ("b", "z")]
+    assert _crossings(columns, links) == 3

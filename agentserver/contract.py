@@ -6,7 +6,7 @@ messages are encoded, routed or stored: it imports nothing else of agentserver.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -241,7 +241,7 @@ class Invocation:
         raise LookupError(f"the organism's lifespan provides no {kind.__name__}")
 
 
-_running: ContextVar[Invocation | None] = ContextVar("agentserver_invocation", default=None)
+_running: ContextVar[Callable[[], Invocation] | None] = ContextVar("agentserver_invocation", default=None)
 
 
 def invocation() -> Invocation:
@@ -249,7 +249,7 @@ def invocation() -> Invocation:
     current = _running.get()
     if current is None:
         raise RuntimeError("no handler is running in this context")
-    return current
+    return current()
 
 
 def get_todo_registry() -> Todos:
@@ -257,16 +257,6 @@ def get_todo_registry() -> Todos:
     return invocation().todos
 
 
-class Running:
-    """Binds an invocation for the duration of one handler call. For the pump alone."""
-
-    __slots__ = ("_current", "_token")
-
-    def __init__(self, current: Invocation) -> None:
-        self._current = current
-
-    def __enter__(self) -> None:
-        self._token = _running.set(self._current)
-
-    def __exit__(self, *_: object) -> None:
-        _running.reset(self._token)
+def run_in(current: Callable[[], Invocation]) -> None:
+    """Bind what gives the running invocation to the present context, which ends with it. For the pump alone."""
+    _running.set(current)

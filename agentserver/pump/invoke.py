@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, Running
+from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, run_in
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
-from agentserver.core.messages import Failed, Finished, Returned
+from agentserver.core.messages import NO_EFFECTS, Failed, Finished, Returned
 from agentserver.pump.calls import Call, Stage
 from agentserver.pump.contexts import CleanContext
 from agentserver.pump.deadlines import Deadlines
@@ -154,29 +154,37 @@ class Invoker:
         )
 
     async def _run(self, bound: Bound, accepted: Accepted, call: _Call) -> None:
-        storage = ThreadStorage(
-            accepted.storage, self._rules.codecs, self._rules.bounds, self._limits.storage
-        )
-        todos = ThreadTodos(accepted.delivery.thread, bound.listener.name, accepted.todos)
+        made: list[tuple[Invocation, ThreadStorage, ThreadTodos]] = []  # when the handler first asks for it
+
+        def current() -> Invocation:
+            if not made:
+                made.append(self._invocation(bound, accepted))
+            return made[0][0]
+
         try:
-            with Running(self._invocation(bound, accepted, storage, todos)):
-                payload = accepted.codec.decode(accepted.element)
-                value = await bound.handler(payload, accepted.metadata)
-                _check_unharmed(call)
-                said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
+            run_in(current)
+            payload = accepted.codec.decode(accepted.element)
+            value = await bound.handler(payload, accepted.metadata)
+            _check_unharmed(call)
+            said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
             if not isinstance(error, asyncio.CancelledError):
                 call.returned(_crashed(accepted, error))
             elif not call.cancelled:
                 call.returned(_crashed(accepted, _CancelledItselfError()))
             return
-        call.returned(said if isinstance(said, Failed) else Returned(said, collect(storage, todos)))
+        if isinstance(said, Failed):
+            call.returned(said)
+        else:
+            call.returned(Returned(said, collect(*made[0][1:]) if made else NO_EFFECTS))
 
-    def _invocation(
-        self, bound: Bound, accepted: Accepted, storage: ThreadStorage, todos: ThreadTodos
-    ) -> Invocation:
+    def _invocation(self, bound: Bound, accepted: Accepted) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
         delivery = accepted.delivery
-        return Invocation(
+        storage = ThreadStorage(
+            accepted.storage, self._rules.codecs, self._rules.bounds, self._limits.storage
+        )
+        todos = ThreadTodos(delivery.thread, bound.listener.name, accepted.todos)
+        current = Invocation(
             accepted.metadata,
             storage,
             todos,
@@ -185,6 +193,7 @@ class Invoker:
             delivery.id,
             delivery.attempt,
         )
+        return current, storage, todos
 
 
 class _CancelledItselfError(Exception):

@@ -47,10 +47,6 @@ WAIVERS = {
     ("markup", "agentserver/gateways/console_lines.py"): "a placeholder in a line of help",
     ("markup", "agentserver/gateways/console_view.py"): "a line of help shows what raw XML looks like",
     (
-        "markup",
-        "agentserver/provenance/picture.py",
-    ): "draws SVG without a library; every computed part is escaped",
-    (
         "parameters",
         "agentserver/provenance/sleuth.py:Sleuth.__init__",
     ): "the library face has the signature users know",

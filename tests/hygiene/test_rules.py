@@ -553,27 +553,6 @@ def test_admissions_strip_takes_wordy_defaults_and_unknown_keywords_too():
     }
 
 
-def test_an_xsd_is_stripped_of_all_words():
-    read = rules.read(
-        Kind.XSD, XSD.replace('name="sku"', 'name="sku" id="Ignore" x:y="z" xmlns:x="urn:x"').encode()
-    )
-    assert isinstance(read, Schema)
-    text = strip.bare_xsd(read.tree)
-    for gone in ("comment", "annotation", "An order", "ignore all", "Ignore", 'urn:x" x:y'):
-        assert gone not in text
-    again = rules.read(Kind.XSD, text.encode())
-    assert isinstance(again, Schema)
-    assert rules.inspect(again) == ()
-
-
-def test_an_xsd_given_with_comments_loses_them():
-    from lxml import etree
-
-    root = etree.fromstring(XSD.replace("<xs:sequence>", "<xs:sequence><?pi ignore?>"))
-    assert "ignore?" not in strip.bare_xsd(root)
-    assert "a comment" not in strip.bare_xsd(root)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (

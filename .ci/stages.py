@@ -132,6 +132,7 @@ LINT = (
     Stage("mypy", check_types),
     Stage("imports", check_imports),
     Stage("unused", lambda: tool("vulture")),
+    Stage("figures", lambda: call(PYTHON, Path(__file__).with_name("figures.py"))),
 )
 
 

@@ -184,8 +184,22 @@ def read(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malformed:
     attributes of that namespace, ``xml:base`` and ``xml:id`` mean nothing here.
     """
     root = _parse(data, bounds)
+    return root if isinstance(root, Malformed) else _envelope(root)
+
+
+def read_either(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | etree._Element | Malformed:
+    """The envelope in `data`, or the payload element that it is, parsed once. Neither is a malformed payload."""
+    root = _parse(data, bounds)
     if isinstance(root, Malformed):
         return root
+    bare = _payload(root)
+    if not isinstance(bare, Malformed):
+        return bare
+    read = _envelope(root)
+    return read if isinstance(read, Envelope) else bare
+
+
+def _envelope(root: etree._Element) -> Envelope | Malformed:
     if not _fits(root):
         return Malformed(
             Fault.SHAPE, "not a message: from?, to?, thread?, then one payload of another namespace"

@@ -52,13 +52,12 @@ def _around(bounds: Bounds) -> Bounds:
 
 def read_outside(data: bytes, to: str | None, rules: Rules) -> Draft | Refusal:
     """The draft of an outside message, an envelope or a bare payload; ``to`` goes before what an envelope says."""
-    read = envelope.read(data, rules.bounds)
+    read = envelope.read_either(data, rules.bounds)
+    if isinstance(read, envelope.Malformed):
+        return _malformed(read.detail, to)
     if isinstance(read, envelope.Envelope):
         return _drafted(read.payload, to or read.to, rules)
-    payload = envelope.read_payload(data, rules.bounds) if read.kind is envelope.Fault.SHAPE else read
-    if isinstance(payload, envelope.Malformed):
-        return _malformed(payload.detail, to)
-    return _drafted(payload, to, rules)
+    return _drafted(read, to, rules)
 
 
 def _drafted(element: etree._Element, to: str | None, rules: Rules) -> Draft | Refusal:

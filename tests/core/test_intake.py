@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.contract import Code
+from agentserver.core import envelope
 from agentserver.core.envelope import write
 from agentserver.core.intake import ENVELOPE, read_outside, read_own
 from agentserver.core.messages import Delivery
@@ -108,3 +109,26 @@ def test_our_own_message_is_nothing_once_its_schema_no_longer_accepts_it(message
 def test_the_room_for_an_envelope_is_enough_for_any_names():
     longest = write("&" * 256, "\U0010ffff" * 256, "&" * 256, "")
     assert len(longest) <= ENVELOPE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"<a/>",
+        b'<a xmlns="urn:x"/>',
+        b'<message xmlns="urn:agentserver:envelope:v1"/>',
+        b'<message xmlns="urn:agentserver:envelope:v1"><a xmlns="urn:x"/></message>',
+        b'<message xmlns="urn:agentserver:envelope:v1"><to>b</to><a xmlns="urn:x"/></message>',
+        b'<a xmlns="urn:x" xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:type="b"/>',
+        b'<!DOCTYPE a><a xmlns="urn:x"/>',
+    ],
+)
+def test_what_comes_in_is_an_envelope_or_else_what_it_is_as_a_payload(data):
+    either, whole, bare = envelope.read_either(data), envelope.read(data), envelope.read_payload(data)
+    if isinstance(whole, envelope.Envelope):
+        assert (either.to, either.payload.tag) == (whole.to, whole.payload.tag)
+    elif isinstance(bare, envelope.Malformed):
+        assert either == bare
+    else:
+        assert either.tag == bare.tag

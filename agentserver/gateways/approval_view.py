@@ -10,6 +10,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core.minutes import local
 from agentserver.gateways import explained
 from agentserver.gateways.console_view import ASKS, MARGIN, decoded
 from agentserver.gateways.plain_values import entries
@@ -60,7 +61,7 @@ def _route(one: Asking) -> Line:
     delivery = one.approval.delivery
     return (
         (Style.NAME, f"  {delivery.sender} -> {delivery.to}"),
-        (Style.PAYLOAD, f"  {delivery.root.rpartition('}')[2]}"),
+        (Style.PAYLOAD, f"  {local(delivery.root)}"),
         (Style.DIM, f"  in conversation {delivery.conversation}; refused at {one.until}"),
     )
 

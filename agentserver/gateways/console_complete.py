@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agentserver.core.minutes import local
 from agentserver.gateways.console_lines import ALWAYS, HELP, Verb
 from agentserver.gateways.form import field_names
 
@@ -80,7 +81,7 @@ def _arguments(verb: str, rest: str, ids: Ids) -> Iterator[tuple[str, str]]:
 
 def _names(takers: Takers) -> Iterator[tuple[str, str]]:
     for name, codecs in takers.items():
-        roots = [codec.name.rpartition("}")[2] for codec in codecs]
+        roots = [local(codec.name) for codec in codecs]
         yield f"@{name}", ", ".join(roots)
         if len(roots) > 1:
             yield from ((f"@{name}/{root}", root) for root in roots)
@@ -90,7 +91,7 @@ def _fields(head: str, rest: str, takers: Takers) -> Iterator[tuple[str, str]]:
     name, _, root = head.partition("/")
     given = set(re.findall(r"(\S+?)=", rest))
     for codec in takers.get(name, ()):
-        if root and codec.name.rpartition("}")[2] != root:
+        if root and local(codec.name) != root:
             continue
         repeated = {each.name for each in codec.outline if each.repeated}
         labels = {each.name: each.label for each in codec.outline}

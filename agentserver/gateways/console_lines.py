@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lxml import etree
 
+from agentserver.core.minutes import local
 from agentserver.gateways import form
 
 if TYPE_CHECKING:
@@ -173,9 +174,9 @@ def write(listener: str, root: str, text: str, takers: Takers) -> Letter | Mista
 
     The line is in fields when its first word is ``name=...`` with a name that the payload knows.
     """
-    candidates = [codec for codec in takers[listener] if root in {"", _local(codec)}]
+    candidates = [codec for codec in takers[listener] if root in {"", local(codec.name)}]
     if not candidates:
-        names = ", ".join(f"@{listener}/{_local(codec)}" for codec in takers[listener])
+        names = ", ".join(f"@{listener}/{local(codec.name)}" for codec in takers[listener])
         return Mistake((f"{listener} takes no {root}; say {names}",))
     first = text.split("=", 1)[0].strip() if _FIELD.match(text) else ""
     in_fields = [codec for codec in candidates if not text or (first and form.takes(codec, first))]
@@ -198,7 +199,7 @@ def _in_fields(listener: str, candidates: Sequence[Codec], text: str) -> Letter 
     made = [_composed(codec, listener, pairs) for codec in fitting]
     letters = [each for each in made if isinstance(each, Letter)]
     if len(letters) > 1:
-        names = " or ".join(f"@{listener}/{_local(codec)}" for codec in fitting)
+        names = " or ".join(f"@{listener}/{local(codec.name)}" for codec in fitting)
         return Mistake((f"several payloads have these fields: say {names}",))
     return letters[0] if letters else made[0]
 
@@ -226,7 +227,7 @@ def _composed(codec: Codec, listener: str, pairs: Sequence[tuple[str, str]]) -> 
 def _how(listener: str, codecs: Sequence[Codec]) -> tuple[str, ...]:
     """The forms of a message to a listener."""
     return tuple(
-        " ".join(["write:", f"@{listener}{f'/{_local(codec)}' if len(codecs) > 1 else ''}", usage(codec)])
+        " ".join(["write:", f"@{listener}{f'/{local(codec.name)}' if len(codecs) > 1 else ''}", usage(codec)])
         for codec in codecs
     )
 
@@ -237,10 +238,6 @@ def usage(codec: Codec) -> str:
         return "(no fields)"
     words = (f"{o.name}=<{o.label}>{' ...' if o.repeated else ''}" for o in codec.outline)
     return " ".join(f"[{word}]" if o.optional else word for o, word in zip(codec.outline, words, strict=True))
-
-
-def _local(codec: Codec) -> str:
-    return codec.name.rpartition("}")[2]
 
 
 def _nearest(word: str, known: Iterable[str], mark: str) -> str:

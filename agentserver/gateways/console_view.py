@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
+from agentserver.core.minutes import local
 from agentserver.core.payload.codec import Undecodable
 from agentserver.gateways.console_lines import HELP, usage
 from agentserver.gateways.form import text_field
@@ -59,7 +60,7 @@ def reply_lines(
     if isinstance(value, SystemError):
         yield from _error(reply.sender, value)
     else:
-        yield ((Style.GOOD, reply.sender), (Style.PAYLOAD, f"  {reply.root.rpartition('}')[2]}"))
+        yield ((Style.GOOD, reply.sender), (Style.PAYLOAD, f"  {local(reply.root)}"))
         if value is not None:
             yield from field_lines(value, redact=redact)
     if raw or value is None:
@@ -104,7 +105,7 @@ def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
         )
         codecs = takers[listener.name]
         for codec in codecs:
-            root = codec.name.rpartition("}")[2]
+            root = local(codec.name)
             short = (
                 f'  ("@{listener.name} some text" is {root}.{text_field(codec)})' if text_field(codec) else ""
             )

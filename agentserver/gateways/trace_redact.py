@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from agentserver.core import envelope
+from agentserver.core.minutes import local
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -82,10 +83,10 @@ def _message(data: bytes, redaction: Redaction, gone: list[str]) -> str:
     if EVERY in redaction.fields:
         gone += _content(read.payload)
         return _measured(data)
-    covered = [each for each in read.payload.iter(etree.Element) if redaction.covers(_local(each.tag))]
+    covered = [each for each in read.payload.iter(etree.Element) if redaction.covers(local(str(each.tag)))]
     for element in read.payload.iter(etree.Element):
         for name, value in element.attrib.items():
-            if redaction.covers(_local(name)):
+            if redaction.covers(local(str(name))):
                 gone.append(str(value))
                 element.set(name, MARK)
     for element in covered:
@@ -98,10 +99,6 @@ def _message(data: bytes, redaction: Redaction, gone: list[str]) -> str:
 
 def _measured(data: bytes) -> str:
     return f"[redacted: {len(data)} bytes, sha256 {sha256(data).hexdigest()}]"
-
-
-def _local(name: object) -> str:
-    return str(name).rpartition("}")[2]
 
 
 def _content(element: etree._Element) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from lxml import etree
 
+from agentserver.core.minutes import local
 from agentserver.core.payload.lexical import READERS
 from agentserver.core.payload.shape import Kind, PayloadError, Place, Record
 from agentserver.provenance.declared import Declared, declared
@@ -86,7 +87,7 @@ def handed(task: Any) -> tuple[Leaf, ...]:
 
 def channel(codec: Codec) -> Channel:
     """The channel that one message of a payload is."""
-    return capacity(etree.fromstring(codec.xsd().encode()), codec.name.rpartition("}")[2])
+    return capacity(etree.fromstring(codec.xsd().encode()), local(codec.name))
 
 
 def _reading(codec: Codec) -> Reading:
@@ -126,10 +127,10 @@ def _plain(element: etree._Element, cls: Any) -> Any:
     names = _names(cls)
     found: dict[str, list[Any]] = {}
     for name, text in element.attrib.items():
-        key, _ = names.get(_local(name), (_local(name), None))
+        key, _ = names.get(local(str(name)), (local(str(name)), None))
         found.setdefault(key, []).append(text)
     for child in element:
-        key, inner = names.get(_local(child.tag), (_local(child.tag), None))
+        key, inner = names.get(local(str(child.tag)), (local(str(child.tag)), None))
         found.setdefault(key, []).append(_plain(child, inner))
     text = "".join([element.text or "", *(child.tail or "" for child in element)])
     if not found:
@@ -158,7 +159,3 @@ def _classes(hint: Any) -> Iterator[type]:
         yield hint
     for inner in get_args(hint):
         yield from _classes(inner)
-
-
-def _local(name: Any) -> str:
-    return str(name).rpartition("}")[2]

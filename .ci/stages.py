@@ -180,7 +180,8 @@ def soak(*args: str) -> None:
 
 def fuzz(*args: str) -> None:
     """Run the property tests with fresh random examples, many of them."""
-    pytest("-m", "hypothesis", *args, env={"HYPOTHESIS_PROFILE": "fuzz"})
+    endless = ("-o", "faulthandler_timeout=0")
+    pytest("-m", "hypothesis", "--numprocesses=auto", *endless, *args, env={"HYPOTHESIS_PROFILE": "fuzz"})
 
 
 def adapters(*args: str) -> None:

@@ -22,6 +22,9 @@ from agentserver.cli import ending
 HANG_SECONDS = 150
 """How long one test may take on a loaded machine, times the soak scale. It only guards against hanging."""
 
+FUZZ_SCALE = 24
+"""How many times longer a property test may take with the examples of ``./run fuzz``."""
+
 ROOT = Path(__file__).parents[1]
 LASTING = (
     sys.prefix,
@@ -46,7 +49,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
+settings.load_profile(PROFILE)
 
 # ./run uses the package from the checkout, where no entry point announces its pytest plugin; an installed one has it.
 PLUGIN = "agentserver.testing.plugin"
@@ -101,7 +105,7 @@ def _no_organism_stays():
 @pytest.fixture(autouse=True)
 def _nothing_hangs(soak_scale):
     """Fail a test that runs too long, with every thread's stack; what cannot be interrupted meets pytest's own timeout."""
-    limit = HANG_SECONDS * soak_scale
+    limit = HANG_SECONDS * soak_scale * (FUZZ_SCALE if PROFILE == "fuzz" else 1)
 
     def give_up(_signal, _frame):
         faulthandler.dump_traceback(file=sys.__stderr__)

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-PRINCIPALS = 256
-"""Principals whose stand-in is kept for their next message."""
-
-
 @dataclass(frozen=True, slots=True)
 class Listener:
     """One participant.
@@ -108,7 +104,11 @@ class Blueprint:
     roots: Mapping[str, frozenset[str]]
     services: frozenset[str]
     usage: Mapping[str, str]
-    _principals: dict[str, Listener] = field(default_factory=dict, compare=False, repr=False)
+    _everyone: frozenset[str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Name all listeners once: to do it for each message would cost as much as there are."""
+        object.__setattr__(self, "_everyone", frozenset(self.listeners))
 
     def accepts(self, listener: str, root: str) -> bool:
         """True when a listener of that name exists and declares that payload."""
@@ -120,9 +120,4 @@ class Blueprint:
 
     def principal(self, name: str) -> Listener:
         """A stand-in for the principal who opened a conversation: it may address every listener and accepts none."""
-        found = self._principals.get(name)
-        if found is None:
-            if len(self._principals) >= PRINCIPALS:
-                self._principals.clear()
-            found = self._principals[name] = Listener(name, (), "", peers=frozenset(self.listeners))
-        return found
+        return Listener(name, (), "", peers=self._everyone)

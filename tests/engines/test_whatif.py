@@ -25,11 +25,16 @@ class Wordy:
 
     def __init__(self, word, verdict, name="wordy"):
         self.name, self._word, self._verdict = name, word, verdict
-        self.seen = []
+        self._seen = {}
+
+    @property
+    def seen(self):
+        """What listeners were given, in order; a guard may be asked twice about one delivery."""
+        return list(self._seen.values())
 
     def observe(self, memory, delivery, element, at):
         text = "".join(element.itertext())
-        self.seen.append(text)
+        self._seen[delivery.id] = text
         return (*(memory or ()), text)
 
     def permit(self, memory, about):

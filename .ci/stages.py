@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 import zipfile
@@ -36,7 +37,7 @@ BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {
     "durable": ("--quick",),
     "fairness": ("--quick",),
-    "handoff": ("3",),
+    "handoff": ("1",),
     "hop": ("--rounds=1", "--hops=300", "--size=0.4 kB"),
     "provenance": ("--sizes=10",),
     "scale": ("--row=open requests", "--row=threads, with a journal", "--many=100"),
@@ -69,11 +70,13 @@ class Stage:
     Args:
         action: raises StageError or subprocess.CalledProcessError when the check fails.
         needs: paths below the checkout without which the stage has nothing to work on.
+        beside: whether those that follow need not wait for it.
     """
 
     name: str
     action: Callable[[], None]
     needs: tuple[str, ...] = ()
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +307,7 @@ def check_lock(uv: Path, output: str) -> None:
 
 TESTS = (
     Stage("tests", covered_tests, needs=("tests",)),
-    Stage("adapters", lambda: adapters("--short")),
+    Stage("adapters", lambda: adapters("--short"), beside=True),
     Stage("agentdojo", lambda: agentdojo("--short")),
     Stage("coverage", coverage_bounds),
     Stage("wheel", try_wheel, needs=("README.md", "LICENSE")),
@@ -375,18 +378,31 @@ def main(argv: Sequence[str]) -> int:
         return USAGE
     signal.signal(signal.SIGTERM, stop)
     outcomes: list[Outcome] = []
-    for stage in stages:
+    start = time.monotonic()
+
+    def run(stage: Stage) -> None:
         outcomes.append(perform(stage))
         show(outcomes[-1])
+
+    others = [threading.Thread(target=run, args=(stage,), daemon=True) for stage in stages if stage.beside]
+    lanes = iter(others)
+    for stage in stages:
+        if stage.beside:
+            next(lanes).start()
+        else:
+            run(stage)
+    for lane in others:
+        lane.join()
     if len(outcomes) > 1:
         counts = Counter(outcome.status for outcome in outcomes)
-        total = sum(outcome.seconds for outcome in outcomes)
+        total = time.monotonic() - start
         print(
             f"==> {', '.join(f'{n} {status}' for status, n in counts.items())} in {total:.0f} s", flush=True
         )
         for outcome in outcomes:
             show(outcome)
-    return 1 if any(outcome.status is Status.FAILED for outcome in outcomes) else 0
+    failed = any(outcome.status is Status.FAILED for outcome in outcomes)
+    return 1 if failed or len(outcomes) < len(stages) else 0
 
 
 if __name__ == "__main__":

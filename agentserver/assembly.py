@@ -9,6 +9,7 @@ import os
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from agentserver.config.organism import Handoffs
@@ -82,6 +83,10 @@ def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
     return Blueprint(listeners, organism.limits, roots, services, usage)
 
 
+NARROWED = 256
+"""Listeners with fewer peers than they declare whose usage is kept for the next time."""
+
+
 def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
     """The function that tells a listener what its peers accept, and which intents it may use."""
     handoffs = organism.handoffs
@@ -91,7 +96,8 @@ def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
         offers = "" if handoffs is None else offered(handoffs.vocabulary, listener.peers)
         return "\n\n".join(filter(None, (usage_instructions(listener, shown, codecs), offers)))
 
-    return explain
+    # A thread with fewer peers asks for the same text at each of its deliveries.
+    return lru_cache(NARROWED)(explain)
 
 
 def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:

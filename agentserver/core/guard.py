@@ -76,7 +76,7 @@ class Narrowed(NamedTuple):
 
     @property
     def usage(self) -> str:
-        """What the peers accept, as text; empty where nothing is told about them."""
+        """The usage of its peers, as text; empty where nothing is told about them."""
         return "" if self.explain is None else self.explain(self.listener)
 
 
@@ -84,8 +84,7 @@ class Guard(Protocol):
     """A rule with a memory of its own, which is part of the conversation and committed with it.
 
     All methods are pure: equal arguments give equal results. ``memory`` is None at first, or what a ``Watchful`` guard
-    opens with; ``at`` is in seconds since
-    the epoch.
+    opens with; ``at`` is in seconds since the epoch.
     """
 
     @property

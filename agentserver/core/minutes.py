@@ -41,7 +41,7 @@ class Minutes:
                 delivery.thread,
                 delivery.sender,
                 delivery.to,
-                delivery.root.rpartition("}")[2],
+                local(delivery.root),
                 delivery.hop,
                 code,
                 self._legible(event, detail) if detail else "",

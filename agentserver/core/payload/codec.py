@@ -30,7 +30,7 @@ _SYSTEMS_ROOTS = frozenset(payload.__name__ for payload in SYSTEM_PAYLOADS)
 
 
 def of_system(name: str) -> bool:
-    """Whether ``{namespace}root`` is of the system's namespace, in this version or any other."""
+    """True when ``{namespace}root`` is of the system's namespace, in this version or any other."""
     return name.startswith(f"{{{SYSTEM}")
 
 
@@ -131,7 +131,7 @@ class Codec(Protocol):
 
 @runtime_checkable
 class Source(Protocol):
-    """What a class carries as ``__payload__`` when its codec is made elsewhere."""
+    """The mark that a class carries as ``__payload__`` when its codec is made elsewhere."""
 
     @property
     def cls(self) -> type:

@@ -179,16 +179,17 @@ async def test_a_handler_may_use_timeouts_and_task_groups_of_its_own():
 
 async def test_closing_and_the_deadline_at_the_same_moment_give_one_end():
     loop = asyncio.get_running_loop()
-    ended = []
+    started, ended = [], []
 
     async def slow(payload, metadata):
+        started.append(loop.time())
         try:
             await anyio.sleep_forever()
         finally:
             ended.append(loop.time())
 
     async with desk((listener("a", deadline=0.02), slow), engine=None) as d:
-        for delay in (0.015, 0.02, 0.025):
+        for number, delay in enumerate((0.015, 0.02, 0.025), 1):
             exchange = await d.open()
             answers = []
 
@@ -197,6 +198,7 @@ async def test_closing_and_the_deadline_at_the_same_moment_give_one_end():
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(one)
+                await until(lambda number=number: len(started) == number)  # one that never began has no end
                 await asyncio.sleep(delay)
                 await exchange.close()
             assert len(answers) == 1

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from agentserver.contract import Code
 from agentserver.core import principals
 from agentserver.core.approvals import Answer, digest
+from agentserver.core.notices import notice
+from agentserver.core.refusals import system_error
 from agentserver.core.step import Step
 
 if TYPE_CHECKING:
@@ -60,8 +62,8 @@ def decide(conversation: Conversation, decided: Decided, rules: Rules, moment: M
 
 def _tell_withdrawn(step: Step, delivery: Delivery) -> None:
     """Tell the sender of a withdrawn message: as the caller of its thread, or as the one that answered it."""
-    letter = step.error(delivery, Code.DENIED, about=delivery.to)
-    if step.tree.nodes[delivery.thread].parent == delivery.origin:
-        step.answer(letter, delivery)
-    elif step.tree.get(delivery.origin) is not None:
-        step.post(letter._replace(origin=delivery.origin), delivery.origin)
+    caller = step.tree.nodes[delivery.thread].parent == delivery.origin
+    thread = delivery.thread if caller else delivery.origin
+    if step.tree.get(thread) is not None:
+        error = notice(system_error(Code.DENIED), thread, step.rules, caller=caller, about=delivery.to)
+        step.send(error, delivery.request, delivery.hop + 1)

@@ -25,8 +25,9 @@ from agentserver.core.audit import Event
 from agentserver.core.budget import Room, overrun, room
 from agentserver.core.dismissal import dismissed, excerpted
 from agentserver.core.envelope import canonical
-from agentserver.core.messages import SYSTEM, TODO, Closing, Failed, Letter, TurnedAway
+from agentserver.core.messages import TODO, Closing, Failed, TurnedAway
 from agentserver.core.minutes import local
+from agentserver.core.notices import notice
 from agentserver.core.payload.codec import of_system
 from agentserver.core.pieces import whole
 from agentserver.core.plain import plain
@@ -99,7 +100,6 @@ def receive(
         step.cause = dismissed(outside, judged, rules.redact)
         return _turn_away(step, request, judged.refusal)
     for proposal in judged.proposals:
-        letter = _letter(proposal, request, 1)
         step.minutes.note(
             Event.RECEIVED,
             thread=conversation.tree.root,
@@ -107,7 +107,7 @@ def receive(
             to=proposal.to,
             root=local(proposal.root),
         )
-        step.call(letter, proposal.to)
+        step.send(proposal, request, 1)
     return step.finish()
 
 
@@ -258,20 +258,6 @@ def _remark(step: Step, judged: Judged, thread: str, sender: str) -> None:
         step.minutes.note(event, thread=thread, sender=sender, to=to, detail=detail)
 
 
-def _letter(proposal: Proposal, request: str, hop: int) -> Letter:
-    return Letter(
-        proposal.sender.name,
-        proposal.thread,
-        proposal.root,
-        proposal.markup,
-        request,
-        hop,
-        element=proposal.element,
-        questions=proposal.questions,
-        allowed=proposal.allowed,
-    )
-
-
 def _apply(step: Step, thread: str, effects: Effects) -> None:
     for watcher in effects.closed:
         step.close_todo(thread, watcher)
@@ -289,14 +275,13 @@ def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Pi
     if any(proposal.route is Route.ANSWER for proposal in proposals):
         step.prune(thread.id)
     for proposal in proposals:
-        letter = _letter(proposal, delivery.request, delivery.hop + 1)
-        if proposal.route is Route.ANSWER:
-            passed_on = of_system(proposal.root)  # nothing else of the system's is ever admitted as an answer
-            step.answer(letter._replace(about=delivery.to) if passed_on else letter, delivery)
-        elif proposal.route is Route.SERVICE:
+        if proposal.route is Route.SERVICE:
             _serve(step, proposal, delivery)
         else:
-            step.call(letter, proposal.to, apart=proposal.route is Route.SELF)
+            # Nothing else of the system's is ever admitted as an answer than a SystemError that is passed on.
+            passed_on = proposal.route is Route.ANSWER and of_system(proposal.root)
+            sent = proposal._replace(about=delivery.to) if passed_on else proposal
+            step.send(sent, delivery.request, delivery.hop + 1)
         yield
     return step.finish()
 
@@ -315,11 +300,8 @@ def _serve(step: Step, proposal: Proposal, delivery: Delivery) -> None:
     else:
         assert isinstance(asked, TodoComplete)
         answer = TodoClosed(asked.watcher_id, step.close_todo(delivery.thread, asked.watcher_id))
-    reply = codecs.of(type(answer))
-    markup = reply.encode(answer)
-    step.post(
-        Letter(TODO, delivery.thread, reply.name, markup, delivery.request, delivery.hop + 1), delivery.thread
-    )
+    reply = notice(answer, delivery.thread, step.rules, sender=TODO)
+    step.send(reply, delivery.request, delivery.hop + 1)
 
 
 def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
@@ -340,8 +322,8 @@ def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
     )
     if count > limit:
         return _give_up(step, delivery, Failed(Code.INTERNAL, f"{count} refusals in a row"))
-    letter = step.error(delivery, refusal.code, refusal.corrections, final=count == limit)
-    step.post(letter, thread.id)
+    error = system_error(refusal.code, refusal.corrections, final=count == limit)
+    step.send(notice(error, thread.id, step.rules), delivery.request, delivery.hop + 1)
     return step.finish()
 
 
@@ -373,13 +355,13 @@ def _give_up(step: Step, delivery: Delivery, failed: Failed) -> Outcome:
     step.minutes.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
     _forgive(step, delivery.thread)
     step.prune(delivery.thread)
-    step.answer(step.error(delivery, failed.code, about=delivery.to), delivery)
+    told = system_error(failed.code)
+    error = notice(told, delivery.thread, step.rules, caller=True, about=delivery.to)
+    step.send(error, delivery.request, delivery.hop + 1)
     return step.finish()
 
 
 def _turn_away(step: Step, request: str, refusal: Refusal) -> Outcome:
-    payload = system_error(refusal.code, refusal.corrections)
-    codec = step.rules.codecs.of(type(payload))
     root = step.before.tree.root
     step.minutes.note(
         Event.REFUSED,
@@ -389,5 +371,5 @@ def _turn_away(step: Step, request: str, refusal: Refusal) -> Outcome:
         code=refusal.code,
         detail=refusal.detail,
     )
-    step.leave(Letter(SYSTEM, root, codec.name, codec.encode(payload), request, 0))
+    step.send(notice(system_error(refusal.code, refusal.corrections), root, step.rules), request, 0)
     return step.finish()

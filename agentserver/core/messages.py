@@ -117,34 +117,6 @@ class Question(NamedTuple):
     about: tuple[str, ...] = ()
 
 
-class Letter(NamedTuple):
-    """A message without its address: who wrote it, in which cause, and the payload.
-
-    Args:
-        sender: the name the receiver sees.
-        origin: the thread it comes from.
-        root: name of the payload element.
-        markup: the payload element as text.
-        request: the outside message that caused it.
-        hop: its place in the causal chain.
-        about: for a SystemError, the listener it concerns.
-        element: the payload element, parsed and valid, if the writer has it.
-        questions: what a person has to permit before anybody gets it.
-        allowed: the only peers in force on the thread that it opens; None for no narrowing.
-    """
-
-    sender: str
-    origin: str
-    root: str
-    markup: str
-    request: str
-    hop: int
-    about: str = ""
-    element: etree._Element | None = None
-    questions: tuple[Question, ...] = ()
-    allowed: frozenset[str] | None = None
-
-
 class EventPlace(NamedTuple):
     """The place of an event among everything that leaves its conversation; no two share it, and it never changes.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core import envelope, intake
 from agentserver.core.audit import Event
-from agentserver.core.messages import SYSTEM, TODO, Letter, Requeued
+from agentserver.core.messages import SYSTEM, TODO, Requeued
 from agentserver.core.minutes import local
 from agentserver.core.routing import Proposal, Route
 from agentserver.core.step import Step
@@ -89,17 +89,7 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
         step.minutes.note(Event.FLAGGED, detail=note, **about)
     told = f"dead letter {letter.id} of conversation {letter.conversation}, by {redriven.by}"
     step.minutes.note(Event.REDRIVEN, root=local(letter.root), detail=told, **about)
-    new = Letter(
-        principal,
-        root,
-        letter.root,
-        markup,
-        redriven.request,
-        REDRIVEN_HOP,
-        element=element,
-        questions=ruling.questions,
-    )
-    step.call(new, letter.to)
+    step.send(proposal._replace(questions=ruling.questions), redriven.request, REDRIVEN_HOP)
     return step.finish()
 
 

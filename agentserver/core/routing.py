@@ -31,16 +31,17 @@ class Route(StrEnum):
     SELF = "self"  # the sender, on a new thread
     SERVICE = "service"  # system.*
     PEER = "peer"  # any other listener
+    NOTICE = "notice"  # the sending thread itself; the system's messages alone go there
     REDRIVEN = (
         "redriven"  # by an operator, with a dead letter, in the name of a principal who did not write it
     )
 
 
 class Proposal(NamedTuple):
-    """One message to one receiver, before it is judged.
+    """One message to one receiver, before it is judged. The system's own are not judged.
 
     Args:
-        sender: the listener that wants to send it.
+        sender: the listener that wants to send it, or a stand-in for the system.
         thread: the sender's thread.
         to: the receiver.
         route: in what capacity.
@@ -49,6 +50,7 @@ class Proposal(NamedTuple):
         element: the same, parsed. Not to be changed.
         questions: what a person has to permit before it goes on its way.
         allowed: the only peers in force on the thread that it opens and below; None for no narrowing.
+        about: for a SystemError, the listener whose failure it reports.
     """
 
     sender: Listener
@@ -60,6 +62,7 @@ class Proposal(NamedTuple):
     element: etree._Element
     questions: tuple[Question, ...] = ()
     allowed: frozenset[str] | None = None
+    about: str = ""
 
 
 class Place(NamedTuple):

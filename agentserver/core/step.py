@@ -15,11 +15,13 @@ from agentserver.core.audit import Event
 from agentserver.core.budget import exhausted, left
 from agentserver.core.conversation import Conversation
 from agentserver.core.guard import opening
-from agentserver.core.messages import SYSTEM, Delivery, Done, EventPlace, Letter, Reply
+from agentserver.core.messages import Delivery, Done, EventPlace, Reply
 from agentserver.core.minutes import Minutes, local
+from agentserver.core.notices import notice
 from agentserver.core.outcome import Outcome
 from agentserver.core.refusals import system_error
 from agentserver.core.requests import RequestChange
+from agentserver.core.routing import Route
 from agentserver.core.threads import Held, TreeChange, narrowed
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Moment, Question
     from agentserver.core.outcome import Cause
+    from agentserver.core.routing import Proposal
     from agentserver.core.threads import Thread
 
 PARSED_LIMIT = 1 << 14
@@ -103,33 +106,33 @@ class Step:
         """Let a request end with this step: it has used up its budget."""
         self._exhausted.setdefault(request, detail)
 
-    def post(self, letter: Letter, thread: str) -> None:
-        """Address a letter to a thread and queue it there, or hold it for a todo, or find the budget spent."""
-        spent = exhausted(self.rules.blueprint.limits, letter.hop, self.left(letter.request))
+    def _post(self, proposal: Proposal, thread: Thread, request: str, hop: int) -> None:
+        """Address a message to a thread and queue it there, or hold it for a todo, or find the budget spent."""
+        spent = exhausted(self.rules.blueprint.limits, hop, self.left(request))
         if spent:
-            self.exhaust(letter.request, spent)
+            self.exhaust(request, spent)
             return
         self._messages += 1
-        self.requests.spend(letter.request)
-        to = self.tree.nodes[thread].owner
+        self.requests.spend(request)
+        sender = proposal.sender.name
         delivery = Delivery(
             next(self.ids),
             self.before.id,
-            letter.request,
-            thread,
-            letter.origin,
-            letter.sender,
-            to,
-            letter.root,
-            envelope.write(letter.sender, to, thread, letter.markup),
-            letter.hop,
-            letter.about,
+            request,
+            thread.id,
+            proposal.thread,
+            sender,
+            thread.owner,
+            proposal.root,
+            envelope.write(sender, thread.owner, thread.id, proposal.markup),
+            hop,
+            proposal.about,
         )
-        if letter.element is not None and len(delivery.message) <= PARSED_LIMIT:
-            self._parsed[delivery.id] = letter.element
+        if len(delivery.message) <= PARSED_LIMIT:
+            self._parsed[delivery.id] = proposal.element
         self._add(delivery)
-        if letter.questions:
-            self._ask(delivery, letter.questions)
+        if proposal.questions:
+            self._ask(delivery, proposal.questions)
         else:
             self._place(delivery)
 
@@ -204,16 +207,19 @@ class Step:
 
     # Threads
 
-    def call(self, letter: Letter, owner: str, *, apart: bool = False) -> None:
-        """Post a letter to a listener on a child of the letter's origin: one at rest or, if ``apart``, a new one."""
-        allowed = narrowed(self.tree.nodes[letter.origin].allowed, letter.allowed)
-        child = None if apart else self.change.resting(letter.origin, owner, allowed)
+    def _child(self, proposal: Proposal, request: str) -> Thread:
+        """A thread below the sender's for the receiver: one at rest or, for what is sent to oneself, a new one."""
+        origin = proposal.thread
+        allowed = narrowed(self.tree.nodes[origin].allowed, proposal.allowed)
+        apart = proposal.route is Route.SELF
+        child = None if apart else self.change.resting(origin, proposal.to, allowed)
         if child is None:
-            child = self.change.open(letter.origin, owner, next(self.ids), self._messages)
-        self.change.put(child._replace(called=self._messages, allowed=allowed))
-        if letter.origin == self.tree.root:
-            self.requests.began_on(letter.request, child.id)
-        self.post(letter, child.id)
+            child = self.change.open(origin, proposal.to, next(self.ids), self._messages)
+        child = child._replace(called=self._messages, allowed=allowed)
+        self.change.put(child)
+        if origin == self.tree.root:
+            self.requests.began_on(request, child.id)
+        return child
 
     def prune(self, thread: str) -> None:
         """Close everything below a thread; what came from there and still waits on the thread goes too."""
@@ -256,48 +262,44 @@ class Step:
             if self._added.pop(delivery.id, None) is None:
                 self._dropped.append(delivery)
 
-    # Answers
+    # Messages
 
-    def answer(self, letter: Letter, delivery: Delivery) -> None:
-        """Send a letter to the caller of a delivery's thread, or out of the server when that is the principal."""
-        caller = self.tree.caller(self.tree.nodes[delivery.thread])
-        if caller.parent is None:
-            self.leave(letter)
+    def send(self, proposal: Proposal, request: str, hop: int) -> None:
+        """Send a message on its route: to a thread below, above or the sender's own. What reaches the root leaves.
+
+        Args:
+            proposal: the message, admitted or the system's own.
+            request: the outside message that caused it.
+            hop: its place in the causal chain.
+        """
+        own = self.tree.nodes[proposal.thread]
+        if proposal.route is Route.ANSWER:
+            thread = self.tree.caller(own)
+        elif proposal.route is Route.NOTICE:
+            thread = own
         else:
-            self.post(letter, caller.id)
+            thread = self._child(proposal, request)
+        if thread.parent is None:
+            self._leave(proposal, request, hop)
+        else:
+            self._post(proposal, thread, request, hop)
 
-    def leave(self, letter: Letter) -> None:
-        """Send a letter out through the gateway."""
-        error = letter.root == self.rules.codecs.of(SystemError).name
-        message = envelope.write(letter.sender, self.before.principal, None, letter.markup)
-        self._replies.append(
-            Reply(self.before.id, letter.request, letter.sender, letter.root, message, error=error)
-        )
-        self.requests.answer(letter.request)
+    def _leave(self, proposal: Proposal, request: str, hop: int) -> None:
+        """Send a message out through the gateway."""
+        sender, root, principal = proposal.sender.name, proposal.root, self.before.principal
+        error = root == self.rules.codecs.of(SystemError).name
+        message = envelope.write(sender, principal, None, proposal.markup)
+        self._replies.append(Reply(self.before.id, request, sender, root, message, error=error))
+        self.requests.answer(request)
         self.minutes.note(
             Event.ANSWERED,
-            thread=letter.origin,
-            sender=letter.sender,
-            to=self.before.principal,
-            root=local(letter.root),
-            hop=letter.hop,
+            thread=proposal.thread,
+            sender=sender,
+            to=principal,
+            root=local(root),
+            hop=hop,
             message=message,
         )
-
-    def error(
-        self,
-        cause: Delivery,
-        code: Code,
-        corrections: tuple[str, ...] = (),
-        *,
-        final: bool = False,
-        about: str = "",
-    ) -> Letter:
-        """A letter from the system about a message that came to nothing."""
-        payload = system_error(code, corrections, final=final)
-        codec = self.rules.codecs.of(type(payload))
-        markup = codec.encode(payload)
-        return Letter(SYSTEM, cause.thread, codec.name, markup, cause.request, cause.hop + 1, about)
 
     # The end
 
@@ -370,9 +372,6 @@ class Step:
         for request, detail in self._exhausted.items():
             for thread in self.requests.threads(request):
                 self._close(self.change.shut(thread))
-            payload = system_error(Code.BUDGET)
-            codec = self.rules.codecs.of(type(payload))
-            letter = Letter(SYSTEM, self.tree.root, codec.name, codec.encode(payload), request, 0)
             self.minutes.note(
                 Event.REFUSED,
                 thread=self.tree.root,
@@ -380,7 +379,7 @@ class Step:
                 code=Code.BUDGET,
                 detail=detail,
             )
-            self.leave(letter)
+            self.send(notice(system_error(Code.BUDGET), self.tree.root, self.rules), request, 0)
 
     def _settle_held(self) -> None:
         """When only held replies are left of a request, no other reply can come: let them go."""

@@ -7,7 +7,8 @@ import pytest
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
-from agentserver.core.messages import Letter, Moment
+from agentserver.core.messages import Moment
+from agentserver.core.routing import Proposal, Route
 from agentserver.core.step import PARSED_LIMIT, Step
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
@@ -15,9 +16,10 @@ SHOP = rules(listener("a"), listener("b"), messages=5, hops=3)
 OPENED = Conversation.opened("console", Moment(1.0, b"0" * 16))
 
 
-def letter(origin, hop=1, text="x", element=None):
+def asks(to, origin=OPENED.tree.root, route=Route.PEER, text="x", element=None):
     codec = SHOP.codecs.of(Ask)
-    return Letter("console", origin, codec.name, codec.encode(Ask(text)), "r", hop, element=element)
+    sender = SHOP.blueprint.principal("console")
+    return Proposal(sender, origin, to, route, codec.name, codec.encode(Ask(text)), element)
 
 
 def step(before=OPENED):
@@ -27,10 +29,10 @@ def step(before=OPENED):
     return made
 
 
-def called(*names, **more):
+def called(*names):
     made = step()
     for name in names:
-        made.call(letter(made.tree.root, **more), name)
+        made.send(asks(name), "r", 1)
     return made.finish()
 
 
@@ -46,19 +48,19 @@ def test_what_is_posted_is_counted_recorded_and_ready():
 
 def test_the_second_message_of_a_thread_is_not_ready():
     made = step()
-    made.call(letter(made.tree.root), "a")
+    made.send(asks("a"), "r", 1)
     (child,) = made.tree.nodes[made.tree.root].children
-    made.post(letter(made.tree.root), child)
+    made.send(asks("a", child, Route.NOTICE), "r", 1)
     outcome = made.finish()
     assert (len(outcome.added), len(outcome.ready)) == (2, 1)
 
 
-@pytest.mark.parametrize("more", [{"hop": 4}, {"text": "6"}])
-def test_what_overruns_a_budget_ends_its_request_within_the_step(more):
+@pytest.mark.parametrize(("before", "hop"), [(1, 4), (5, 1)])
+def test_what_overruns_a_budget_ends_its_request_within_the_step(before, hop):
     made = step()
-    for _ in range(5 if "text" in more else 1):
-        made.call(letter(made.tree.root), "a")
-    made.call(letter(made.tree.root, **more), "b")
+    for _ in range(before):
+        made.send(asks("a"), "r", 1)
+    made.send(asks("b"), "r", hop)
     outcome = made.finish()
     assert (outcome.added, outcome.dropped, outcome.ready, outcome.parsed) == ((), (), (), {})
     assert [type(reply).__name__ for reply in outcome.replies] == ["Reply", "Done"]
@@ -68,8 +70,8 @@ def test_what_overruns_a_budget_ends_its_request_within_the_step(more):
 def test_the_parsed_form_of_a_large_message_is_not_handed_on():
     made = step()
     element = object()
-    made.call(letter(made.tree.root, element=element), "a")
-    made.call(letter(made.tree.root, text="x" * PARSED_LIMIT, element=element), "b")
+    made.send(asks("a", element=element), "r", 1)
+    made.send(asks("b", text="x" * PARSED_LIMIT, element=element), "r", 1)
     outcome = made.finish()
     assert list(outcome.parsed) == [outcome.added[0].id]
 

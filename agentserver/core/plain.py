@@ -15,6 +15,7 @@ from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Delivery, Drafts, Returned
 from agentserver.core.minutes import Minutes
 from agentserver.core.outcome import Outcome
+from agentserver.core.overlay import changeable
 from agentserver.core.payload.codec import of_system
 from agentserver.core.refusals import Refusal
 from agentserver.core.requests import Request
@@ -43,7 +44,7 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
     if not _affordable(rules.blueprint.limits, conversation, request, delivery.hop + 1):
         return None
     moment = moment.not_before(conversation.touched)
-    nodes = dict(conversation.tree.nodes)
+    nodes = changeable(conversation.tree.nodes)
     caller = nodes[thread.parent]
     memory = rules.observe(conversation.memory, delivery, element, moment.now)
     remarks: list[Remark] = []
@@ -51,6 +52,8 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
     if isinstance(heard, Refusal) or remarks or len(heard) != 1 or heard[0].questions:
         return None
     route, opened, messages = heard[0].route, conversation.tree.opened, conversation.messages
+    requests = changeable(conversation.requests)
+    requests[request.id] = Request(*request[:-1], request.messages + 1)
     ids = moment.ids()
     rest = thread.inbox[1:]
     nodes[thread.id] = thread = thread.with_inbox(rest)
@@ -88,7 +91,7 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
         conversation.principal,
         ThreadTree(conversation.tree.root, nodes, opened),
         conversation.todos,
-        {**conversation.requests, request.id: Request(*request[:-1], request.messages + 1)},
+        requests,
         messages + 1,
         memory,
         conversation.version + 1,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core.overlay import changeable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,7 +40,7 @@ class RequestChange:
     """
 
     def __init__(self, before: Mapping[str, Request]) -> None:
-        self._now = dict(before)
+        self._now = changeable(before)
         self._pending: dict[str, int] = {}
         self._held: dict[str, int] = {}
         self._spent: dict[str, int] = {}
@@ -54,9 +56,12 @@ class RequestChange:
         self._now[request] = Request(request)
         self._pending[request] = 0
 
-    def began_on(self, request: str, thread: str) -> None:
-        """Note a thread at rest that a request is delivered on: no earlier one has anything left there."""
-        for other in [other for other in self._now.values() if thread in other.threads]:
+    def began_on(self, request: str, thread: str, *, fresh: bool = False) -> None:
+        """Note a thread at rest that a request is delivered on: no earlier one has anything left there.
+
+        One that is ``fresh`` was opened for it, so that none of the others need be looked at.
+        """
+        for other in () if fresh else [other for other in self._now.values() if thread in other.threads]:
             left = tuple(each for each in other.threads if each != thread)
             self._now[other.id] = other._replace(threads=left)
         entry = self._now[request]

@@ -213,12 +213,13 @@ class Step:
         allowed = narrowed(self.tree.nodes[origin].allowed, proposal.allowed)
         apart = proposal.route is Route.SELF
         child = None if apart else self.change.resting(origin, proposal.to, allowed)
+        fresh = child is None
         if child is None:
             child = self.change.open(origin, proposal.to, next(self.ids), self._messages)
         child = child._replace(called=self._messages, allowed=allowed)
         self.change.put(child)
         if origin == self.tree.root:
-            self.requests.began_on(request, child.id)
+            self.requests.began_on(request, child.id, fresh=fresh)
         return child
 
     def prune(self, thread: str) -> None:

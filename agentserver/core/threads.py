@@ -16,6 +16,7 @@ from collections.abc import Mapping  # noqa: TC003 - read at run time by NamedTu
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core.overlay import changeable
 from agentserver.core.siblings import NO_SIBLINGS, Siblings
 
 if TYPE_CHECKING:
@@ -126,14 +127,14 @@ class ThreadTree(NamedTuple):
 
 
 class TreeChange:
-    """The next tree in the making: copied once, then changed in place, so that many changes cost no more than few.
+    """The next tree in the making: changed in place, so that it costs what is changed rather than what is there.
 
     Args:
         before: the tree to start from; it stays as it was.
     """
 
     def __init__(self, before: ThreadTree) -> None:
-        self._nodes = dict(before.nodes)
+        self._nodes = changeable(before.nodes)
         self._opened = before.opened
         self._resting: dict[tuple[str, str, frozenset[str] | None], Iterator[Thread]] = {}
         self.tree = ThreadTree(before.root, self._nodes, before.opened)

@@ -1,0 +1,100 @@
+"""Mappings of which many versions are made, each with few changes: a conversation's threads and requests.
+
+Owns how a large one is changed without copying it: a few changes lie over a mapping that many versions share. A small
+one is copied, which is quicker. Refuses to know what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from math import isqrt
+from typing import Any, Final, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+FEW: Final = 64
+"""Entries up to which a mapping is copied whole."""
+
+_GONE: Final[Any] = object()
+
+
+def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
+    """A copy to make the next version of. Nothing may change the mapping, or a version once it is made, afterwards."""
+    if isinstance(mapping, Overlay):
+        return mapping.next()
+    return dict(mapping) if len(mapping) <= FEW else Overlay(mapping)
+
+
+class Overlay(MutableMapping[K, V], Generic[K, V]):
+    """A mapping in the order in which keys were added, as a dict is. ``next`` costs the root of its length.
+
+    Args:
+        under: shared by many versions; nothing changes it any more. None of its values is None.
+    """
+
+    __slots__ = ("_count", "_over", "_under")
+
+    def __init__(self, under: Mapping[K, V]) -> None:
+        self._under = under
+        self._over: dict[K, Any] = {}
+        self._count = len(under)
+
+    def next(self) -> MutableMapping[K, V]:
+        """A copy. Once the changes are many, or the entries few, both layers become one again."""
+        if self._count <= FEW // 2:
+            return self._merged()
+        if len(self._over) > max(FEW, 2 * isqrt(len(self._under))):
+            return Overlay(self._merged())
+        made = Overlay(self._under)
+        made._over, made._count = self._over.copy(), self._count
+        return made
+
+    def _merged(self) -> dict[K, V]:
+        whole = {**self._under, **self._over}
+        for key in [key for key, value in self._over.items() if value is _GONE]:
+            del whole[key]
+        return whole
+
+    def __getitem__(self, key: K) -> V:
+        found = self._over.get(key)
+        if found is None:
+            return self._under[key]
+        if found is _GONE:
+            raise KeyError(key)
+        return found  # type: ignore[no-any-return]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        if key not in self:
+            self._count += 1
+            if key in self._over:  # what comes back stands at the end
+                self._under, self._over = self._merged(), {}
+        self._over[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._count -= 1
+        if key in self._under:
+            self._over[key] = _GONE
+        else:
+            del self._over[key]
+
+    def __contains__(self, key: object) -> bool:
+        found = self._over.get(key)  # type: ignore[arg-type]
+        return key in self._under if found is None else found is not _GONE
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[K]:
+        over, under = self._over, self._under
+        for key in under:
+            if over.get(key) is not _GONE:
+                yield key
+        for key, value in over.items():
+            if value is not _GONE and key not in under:
+                yield key
+
+    def __repr__(self) -> str:
+        return f"Overlay({dict(self)})"

@@ -1,0 +1,119 @@
+"""A step costs what it changes, in a conversation of ten threads or requests and in one of a thousand."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from statistics import median
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver import HandlerResponse
+from agentserver.core import decisions, overlay
+from agentserver.core.pieces import whole
+from agentserver.core.plain import plain
+from agentserver.core.requests import Request
+from agentserver.core.threads import TreeChange
+from tests.core.paper import Answer, Ask, Paper, listener, rules
+from tests.core.test_snapshot import lived
+
+FEW, MANY = 10, 1000
+STEPS = 90
+CLOSE = 1.2
+
+
+def pingpong(threads=0, requests=0):
+    """Two listeners that answer each other, in a conversation that holds other threads or requests."""
+    shop = rules(
+        listener("a", "b", payloads=(Ask, Answer)),
+        listener("b"),
+        hops=10**6,
+        messages=10**6,
+        conversation_messages=10**6,
+    )
+    handlers = {
+        "a": lambda call: HandlerResponse(Ask("on"), "b"),
+        "b": lambda call: HandlerResponse.respond(Answer("back")),
+    }
+    paper = Paper(shop, handlers)
+    paper.say(Ask("go"), "a")
+    before = paper.conversation
+    change = TreeChange(before.tree)
+    elsewhere = change.open(before.tree.root, "elsewhere", "above").id
+    for number in range(threads):
+        change.open(elsewhere, "elsewhere", f"t{number}")
+    more = {f"q{number}": Request(f"q{number}", (), 1) for number in range(requests)}
+    paper.conversation = before._replace(tree=change.result(), requests={**before.requests, **more})
+    return paper
+
+
+def costs(act):
+    """The median of the Python calls, and of the bytes needed at most, of one act."""
+    calls, peaks = [], []
+
+    def count(_frame, event, _arg):
+        calls[-1] += event == "call"
+
+    for _ in range(STEPS):
+        calls.append(0)
+        sys.setprofile(count)
+        act()
+        sys.setprofile(None)
+    tracemalloc.start()
+    for _ in range(STEPS):
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        act()
+        peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    tracemalloc.stop()
+    return median(calls), median(peaks)
+
+
+def close(few, many):
+    assert many[0] <= few[0] * CLOSE
+    assert many[1] <= few[1] * CLOSE + (overlay.FEW << 7)
+
+
+@pytest.mark.parametrize("plainly", [True, False], ids=["plain", "general"])
+@pytest.mark.parametrize("what", ["threads", "requests"])
+def test_a_step_costs_no_more_in_a_large_conversation(what, plainly):
+    def one(number):
+        paper = pingpong(**{what: number})
+
+        def act():
+            asked = paper.conversation, paper.invoke(paper.waiting.pop()), paper.rules, paper.moment()
+            paper.apply(plain(*asked) if plainly else whole(decisions.concluding(*asked)))
+            del paper.outcomes[:], paper.records[:], paper.calls[:]
+
+        return costs(act)
+
+    close(one(FEW), one(MANY))
+
+
+def test_a_message_from_outside_costs_no_more_beside_many_requests():
+    def one(number):
+        paper = pingpong(requests=number)
+
+        def act():
+            del paper.outcomes[:], paper.records[:], paper.waiting[:]
+            paper.say(Ask("again"), "b", f"again {paper.seeds}")
+            paper.conversation = before
+
+        before = paper.conversation
+        return costs(act)
+
+    close(one(FEW), one(MANY))
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32))
+def test_what_is_decided_is_the_same_however_it_is_held(seed):
+    usual = [outcome._replace(parsed={}, cause=None) for outcome in lived(seed).outcomes]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlay, "FEW", 1)
+        overlaid = [outcome._replace(parsed={}, cause=None) for outcome in lived(seed).outcomes]
+    assert overlaid == usual
+    for one, other in zip(usual, overlaid, strict=True):
+        assert list(one.conversation.tree.nodes) == list(other.conversation.tree.nodes)

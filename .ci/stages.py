@@ -201,7 +201,7 @@ def agentdojo(*args: str) -> None:
 
 
 def check_contents(wheel: Path) -> None:
-    """Every file of the package is in the wheel, and nothing beside it.
+    """Every file of the package and each schema is in the wheel, and nothing beside them.
 
     Raises:
         StageError: naming what is missing or too much.
@@ -210,7 +210,9 @@ def check_contents(wheel: Path) -> None:
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "agentserver"],  # noqa: S607 - git of the machine
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    expected = set(tracked.stdout.splitlines())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    schemas = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values()
+    expected = {*tracked.stdout.splitlines(), *schemas}
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
         licences = [name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE")]

@@ -11,7 +11,7 @@ from agentserver.config.models import OrganismFile
 
 
 def editor_schema() -> str:
-    """The JSON Schema as text, the same at each call: what the packaged ``organism.schema.json`` holds."""
+    """The JSON Schema as text, the same at each call: what ``schemas/organism.schema.json`` holds."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **OrganismFile.model_json_schema(mode="validation"),

@@ -18,6 +18,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.ending import Ending
+from agentserver.core.canonical import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -270,4 +271,4 @@ def reply_markup(reply: Reply) -> str:
 
     read = envelope.read(reply.message)
     assert isinstance(read, envelope.Envelope)
-    return referenced(envelope.canonical(read.payload).decode())
+    return referenced(canonical(read.payload).decode())

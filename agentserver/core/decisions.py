@@ -23,8 +23,8 @@ from agentserver.core.admission import Judged, judge, judging, unheard
 from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
 from agentserver.core.budget import Room, overrun, room
+from agentserver.core.canonical import canonical
 from agentserver.core.dismissal import dismissed, excerpted
-from agentserver.core.envelope import canonical
 from agentserver.core.messages import TODO, Closing, Failed, TurnedAway
 from agentserver.core.minutes import local
 from agentserver.core.notices import notice

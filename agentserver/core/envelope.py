@@ -1,7 +1,7 @@
 """The wire: the envelope, its schema, and the only hardened parser of the package.
 
-Owns the bytes of a message: reading them under stated bounds, writing them, and their canonical form. Refuses
-to know what a payload means, who may send it, or whether the claimed sender is the true one: that is for the
+Owns the bytes of a message: reading them under stated bounds, and writing them. Refuses to know
+what a payload means, who may send it, or whether the claimed sender is the true one: that is for the
 caller to decide, whatever the bytes say.
 
 Nothing here repairs: a document is read exactly as it stands or refused. Refusals are values of bounded size
@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from lxml import etree
 
+from agentserver.core.canonical import canonical
 from agentserver.core.familiar import familiar
 
 Names: TypeAlias = frozenset[bytes]
@@ -144,9 +145,11 @@ def _parser() -> etree.XMLParser:
 _PARSER: Final = _parser()
 _SCHEMA: Final = etree.XMLSchema(etree.fromstring(SCHEMA.encode(), _PARSER))
 
-_FROM, _TO, _THREAD = (f"{{{NAMESPACE}}}{name}" for name in ("from", "to", "thread"))
+_OWN: Final = f"{{{NAMESPACE}}}"
+_FROM, _TO, _THREAD = (_OWN + name for name in ("from", "to", "thread"))
 _OPEN: Final = f'<message xmlns="{NAMESPACE}">'
 _NAME: Final = re.compile("[ -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]{1,256}")
+_PLAIN_NAMES: Final = re.compile("\n".join(["[ -%'-;=?-~]{1,256}"] * 3))  # a line each, nothing to escape
 # In a document of less than 10 MB nothing but depth exhausts one of libxml2's own resources.
 _EXHAUSTED: Final = etree.ErrorTypes.ERR_RESOURCE_LIMIT
 _BOM: Final = b"\xef\xbb\xbf"
@@ -160,9 +163,6 @@ _PLAIN_NAMESPACE: Final = re.compile(
     rb"""xmlns(?::[A-Za-z_][A-Za-z0-9_.-]{0,63})?=(["'])"""
     rb"""(?:urn:[A-Za-z0-9][A-Za-z0-9:._/-]*|https?://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._/-]*)?)\1"""
 )
-# A declaration as C14N writes it, and a start tag: in C14N no "<" stands elsewhere, and no quote in an attribute.
-_BARE_SPACE: Final = re.compile(rb' xmlns(?::[^\s="<>]+)?="[^"<>]*&[^"<>]*"')
-_START_TAG: Final = re.compile(rb'<[^"<>]*(?:"[^"<]*"[^"<>]*)*>')
 _DEFAULT_NAMESPACE: Final = re.compile(rb' xmlns="urn:[A-Za-z0-9][A-Za-z0-9:._/-]*"')
 _LONG_TEXT: Final = etree.XPath("boolean(//text()[string-length() > $n] | //@*[string-length() > $n])")
 _LONG_ATTRIBUTE: Final = etree.XPath("boolean(//@*[string-length(name()) > $n])")
@@ -214,22 +214,26 @@ def read_payload(data: bytes, bounds: Bounds = _DEFAULT) -> etree._Element | Mal
     return _payload(_parse(data, bounds))
 
 
-def read_written(markup: str, bounds: Bounds) -> etree._Element | Malformed:
-    """The payload element that a codec has written, whose names are its own; else as `read_payload`."""
+def read_written(markup: str, bounds: Bounds, *, regular: bool = False) -> etree._Element | Malformed:
+    """The payload element that a codec has written, whose names are its own; else as `read_payload`.
+
+    `regular` markup has short names, no attributes and nothing but elements and escaped text: counts show its bounds.
+    """
     data = markup.encode()
-    # What is ordinary needs no other look: `_before` and `_after` would find nothing.
-    if len(data) <= bounds.bytes and _BARE.match(data) and b"\0" not in data and _ordinary(data, bounds):
-        try:
-            return _payload(etree.fromstring(data, _PARSER))
-        except etree.LxmlError as error:
-            return _unparsed(error)
-    return _payload(_parse(data, bounds, _PARSER))
+    few = regular and len(data) <= bounds.bytes and data.count(b"<") <= min(2 * bounds.depth, bounds.elements)
+    if not few or len(data) > bounds.text or bounds.name < _LONGISH:
+        return _payload(_parse(data, bounds, _PARSER))
+    try:
+        root = etree.fromstring(data, _PARSER)
+    except etree.LxmlError as error:
+        return _unparsed(error)
+    return root if root.tag[0] == "{" and not root.tag.startswith(_OWN) else _payload(root)
 
 
 def _payload(root: etree._Element | Malformed) -> etree._Element | Malformed:
     if isinstance(root, Malformed):
         return root
-    if not root.tag.startswith("{") or root.tag.startswith(f"{{{NAMESPACE}}}"):
+    if not root.tag.startswith("{") or root.tag.startswith(_OWN):
         return Malformed(Fault.SHAPE, "a payload needs a namespace, and not the envelope's")
     return root
 
@@ -240,24 +244,13 @@ def write(sender: str, to: str | None, thread: str | None, payload_markup: str) 
     `payload_markup` is one well-formed element without a prolog, as the codec writes it: taken on trust.
     Raises ValueError when a name is not one that the schema allows.
     """
+    if to and thread and _PLAIN_NAMES.fullmatch(f"{sender}\n{to}\n{thread}"):
+        head = f"{_OPEN}<from>{sender}</from><to>{to}</to><thread>{thread}</thread>"
+        return f"{head}{payload_markup}</message>".encode()
     to_markup = "" if to is None else f"<to>{_name(to)}</to>"
     thread_markup = "" if thread is None else f"<thread>{_name(thread)}</thread>"
     head = f"{_OPEN}<from>{_name(sender)}</from>{to_markup}{thread_markup}"
     return f"{head}{payload_markup}</message>".encode()
-
-
-def canonical(element: etree._Element) -> bytes:
-    """Exclusive C14N 1.0 without comments (RFC 3741), the same wherever the element stands, for hashing.
-
-    It can be read again, and its canonical form is itself.
-    """
-    form = etree.tostring(element, method="c14n", exclusive=True, with_comments=False, with_tail=False)
-    # libxml2 writes a namespace as it is. Of what C14N escapes, a URI that the parser takes can hold "&" alone.
-    return _START_TAG.sub(_escaped_spaces, form) if _BARE_SPACE.search(form) else form
-
-
-def _escaped_spaces(tag: re.Match[bytes]) -> bytes:
-    return _BARE_SPACE.sub(lambda space: space[0].replace(b"&", b"&amp;"), tag[0])
 
 
 def _name(value: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core import envelope, replies
+from agentserver.core.canonical import canonical
 from agentserver.core.payload.codec import of_system
 from agentserver.core.refusals import Refusal
 from agentserver.core.reserved import forgery
@@ -69,7 +70,7 @@ def _drafted(element: etree._Element, to: str | None, rules: Rules) -> Draft | R
             if of_system(name)
             else Refusal(Code.ROUTING, "no payload of that name", to or "")
         )
-    markup = envelope.canonical(element)
+    markup = canonical(element)
     if len(markup) > rules.bounds.bytes:  # references can be longer than what they were written as
         return _malformed(f"more than {rules.bounds.bytes} bytes", to)
     return replies.check(element, markup.decode(), to, codec)

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from agentserver.core.envelope import Malformed, canonical, read_payload
+from agentserver.core.canonical import canonical
+from agentserver.core.envelope import Malformed, read_payload
 from agentserver.core.payload.lexical import escape_attribute
 from agentserver.core.payload.shape import PayloadType
 from agentserver.core.readings import (

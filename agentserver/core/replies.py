@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from agentserver.core.payload.codec import Codec, Codecs
     from agentserver.core.pieces import Pieces
 
+_new = tuple.__new__
+"""Makes a tuple without the call of Python that its class would make of its fields' names."""
+
 
 def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Drafts | Refusal | Failed:
     """Read the result of a handler, as ``reading`` does, without a pause."""
@@ -59,7 +62,7 @@ def reading(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces
 def single(response: HandlerResponse, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
     """Read the result of a handler that is one response; see ``reading``."""
     one = _from_response(response, codecs, bounds)
-    return Drafts((one,)) if isinstance(one, Draft) else one
+    return _new(Drafts, ((one,), (), False)) if isinstance(one, Draft) else one
 
 
 def draft(
@@ -80,16 +83,22 @@ def draft(
         markup = codec.encode(payload)
     except Unencodable as error:
         return Refusal(Code.VALIDATION, str(error), target, (str(error),), codec.name)
-    element = read_written(markup, bounds)
+    element = read_written(markup, bounds, regular=codec.regular)
     if isinstance(element, Malformed):
         return Refusal(Code.VALIDATION, element.detail, target, (element.detail,), codec.name, markup)
-    return check(element, markup, to, codec)
+    if codec.valid(element):
+        return _new(Draft, (to, codec.name, markup, element))
+    return _invalid(element, markup, to, codec)
 
 
 def check(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Draft | Refusal:
     """Hold a parsed payload against its schema."""
     if codec.valid(element):
         return Draft(to, codec.name, markup, element)
+    return _invalid(element, markup, to, codec)
+
+
+def _invalid(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Refusal:
     faults = tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element))
     target = to if isinstance(to, str) else ""
     return Refusal(Code.VALIDATION, "; ".join(faults), target, faults, codec.name, markup)

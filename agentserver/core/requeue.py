@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.core import envelope, intake
+from agentserver.core import intake
 from agentserver.core.audit import Event
+from agentserver.core.canonical import canonical
 from agentserver.core.messages import SYSTEM, TODO, Requeued
 from agentserver.core.minutes import local
 from agentserver.core.routing import Proposal, Route
@@ -74,7 +75,7 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
     """
     letter, principal, root = redriven.delivery, conversation.principal, conversation.tree.root
     element = _payload(letter, rules)
-    markup = envelope.canonical(element).decode()
+    markup = canonical(element).decode()
     step = Step(conversation, rules, moment)
     step.cause = redriven
     step.requests.begin(redriven.request)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
-from agentserver.core.envelope import canonical
+from agentserver.core.canonical import canonical
 from agentserver.core.messages import TODO
 from agentserver.core.payload.codec import of_system
 from agentserver.core.refusals import Refusal

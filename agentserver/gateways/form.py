@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.core import envelope
+from agentserver.core.canonical import canonical
 from agentserver.core.payload.shape import Kind, PayloadType, Place, Record
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | Misfit:
         return Misfit(("a value holds a character that XML cannot carry",))
     if not codec.valid(element):
         return Misfit(tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element)))
-    return envelope.canonical(element)
+    return canonical(element)
 
 
 def text_field(codec: Codec) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core import envelope
 from agentserver.core.audit import Event
+from agentserver.core.canonical import canonical
 from agentserver.gateways import explained
 from agentserver.gateways.terminal import Style, own_lines, paint
 
@@ -199,9 +200,9 @@ _TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 def said(hop: Hop) -> tuple[Line, ...]:
     """The text of a message, by its line breaks: its payload, or the whole of it where it is no envelope any more."""
     read = envelope.read(hop.record.message)
-    text = (
-        hop.record.message if isinstance(read, envelope.Malformed) else envelope.canonical(read.payload)
-    ).decode("utf-8", "surrogateescape")
+    text = (hop.record.message if isinstance(read, envelope.Malformed) else canonical(read.payload)).decode(
+        "utf-8", "surrogateescape"
+    )
     return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in own_lines(_bounded(text))])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from agentserver.core import envelope
+from agentserver.core.canonical import canonical
 from agentserver.core.guard import Asked
 
 if TYPE_CHECKING:
@@ -69,4 +69,4 @@ def _permitted(memory: object) -> frozenset[str]:
 
 def _content(to: str, element: etree._Element) -> str:
     """A digest of a receiver and a payload in canonical form."""
-    return sha256(to.encode() + b"\0" + envelope.canonical(element)).hexdigest()
+    return sha256(to.encode() + b"\0" + canonical(element)).hexdigest()

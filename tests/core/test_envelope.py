@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver.core import envelope
+from agentserver.core.canonical import canonical
 from agentserver.core.envelope import (
     Bounds,
     Envelope,
     Fault,
     Malformed,
-    canonical,
     read,
     read_payload,
     write,
@@ -385,7 +385,10 @@ def test_reading_undoes_writing(sender: str, to: str | None, thread: str | None,
     "name", ["", "a\nb", "a\tb", "\r", "x" * 257, "\x00", "\x7f", "\x85", "\ud800", "\ufffe", "\uffff"]
 )
 def test_a_name_that_cannot_be_read_back_is_not_written(name: str) -> None:
-    for names in ((name, None, None), ("a", name, None), ("a", None, name)):
+    for names in (
+        *((name, None, None), ("a", name, None), ("a", None, name)),
+        *((name, "b", "c"), ("a", name, "c"), ("a", "b", f"c\n{name}"), ("a", "b", "c\n")),
+    ):
         with pytest.raises(ValueError, match="256 characters"):
             write(*names, ORDER)
 

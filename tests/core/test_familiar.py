@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.envelope import SCHEMA, Bounds, canonical, read_payload, write
+from agentserver.core.canonical import canonical
+from agentserver.core.envelope import SCHEMA, Bounds, read_payload, write
 from agentserver.core.familiar import familiar, names
 from tests.core.paper import Ask, listener, rules
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from agentserver import xmlify
 from agentserver.core import envelope, repair
-from agentserver.core.envelope import Bounds, canonical, read, read_payload, write
+from agentserver.core.canonical import canonical
+from agentserver.core.envelope import Bounds, read, read_payload, write
 from agentserver.core.payload.codec import Codecs
 from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.replies import draft

@@ -12,7 +12,8 @@ from lxml import etree
 
 from agentserver.contract import Attribute
 from agentserver.core import readings, repair
-from agentserver.core.envelope import NAMESPACE, Bounds, canonical, read_payload
+from agentserver.core.canonical import canonical
+from agentserver.core.envelope import NAMESPACE, Bounds, read_payload
 from agentserver.core.payload.codec import Generated
 from agentserver.core.payload.xmlify import describe
 from agentserver.core.readings import Repair

@@ -181,6 +181,7 @@ class Bound:
     def __init__(self, binding: Binding) -> None:
         self.payload = binding.cls
         self.described: PayloadType | None = None
+        self.regular = False
         self.name = root_name(binding.cls)
         self._source = binding.schema
         self._tree = inlined(binding.schema, binding.folder)

@@ -100,6 +100,11 @@ class Codec(Protocol):
         ...
 
     @property
+    def regular(self) -> bool:
+        """True when counts of bytes tell all about the size of what it writes (``shape.PayloadType.regular``)."""
+        ...
+
+    @property
     def outline(self) -> tuple[Outline, ...]:
         """The fields of the root."""
         ...
@@ -158,6 +163,7 @@ class Generated:
         self.described = payload
         self.payload = payload.cls
         self.name = payload.qname
+        self.regular = payload.regular
         self.outline = tuple(_outlined(field) for field in payload.record.fields)
         self._xsd = schema.text(payload)
         self._schema = schema.compiled(self._xsd)
@@ -175,7 +181,7 @@ class Generated:
             raise Unencodable(str(error)) from None
         except AttributeError:  # a field deleted, or never set by a constructor of its own
             raise Unencodable(f"{self.payload.__qualname__}: lacks one of its fields") from None
-        if not carried(markup):
+        if not (markup.isascii() and markup.isprintable()) and not carried(markup):
             raise Unencodable(
                 f"{_blame(self.described.record, value)}: holds a character that XML cannot carry"
             )
@@ -183,11 +189,12 @@ class Generated:
 
     def valid(self, element: etree._Element) -> bool:
         """Whether the schema and the decoder both take ``element``."""
-        accepted = schema.accepts(self._schema, element, lists=self._lists)
         try:
+            lists, judge = self._lists, self._schema
+            accepted = schema.accepts(judge, element) if lists else judge.validate(element)
             if self._check is not None and accepted:
                 self._check(element)
-        except UNREADABLE:
+        except (etree.LxmlError, *UNREADABLE):  # libxml2 giving up is a no
             return False
         return accepted
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentserver.core.payload.lexical import READERS, WRITERS, escape, escape_attribute, plain
+from agentserver.core.payload.lexical import BOOLS, READERS, WRITERS, escape, escape_attribute, plain
 from agentserver.core.payload.shape import Count, Kind, Place, Record, Scalar
 
 if TYPE_CHECKING:
@@ -47,6 +47,18 @@ def functions(payload: PayloadType) -> Functions:
     return Functions(names["decode_0"], names.get("check_0"), names["encode"])
 
 
+_QUICK = {
+    Kind.STR: (
+        "v.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;').replace('\\r', '&#13;') "
+        "if type(v) is str"
+    ),
+    Kind.INT: f"str(v) if type(v) is int and -{10**18} < v < {10**18}",
+    Kind.FLOAT: "repr(v) if type(v) is float and v - v == 0.0",
+    Kind.BOOL: "'true' if v is True else 'false' if v is False",
+}
+"""What the writers of the plainest values do, as an expression without a call of Python: a hop is made of calls."""
+
+
 class _Module:
     """The source of one payload class and the objects it refers to."""
 
@@ -61,9 +73,8 @@ class _Module:
             yield from self._checker(record)
             yield from self._encoder(record)
         root, space = self._payload.root, escape_attribute(self._payload.namespace)
-        yield "def encode(o):"
         opened, closed = f'<{root} xmlns="{space}"', f"</{root}>"
-        yield f"  return {opened!r} + encode_0(o, 'payload') + {closed!r}"
+        yield from self._writing("encode(o, w='payload')", self._payload.record, opened, closed)
 
     def _keep(self, stem: str, value: Any) -> str:
         """Make an object reachable from the source under a fresh name."""
@@ -147,6 +158,9 @@ class _Module:
         assert isinstance(kind, Scalar)
         reader = self._shared("read", kind.kind, READERS)
         read = f"({text} or '')" if kind.kind is Kind.STR else f"{reader}({text})"
+        if kind.kind is Kind.BOOL:
+            self.names["BOOLS"] = BOOLS
+            read = f"(b if (b := BOOLS.get({text})) is not None else {read})"
         if not kind.choices:
             return read
         table = {READERS[kind.kind](written): value for written, value in kind.choices}
@@ -160,30 +174,35 @@ class _Module:
     # encoding
 
     def _encoder(self, record: Record) -> Iterator[str]:
-        yield f"def encode_{self._index[id(record)]}(o, w):"
+        """The encoder of a record inside of others; the root has one of its own."""
+        if any(field.type is record for other in self._payload.records for field in other.fields):
+            yield from self._writing(f"encode_{self._index[id(record)]}(o, w)", record, "", "")
+
+    def _writing(self, signature: str, record: Record, opened: str, closed: str) -> Iterator[str]:
+        yield f"def {signature}:"
         refusal = f": must be {record.cls.__qualname__}, not "
         yield f"  if type(o) is not {self._keep('C', record.cls)}:"
         yield f"    raise Misfit(w + {refusal!r} + type(o).__name__)"
-        yield "  s = ''"
+        yield f"  s = {opened!r}"
         for field in record.placed(Place.ATTRIBUTE):
             yield from self._attribute(record, field)
         yield "  s += '>'"
         for field in record.placed(Place.ELEMENT):
             yield from self._element(record, field)
-        yield "  return s"
+        yield f"  return s + {closed!r}" if closed else "  return s"
 
     def _attribute(self, record: Record, field: Field) -> Iterator[str]:
-        value = self._writer(record, field, escape_attribute)
+        value = f"{self._writer(record, field, escape_attribute)}(v)"
         yield f"  v = o.{field.name}"
         guard = "if v is not None: " if field.count is Count.OPTIONAL else ""
         opened = f' {field.xml}="'
-        yield f"  {guard}s += {opened!r} + {value}(v) + '\"'"
+        yield f"  {guard}s += {opened!r} + {value} + '\"'"
 
     def _element(self, record: Record, field: Field) -> Iterator[str]:
         if isinstance(field.type, Record):
             inner = f"encode_{self._index[id(field.type)]}(v, {_where(record, field)!r})"
         else:
-            inner = f"{self._writer(record, field, escape)}(v)"
+            inner = self._text(record, field)
         opened = f"<{field.xml}" if isinstance(field.type, Record) else f"<{field.xml}>"
         add = f"s += {opened!r} + {inner} + {f'</{field.xml}>'!r}"
         yield f"  v = o.{field.name}"
@@ -193,6 +212,13 @@ class _Module:
             yield f"  if v is not None: {add}"
         else:
             yield f"  {add}"
+
+    def _text(self, record: Record, field: Field) -> str:
+        """The text of an element: in place for a value of the very type that is declared, else by the writer."""
+        assert isinstance(field.type, Scalar)
+        careful = f"{self._writer(record, field, escape)}(v)"
+        quick = None if field.type.choices else _QUICK.get(field.type.kind)
+        return careful if quick is None else f"({quick} else {careful})"
 
     def _writer(self, record: Record, field: Field, escaping: Callable[[str], str]) -> str:
         assert isinstance(field.type, Scalar)

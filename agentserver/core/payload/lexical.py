@@ -159,7 +159,8 @@ WRITERS: Mapping[Kind, Callable[[Any], str]] = {
 """Value to text. Raises TypeError for a wrong Python type and ValueError for a value without XSD form."""
 
 
-_BOOLS = {"true": True, "1": True, "false": False, "0": False}
+BOOLS: Mapping[str, bool] = {"true": True, "1": True, "false": False, "0": False}
+"""The texts of truth values without white space around them."""
 
 
 def _read_decimal(text: str) -> Decimal:
@@ -170,8 +171,8 @@ def _read_decimal(text: str) -> Decimal:
 
 
 def _read_bool(text: str) -> bool:
-    known = _BOOLS.get(text)
-    return _BOOLS[text.strip()] if known is None else known
+    known = BOOLS.get(text)
+    return BOOLS[text.strip()] if known is None else known
 
 
 def _read_date(text: str) -> date:

@@ -70,7 +70,7 @@ def compiled(markup: str) -> etree.XMLSchema:
     return etree.XMLSchema(etree.fromstring(markup))
 
 
-def accepts(schema: etree.XMLSchema, element: etree._Element, *, lists: bool = True) -> bool:
+def accepts(schema: etree.XMLSchema, element: etree._Element) -> bool:
     """True when a schema accepts an element; libxml2 giving up is a no.
 
     lxml asks for the path of every error, and a path counts siblings: of a tree with a long list, all of it wrong, that
@@ -79,10 +79,9 @@ def accepts(schema: etree.XMLSchema, element: etree._Element, *, lists: bool = T
     Args:
         schema: the schema.
         element: the element, which may be part of a larger tree.
-        lists: whether the schema has any.
     """
     try:
-        if not lists or not wide(element):
+        if not wide(element):
             return bool(schema.validate(element))
         parser = etree.XMLParser(schema=schema, resolve_entities=False, no_network=True, huge_tree=True)
         etree.fromstring(etree.tostring(element, with_tail=False), parser)

@@ -5,6 +5,7 @@ Owns the values that describe a class. Refuses to know annotations, markup and m
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from types import MappingProxyType
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 NAME_LENGTH = 128
 """Longest element, attribute or class name, in characters."""
+
+SHORT_NAME = 32
+"""Characters below which a name is short."""
+
+_PLAIN_URN = re.compile("urn:[A-Za-z0-9][A-Za-z0-9:._/-]*")
 
 
 class PayloadError(TypeError):
@@ -204,3 +210,11 @@ class PayloadType:
     def qname(self) -> str:
         """The root element as ``{namespace}root``."""
         return f"{{{self.namespace}}}{self.root}"
+
+    @property
+    def regular(self) -> bool:
+        """True when its markup has short names alone, a plain URN as namespace, and no attributes."""
+        fields = [field for record in self.records for field in record.fields]
+        short = all(len(name) < SHORT_NAME for name in (self.root, *(field.xml for field in fields)))
+        plain = _PLAIN_URN.fullmatch(self.namespace) is not None
+        return short and plain and all(field.place is Place.ELEMENT for field in fields)

@@ -10,7 +10,7 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.config.organism import Handoffs
 from agentserver.contract import TodoComplete, TodoUntil
@@ -51,9 +51,11 @@ if TYPE_CHECKING:
     from agentserver.core.payload.binding import Binding
     from agentserver.core.payload.codec import Codec
     from agentserver.handoff.edge.heads import Heads
-    from agentserver.ports import Approver, Clock, Engine
+    from agentserver.ports import Approver, Clock, Engine, EngineReader
     from agentserver.pump import ServerExchange
 
+
+T = TypeVar("T")
 
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -167,8 +169,7 @@ class Server:
             if self.handoffs is not None:
                 copy = await stack.enter_async_context(copying(self.handoffs, heads=self.heads))
                 observers.append(HandoffRecord(copy).observe)
-            answers = engine if isinstance(engine, SqliteEngine) else None
-            onlookers = Onlookers(tuple(observers), self.approver, answers, self.stalled)
+            onlookers = Onlookers(tuple(observers), self.approver, engine.answers, self.stalled)
             pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
@@ -216,7 +217,11 @@ class Server:
     @property
     def durable(self) -> bool:
         """True when unfinished work outlives the process."""
-        return not isinstance(self.engine, MemoryEngine)
+        return self.engine.durable
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Do some reading for operators of what the engine has kept. Raises what ``Engine.read`` does."""
+        return await self.engine.read(work)
 
     def acquit(self) -> None:
         """The end that comes now is the fault of no handler. May be called from any thread."""
@@ -257,7 +262,7 @@ def handoff_heads(organism: Organism) -> JournalHeads | None:
     )
 
 
-def journalled(organism: Organism, rules: Rules) -> SqliteEngine | MemoryEngine:
+def journalled(organism: Organism, rules: Rules) -> Engine:
     """The engine that the organism asks for: its journal, or memory when it wants none."""
     journal, path = organism.journal, journal_path(organism)
     if journal is None or path is None:

@@ -1,14 +1,14 @@
 """The pump's needs of the world, as Protocols only.
 
-Owns the seams: Engine, Clock, Ingress, Approver, Answers, Completer. Refuses to hold any implementation.
+Owns the seams: Engine, EngineReader, Clock, Ingress, Approver, Answers, Completer. Refuses to hold any implementation.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from agentserver.core.approvals import Approval, Decided
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, EventPlace, Moment, Reply
     from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
+    from agentserver.core.recorded import Aside, DeadLetter, Story, Summary
+
+T = TypeVar("T")
 
 
 class EngineError(Exception):
@@ -100,6 +103,59 @@ class Marks(Protocol):
         ...
 
 
+class EngineReader(Protocol):
+    """Gives operators what an engine has kept, as values. Synchronous; changes nothing.
+
+    The tools of operators need no more of an engine: traces, replay, what-if, approvals, dead letters, lists.
+    Each method raises UnreadableError (core/snapshot.py) for a conversation that is not what was written.
+    """
+
+    @property
+    def recorded(self) -> bool:
+        """True when steps are kept. Without them there is no story, no dead letter and nothing that is closed."""
+        ...
+
+    def find(self, prefix: str) -> Sequence[str]:
+        """The conversations whose ids begin so: at most 8 of them."""
+        ...
+
+    def conversations(self) -> Iterable[Summary]:
+        """The conversations, the one that was touched last first."""
+        ...
+
+    def at_work(self) -> Sequence[str]:
+        """The open conversations in which a delivery is queued, held or running, in the order of their opening."""
+        ...
+
+    def load(self, conversation: str) -> Conversation | None:
+        """An open conversation as last committed; None when it is unknown, closed or set aside."""
+        ...
+
+    def approvals(self, conversation: str) -> Sequence[Approval]:
+        """The messages of an open conversation that wait for a person."""
+        ...
+
+    def answers(self) -> Sequence[tuple[Decided, float]]:
+        """The answers of people that no server has taken, each with its time in seconds since the epoch."""
+        ...
+
+    def story(self, conversation: str) -> Story:
+        """The steps of a conversation. Raises LookupError when it is unknown or steps are not kept."""
+        ...
+
+    def altered(self, story: Story) -> int | None:
+        """The first version whose step is not what was written; None when all are, or when nothing seals steps."""
+        ...
+
+    def dead(self) -> Sequence[DeadLetter]:
+        """The dead letters, oldest first; those that were queued again or discarded are none."""
+        ...
+
+    def aside(self) -> Sequence[Aside]:
+        """The conversations that are set aside and can be put back, oldest first."""
+        ...
+
+
 class Engine(Protocol):
     """Keeps conversations and their deliveries. What it promises is written in ``engines/conformance.py``."""
 
@@ -117,6 +173,26 @@ class Engine(Protocol):
     @property
     def prompt(self) -> bool:
         """True when a commit is usually done without waiting. One that waits opens no cancel scope before it does."""
+        ...
+
+    @property
+    def durable(self) -> bool:
+        """True when what was committed outlives the process."""
+        ...
+
+    @property
+    def answers(self) -> Answers | None:
+        """The place where other processes leave the answers of people; None when there is none."""
+        ...
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Do some reading for operators, where it does not hold up the event loop for a file.
+
+        Args:
+            work: is given a reader for as long as it runs; what it returns must not need the reader.
+
+        Raises EngineError, and what ``work`` raises.
+        """
         ...
 
     async def commit(self, outcome: Outcome) -> None:
@@ -299,11 +375,11 @@ class Approver(Protocol):
 class Answers(Protocol):
     """The place where people leave answers without being shown the question by this process."""
 
-    async def answers(self) -> Sequence[tuple[Decided, float]]:
-        """The answers, each with its time in seconds since the epoch. Raises EngineError."""
+    async def left(self) -> Sequence[tuple[Decided, float]]:
+        """The answers that were left, each with its time in seconds since the epoch. Raises EngineError."""
         ...
 
-    async def drop_answers(self, approvals: Sequence[str]) -> None:
+    async def drop(self, approvals: Sequence[str]) -> None:
         """Forget the answers to these approvals: they were decided about. Raises EngineError."""
         ...
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import journal_option, legible, located, refusing, when
+from agentserver.cli.journal import journal_option, legible, located, reading, refusing, when
 from agentserver.cli.shown import journal_and_secrets, shown_option
 
 if TYPE_CHECKING:
@@ -122,15 +121,10 @@ def deny(ctx: click.Context, approval: str, organism: Path | None, journal: Path
 
 def _waiting(ctx: click.Context, path: Path) -> tuple[list[Approval], dict[str, Decided]]:
     """The messages that wait, and the answers that no server has taken yet, by approval."""
-    from agentserver.engines import journal_answers
-    from agentserver.engines.journal_file import open_reading
-    from agentserver.engines.journal_reader import Reader
-
-    with refusing(ctx), closing(open_reading(path)) as connection:
-        reader = Reader(connection)
-        each = legible(reader, lambda key: journal_answers.waiting(reader, key))
+    with reading(ctx, path) as reader:
+        each = legible(reader, reader.approvals)
         found = sorted((one for many in each for one in many), key=lambda approval: approval.at)
-        answers = journal_answers.found(connection) if found else []
+        answers = reader.answers() if found else ()
     return found, {decided.approval: decided for decided, _ in answers}
 
 
@@ -170,13 +164,11 @@ def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approva
 def _check_other(ctx: click.Context, path: Path, one: Approval, rules: Rules | None) -> None:
     """End the command when the organism wants another person to permit it. The server looks again."""
     from agentserver.core import approving
-    from agentserver.engines.journal_file import open_reading
-    from agentserver.engines.journal_reader import Reader
 
     if rules is None or rules.blueprint.limits.approvers == "anyone":
         return
-    with refusing(ctx), closing(open_reading(path)) as connection:
-        conversation = Reader(connection, rules.guards).load(one.delivery.conversation)
+    with reading(ctx, path, rules.guards) as reader:
+        conversation = reader.load(one.delivery.conversation)
     why = "" if conversation is None else approving.barred(conversation, project.user(), rules)
     if why:
         project.refuse(ctx, why)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from agentserver.engines.journal_aside import Aside
+    from agentserver.core.recorded import Aside
 
 
 @click.group("aside", short_help="List, show, repair or discard conversations that are set aside.")

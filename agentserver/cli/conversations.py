@@ -16,7 +16,7 @@ from agentserver.cli.journal import journal_option, located, reading, when
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentserver.engines.journal_reader import Summary
+    from agentserver.core.recorded import Summary
 
 
 @click.command("conversations", short_help="List the conversations of the journal.")

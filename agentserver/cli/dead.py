@@ -5,13 +5,13 @@ Owns the listing, who may be queued again and what may be given up. What a dead 
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import journal_option, legible, located, reading, refusing, when, writing
+from agentserver.cli.journal import journal_option, legible, located, reading, when, writing
 from agentserver.cli.shown import journal_and_secrets, shown_option
 
 if TYPE_CHECKING:
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Finished
     from agentserver.core.outcome import Outcome
-    from agentserver.engines.journal_reader import DeadLetter, Reader
+    from agentserver.core.recorded import DeadLetter
+    from agentserver.engines.journal_reader import Reader
     from agentserver.engines.journal_writer import Writer
+    from agentserver.ports import EngineReader
 
 
 @click.group("dead", short_help="List, show, queue again, discard or add dead letters.")
@@ -181,7 +183,7 @@ def _redrive(ctx: click.Context, books: _Books, letter: DeadLetter) -> str:
 # What waits
 
 
-def _next(reader: Reader) -> Iterator[tuple[Conversation, Delivery]]:
+def _next(reader: EngineReader) -> Iterator[tuple[Conversation, Delivery]]:
     """The deliveries that the next run hands to their listeners first: one of each thread."""
     for conversation in filter(None, legible(reader, reader.load)):
         threads = conversation.tree.nodes.values()
@@ -198,14 +200,11 @@ def upcoming(ctx: click.Context, organism: Path | None, journal: Path | None) ->
     few starts; who cannot wait for that gives it up with ``dead add``. The time is that of the last thing
     that happened in its conversation.
     """
-    from agentserver.engines.journal_file import open_reading
-    from agentserver.engines.journal_reader import Reader
-
     loaded = project.load(ctx, organism)
     rules = project.server(ctx, loaded).rules
     path = located(ctx, organism, journal)
-    with refusing(ctx), closing(open_reading(path)) as connection:
-        for conversation, delivery in _next(Reader(connection, rules.guards)):
+    with reading(ctx, path, rules.guards) as reader:
+        for conversation, delivery in _next(reader):
             click.echo(_line(delivery, conversation.touched, "", loaded.secrets))
 
 

@@ -15,9 +15,10 @@ import click
 from agentserver.cli import project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from agentserver.engines.journal_reader import Reader
+    from agentserver.core.guard import Guard
+    from agentserver.ports import EngineReader
 
 F = TypeVar("F", bound="Callable[..., Any]")
 T = TypeVar("T")
@@ -74,13 +75,12 @@ def refusing(ctx: click.Context) -> Iterator[None]:
 
 
 @contextmanager
-def reading(ctx: click.Context, path: Path) -> Iterator[Reader]:
+def reading(ctx: click.Context, path: Path, guards: Sequence[Guard] = ()) -> Iterator[EngineReader]:
     """The journal, to be read while a server may be writing it."""
-    from agentserver.engines.journal_file import open_reading
-    from agentserver.engines.journal_reader import Reader
+    from agentserver.engines import journal_reader
 
-    with refusing(ctx), closing(open_reading(path)) as connection:
-        yield Reader(connection)
+    with refusing(ctx), journal_reader.reading(path, guards) as reader:
+        yield reader
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
         yield connection
 
 
-def legible(reader: Reader, read: Callable[[str], T]) -> Iterator[T]:
+def legible(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
     """Read each conversation at work. One that cannot be read, or is aside, is left out and mentioned."""
     from agentserver.core.snapshot import UnreadableError
 
@@ -111,7 +111,7 @@ def legible(reader: Reader, read: Callable[[str], T]) -> Iterator[T]:
         project.say(f"left out: {aside} set aside, which agentserver journal aside lists", err=True)
 
 
-def one_conversation(ctx: click.Context, reader: Reader, prefix: str) -> str:
+def one_conversation(ctx: click.Context, reader: EngineReader, prefix: str) -> str:
     """The conversation whose id begins so. Ends the command unless there is exactly one."""
     found = reader.find(prefix)
     if len(found) != 1:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from agentserver.config import Organism
     from agentserver.core.guard import Rules
-    from agentserver.engines.journal_reader import Reader, Story
+    from agentserver.core.recorded import Story
     from agentserver.engines.whatif import Opinion
+    from agentserver.ports import EngineReader
 
 DIFFERENT = 1
 
@@ -70,7 +71,7 @@ def command(
         report = _WhatIf(say, rules, project.server(ctx, other).rules)
     with reading(ctx, path) as reader:
         for story in _stories(ctx, reader, conversations):
-            report.take(story)
+            report.take(story, reader.altered(story))
             if asked["save"]:
                 saving.save(ctx, story, asked["save"], (project.located(organism), loaded.secrets))
     say(report.total())
@@ -117,7 +118,7 @@ def under_policy(ctx: click.Context, loaded: Organism, policy: Path) -> Organism
     return project.load(ctx, loaded.files[0], policy=policy)
 
 
-def _stories(ctx: click.Context, reader: Reader, prefixes: Sequence[str]) -> Iterator[Story]:
+def _stories(ctx: click.Context, reader: EngineReader, prefixes: Sequence[str]) -> Iterator[Story]:
     keys = [one_conversation(ctx, reader, prefix) for prefix in prefixes]
     if not prefixes:
         keys = [one.id for one in reader.conversations()]
@@ -133,12 +134,12 @@ class _Comparison:
         self._total = self._steps = 0
         self.different = 0
 
-    def take(self, story: Story) -> None:
-        """Decide one conversation again."""
+    def take(self, story: Story, altered: int | None) -> None:
+        """Decide one conversation again; ``altered`` is its first step that is not what was written."""
         from agentserver.engines.replay import replay
 
         self._total, self._steps = self._total + 1, self._steps + len(story.steps)
-        found = _altered(story) or replay(story, self._rules)
+        found = _altered(altered) or replay(story, self._rules)
         if found is not None:
             self.different += 1
             self._say(f"{story.beginning.id}: {found}")
@@ -148,11 +149,8 @@ class _Comparison:
         return f"{self._total} conversations, {self._steps} steps; {self.different} differ"
 
 
-def _altered(story: Story) -> str | None:
-    from agentserver.engines.journal_care import broken_link
-
-    changed = broken_link(story)
-    return None if changed is None else f"step {changed} is not what was written"
+def _altered(version: int | None) -> str | None:
+    return None if version is None else f"step {version} is not what was written"
 
 
 class _WhatIf:
@@ -170,14 +168,14 @@ class _WhatIf:
         """Count the messages that would be treated otherwise, and the conversations that cannot be told of."""
         return self._changes.total() + self._unknown
 
-    def take(self, story: Story) -> None:
-        """Ask about every message of one conversation."""
+    def take(self, story: Story, altered: int | None) -> None:
+        """Ask about every message of one conversation; ``altered`` as of ``_Comparison``."""
         from agentserver.engines.whatif import what_if
 
         self._conversations += 1
-        altered = _altered(story)
-        if altered is not None:
-            self._lose(story, altered)
+        changed = _altered(altered)
+        if changed is not None:
+            self._lose(story, changed)
             return
         report = what_if(story, self._rules, self._other)
         self._messages += len(report.opinions)

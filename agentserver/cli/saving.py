@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import click
 
     from agentserver.config import Secrets
-    from agentserver.engines.journal_reader import Story
+    from agentserver.core.recorded import Story
 
 TEST = '''\
 """Decides a recorded conversation again. Written by agentserver replay --save."""

@@ -3,21 +3,31 @@
 The promise, in words: *effectively once for each delivery*. A committed outcome is there whole or not at all; a
 decision taken on a stale version changes nothing; what was committed and not consumed is handed out again; what
 was consumed never is. Whether that outlives the process is the engine's own word: ``durable`` says which checks
-apply.
+apply. Operators see what was committed, as far as the engine keeps it.
 
-Owns the checks. Refuses to know any engine: it is given a way to open one.
+Owns the checks, and the sentence that names the promise that an engine breaks. Refuses to know any engine: it is given
+a way to open one. ``docs/engines.md`` shows the suite at work.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.core.elapsed import Calendar, Jump
 from agentserver.engines.conformance_aside import ASIDE
+from agentserver.engines.conformance_reader import READER
 from agentserver.engines.conformance_receipts import RECEIPTS
-from agentserver.engines.conformance_story import AskingGuard, BrokenPromiseError, Story, Subject, hold
+from agentserver.engines.conformance_story import (
+    AskingGuard,
+    BrokenPromiseError,
+    Promise,
+    Story,
+    Subject,
+    hold,
+)
 from agentserver.ports import ConflictError
 
 if TYPE_CHECKING:
@@ -25,6 +35,9 @@ if TYPE_CHECKING:
     from agentserver.core.outcome import Outcome
     from agentserver.ports import Engine
 
+
+PATIENCE = 60.0
+"""Seconds after which a check that has not come to its end counts as failed."""
 
 Check: TypeAlias = Callable[[Subject], Awaitable[None]]
 
@@ -264,7 +277,17 @@ async def the_calendar_outlives_a_restart(subject: Subject) -> None:
             hold(await engine.calendar() == calendar, "the last calendar is kept")
 
 
-CHECKS: tuple[Check, ...] = (
+def _named(check: Check) -> Check:
+    @wraps(check)
+    async def named(subject: Subject) -> None:
+        with Promise(check.__name__):
+            async with asyncio.timeout(PATIENCE):
+                await check(subject)
+
+    return named
+
+
+_CHECKS: tuple[Check, ...] = (
     a_committed_conversation_is_there,
     a_stale_decision_changes_nothing,
     what_is_not_consumed_is_runnable,
@@ -280,5 +303,19 @@ CHECKS: tuple[Check, ...] = (
     *RECEIPTS,
     the_calendar_outlives_a_restart,
     *ASIDE,
+    *READER,
 )
-"""Every check. Each opens its own engine and raises BrokenPromiseError."""
+
+CHECKS: tuple[Check, ...] = tuple(map(_named, _CHECKS))
+"""Every check. Each opens its own engine; what it raises is a BrokenPromiseError, which names the promise."""
+
+
+async def broken_promises(subject: Subject) -> list[str]:
+    """The promises that an engine breaks, a sentence for each; none when it may be used."""
+    found = []
+    for check in CHECKS:
+        try:
+            await check(subject)
+        except BrokenPromiseError as error:
+            found.append(str(error))
+    return found

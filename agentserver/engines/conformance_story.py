@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import MaxLen
 
 from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
-from agentserver.core import approving, decisions, receipts
+from agentserver.core import approving, decisions, receipts, requeue
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.budget import Room
@@ -26,6 +26,7 @@ from agentserver.core.replies import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from lxml import etree
 
@@ -122,6 +123,10 @@ class Story:
         assert outcome is not None
         return outcome
 
+    def requeued(self, conversation: Conversation, delivery: Delivery) -> Outcome:
+        """The outcome of queueing a dead letter again."""
+        return requeue.requeue(conversation, delivery, self.rules, self.moment())
+
     def closed(self, conversation: Conversation) -> Outcome:
         """The outcome of closing."""
         return decisions.close(conversation, self.rules, self.moment(), "over")
@@ -149,3 +154,31 @@ def hold(promise: bool, what: str) -> None:  # noqa: FBT001 - reads as an assert
     """Raise BrokenPromiseError unless the promise, in words, is kept."""
     if not promise:
         raise BrokenPromiseError(what)
+
+
+class Promise:
+    """A context in which one promise is tried. Every failure in it names the promise.
+
+    Args:
+        name: of the check; underscores read as spaces.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name.replace("_", " ")
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise BrokenPromiseError for whatever went wrong, but for what ends the program."""
+        if isinstance(error, BrokenPromiseError):
+            raise BrokenPromiseError(
+                f"the engine breaks the promise that {self._name}: it does not hold that {error}"
+            )
+        if isinstance(error, Exception):
+            told = f"{type(error).__name__}: {error}"
+            raise BrokenPromiseError(
+                f"the engine breaks the promise that {self._name}: it raised {told}"
+            ) from error

@@ -11,7 +11,6 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from agentserver.core import snapshot
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.legible import legible
 from agentserver.engines.journal_file import MIGRATIONS, open_reading, told
@@ -19,11 +18,8 @@ from agentserver.engines.journal_seal import digest
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
-
-    from agentserver.core.approvals import Approval
-    from agentserver.engines.journal_reader import Reader
 
 AUTHOR = 256
 """Characters of who answered."""
@@ -33,10 +29,24 @@ _PERMIT = "insert or ignore into answer values (?, ?, ?, ?, ?, ?)"
 _DENY = "insert or replace into answer values (?, ?, ?, ?, ?, ?)"
 
 
-def waiting(reader: Reader, conversation: str) -> tuple[Approval, ...]:
-    """The messages of a conversation that wait for a person. Raises UnreadableError."""
-    kept = reader.snapshot(conversation)
-    return () if kept is None else snapshot.approvals(kept)
+class LeftAnswers:
+    """The answers in the journal of a running engine.
+
+    Args:
+        do: has the thread of the engine work on its connection.
+    """
+
+    def __init__(self, do: Callable[[Callable[[sqlite3.Connection], Any]], Awaitable[Any]]) -> None:
+        self._do = do
+
+    async def left(self) -> list[tuple[Decided, float]]:
+        """The answers that stand. Raises EngineError."""
+        answers: list[tuple[Decided, float]] = await self._do(found)
+        return answers
+
+    async def drop(self, approvals: Sequence[str]) -> None:
+        """Forget answers that were decided about. Raises EngineError."""
+        await self._do(lambda connection: drop(connection, approvals))
 
 
 def leave(path: Path, decided: Decided, at: float) -> bool:

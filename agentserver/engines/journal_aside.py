@@ -7,11 +7,12 @@ as they are until an operator puts them back or discards them. Refuses to know w
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from agentserver.core.aside import REASON, last_words
 from agentserver.core.legible import legible
 from agentserver.core.messages import EventPlace, Reply
+from agentserver.core.recorded import Aside
 from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_rows import EVENT
 from agentserver.engines.journal_seal import Sealed
@@ -23,22 +24,6 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done
 
 _NOW = "select conversation from aside where ended is null"
-
-
-class Aside(NamedTuple):
-    """A conversation that is set aside.
-
-    Args:
-        at: since when, in seconds since the epoch.
-        reason: why, in one line.
-        waiting: deliveries that are queued or held in it.
-    """
-
-    id: str
-    principal: str
-    at: float
-    reason: str
-    waiting: int
 
 
 def known(connection: sqlite3.Connection) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from agentserver.engines.journal_reader import Story
+    from agentserver.core.recorded import Story
 
 AT_ONCE = 64
 """Conversations that one transaction removes."""

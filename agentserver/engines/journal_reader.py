@@ -6,106 +6,30 @@ change anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
-from agentserver.core import recording
-from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
+from agentserver.core import snapshot
+from agentserver.core.messages import Done, EventPlace, Moment, Reply
 from agentserver.core.receipts import Receipt
+from agentserver.core.recorded import DeadLetter, KeptStep, Story, Summary
 from agentserver.core.recording import Beginning
 from agentserver.core.snapshot import Snapshot, UnreadableError, restore
-from agentserver.engines import journal_aside
+from agentserver.engines import journal_answers, journal_aside
 from agentserver.engines import journal_seal as seal
-from agentserver.engines.journal_rows import Ending
+from agentserver.engines.journal_care import broken_link
+from agentserver.engines.journal_file import DRIVER, open_reading, told
 from agentserver.engines.journal_stored import COLUMNS, read_delivery, stored
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-    from agentserver.core.audit import Record
+    from agentserver.core.approvals import Approval, Decided
     from agentserver.core.conversation import Conversation
-    from agentserver.core.guard import Guard, Rules
-    from agentserver.core.outcome import Cause
-    from agentserver.engines.journal_aside import Aside
-
-
-class Summary(NamedTuple):
-    """A conversation at a glance. Times are seconds since the epoch; ``closed`` is None while it is open.
-
-    Args:
-        waiting: deliveries that are queued, held or running.
-        unread: replies and ends of requests that no gateway has acknowledged.
-    """
-
-    id: str
-    principal: str
-    opened: float
-    touched: float
-    closed: float | None
-    steps: int
-    waiting: int
-    unread: int
-
-
-class KeptStep(NamedTuple):
-    """One recorded step.
-
-    Args:
-        version: of the conversation after it.
-        cause: as it was recorded (see ``core/recording.py``).
-        added: the deliveries it made.
-        events: what it let go through the gateway.
-        chain: its link.
-        form: of the link.
-        rows: which rows it made, and their digests; see ``journal_seal``.
-    """
-
-    version: int
-    moment: Moment
-    cause: bytes
-    records: bytes
-    added: tuple[Delivery, ...]
-    events: tuple[Reply | Done, ...]
-    chain: bytes
-    form: int = 1
-    rows: tuple[bytes, ...] = ()
-
-    def gone_out(self) -> list[bytes]:
-        """The messages that went out with it, as ``recording.gone_out`` orders them."""
-        return [one.message for one in self.added] + [e.message for e in self.events if isinstance(e, Reply)]
-
-
-@dataclass(frozen=True, slots=True)
-class Story:
-    """Everything that is recorded of one conversation."""
-
-    beginning: Beginning
-    steps: tuple[KeptStep, ...]
-    deliveries: Mapping[str, Delivery]
-
-    def records(self) -> tuple[Record, ...]:
-        """The records, in order."""
-        return tuple(record for step in self.steps for record in self.records_of(step))
-
-    def records_of(self, step: KeptStep) -> tuple[Record, ...]:
-        """The records of one step."""
-        replies = [event for event in step.events if isinstance(event, Reply)]
-        return recording.load_records(step.records, self.beginning, step.moment.now, self.deliveries, replies)
-
-    def cause(self, step: KeptStep, rules: Rules) -> Cause:
-        """The cause of a step, read under these rules. Raises UnreadableError."""
-        return recording.load(step.cause, self.deliveries, step.gone_out(), rules)
-
-
-class DeadLetter(NamedTuple):
-    """A delivery that its listener could not deal with. ``at`` is when it was given up."""
-
-    delivery: Delivery
-    principal: str
-    reason: str
-    at: float
-    open: bool
+    from agentserver.core.guard import Guard
+    from agentserver.core.recorded import Aside
 
 
 class Reader:
@@ -115,6 +39,8 @@ class Reader:
         connection: to the journal.
         guards: those whose memories are kept.
     """
+
+    recorded = True
 
     def __init__(self, connection: sqlite3.Connection, guards: Sequence[Guard] = ()) -> None:
         self._connection = connection
@@ -235,6 +161,19 @@ class Reader:
         )
         return (Summary(*row) for row in rows)
 
+    def approvals(self, conversation: str) -> tuple[Approval, ...]:
+        """The messages of an open conversation that wait for a person. Raises UnreadableError."""
+        kept = self.snapshot(conversation)
+        return () if kept is None else snapshot.approvals(kept)
+
+    def answers(self) -> list[tuple[Decided, float]]:
+        """The answers that other processes have left."""
+        return journal_answers.found(self._connection)
+
+    def altered(self, story: Story) -> int | None:
+        """The first version whose step does not continue the chain."""
+        return broken_link(story)
+
     def story(self, conversation: str) -> Story:
         """Everything that is recorded of a conversation. Raises LookupError."""
         row = self._connection.execute(
@@ -261,15 +200,6 @@ class Reader:
     def aside(self) -> list[Aside]:
         """The conversations that are set aside, oldest first."""
         return journal_aside.listed(self._connection)
-
-    def endings(self, conversation: str) -> dict[str, Ending]:
-        """The ending of each delivery of a conversation."""
-        rows = self._connection.execute(
-            "select d.id, d.state from step s join conversation c on c.number = s.conversation join delivery d"
-            " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries where c.id = ?",
-            (conversation,),
-        )
-        return {key: Ending(state) for key, state in rows}
 
     def _step_rows(self, number: int) -> list[tuple[object, ...]]:
         return self._connection.execute(
@@ -310,6 +240,21 @@ class Reader:
 
     def _ids(self, statement: str, *values: object) -> list[str]:
         return [key for (key,) in self._connection.execute(statement, values)]
+
+
+@contextmanager
+def reading(path: Path, guards: Sequence[Guard] = ()) -> Iterator[Reader]:
+    """The journal at a path, to be read while a server may be writing it. Raises EngineError.
+
+    Args:
+        path: of the file.
+        guards: those whose memories are kept; without them a conversation that holds one cannot be loaded.
+    """
+    try:
+        with closing(open_reading(path)) as connection:
+            yield Reader(connection, guards)
+    except DRIVER as error:
+        raise told(path, error) from error
 
 
 _EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"

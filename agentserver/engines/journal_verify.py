@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from agentserver.core.recorded import KeptStep, Story
     from agentserver.engines.journal_head import Noted
-    from agentserver.engines.journal_reader import KeptStep, Story
 
 _TABLES = ("step", "delivery", "event", "value", "receipt")
 

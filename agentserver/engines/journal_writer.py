@@ -12,10 +12,10 @@ import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording, snapshot
-from agentserver.core.audit import Event
 from agentserver.core.dismissal import Dismissed
 from agentserver.core.messages import Outside, Redriven, Reply, Requeued, TurnedAway
 from agentserver.core.receipts import Receipt, given
+from agentserver.core.recorded import given_up
 from agentserver.core.written import Written
 from agentserver.engines import journal_aside, journal_care, journal_head
 from agentserver.engines import journal_seal as seal
@@ -368,10 +368,8 @@ class Writer:
 
 def _ending(outcome: Outcome) -> tuple[Ending, str]:
     """The ending of the consumed delivery: a dead letter when its listener could not deal with it."""
-    for record in outcome.records:
-        if record.event is Event.FAILED and record.delivery == outcome.done:
-            return Ending.DEAD, f"{record.code}: {record.detail}"
-    return Ending.DONE, ""
+    reason = given_up(outcome)
+    return (Ending.DONE, "") if reason is None else (Ending.DEAD, reason)
 
 
 def _about_a_row(error: Exception) -> bool:

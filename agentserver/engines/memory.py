@@ -5,32 +5,42 @@ Owns the committed conversations. Refuses to promise anything across a restart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.aside import last_words
 from agentserver.core.elapsed import STEADY, Calendar
 from agentserver.core.messages import EventPlace
 from agentserver.core.receipts import given
+from agentserver.engines.memory_record import MemoryReader, MemoryRecord
 from agentserver.ports import ConflictError, RepeatedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
     from agentserver.core.conversation import Conversation
     from agentserver.core.messages import Done, Reply
     from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
-    from agentserver.ports import Marks
+    from agentserver.ports import Answers, EngineReader, Marks
+
+T = TypeVar("T")
 
 
 class MemoryEngine:
-    """Conversations by id. A closed conversation leaves no trace."""
+    """Conversations by id. A closed conversation leaves no trace, unless steps are recorded.
+
+    Args:
+        recorded: keeps every step and dead letter for the operators' tools until the process ends.
+    """
 
     marks: Marks | None = None
+    answers: Answers | None = None
     prompt = True
+    durable = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, recorded: bool = False) -> None:
+        self._record = MemoryRecord() if recorded else None
         self._kept: dict[str, Conversation] = {}
         self._outbox: dict[str, dict[EventPlace, Reply | Done]] = {}
         self._receipts: dict[str, dict[str, Receipt]] = {}
@@ -51,7 +61,10 @@ class MemoryEngine:
         before = self._kept.get(after.id)
         if (0 if before is None else before.version) != outcome.before:
             raise ConflictError(after.id)
+        step = None if self._record is None else self._record.encoded(outcome)
         self._keep_receipt(outcome)
+        if self._record is not None and step is not None:
+            self._record.keep(outcome, step)
         if after.closed:
             self._kept.pop(after.id, None)
             self._outbox.pop(after.id, None)
@@ -75,6 +88,14 @@ class MemoryEngine:
             raise RepeatedError(kept[name])
         kept[name] = receipt
         self._keyed[outcome.conversation.id, receipt.request] = []
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Read at once: there is no file to wait for."""
+        return work(self.reader())
+
+    def reader(self) -> MemoryReader:
+        """A view of what is kept, for the thread of the event loop."""
+        return MemoryReader(self._kept, self._outbox, self._record)
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.table import seen, unseen
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
+from agentserver.core.recorded import KeptStep, Story
 from agentserver.core.recording import Beginning
 from agentserver.core.snapshot import UnreadableError, encode
-from agentserver.engines.journal_reader import KeptStep, Story
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

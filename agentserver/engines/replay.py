@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
     from agentserver.core.outcome import Cause, Outcome
-    from agentserver.engines.journal_reader import KeptStep, Story
+    from agentserver.core.recorded import KeptStep, Story
 
 AROUND = 40
 """Characters before and after the place where two messages part that are shown of each."""

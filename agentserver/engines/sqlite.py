@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.elapsed import STEADY, Calendar
 from agentserver.core.snapshot import UnreadableError
-from agentserver.engines import journal_answers, journal_calendar, journal_care
+from agentserver.engines import journal_calendar, journal_care
+from agentserver.engines.journal_answers import LeftAnswers
 from agentserver.engines.journal_file import DRIVER, Place, open_writing, told
 from agentserver.engines.journal_lock import Lock
-from agentserver.engines.journal_reader import Reader
+from agentserver.engines.journal_reader import Reader, reading
 from agentserver.engines.journal_rows import Left
 from agentserver.engines.journal_writer import Encoded, Writer
 from agentserver.engines.marks import MarkFile
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from types import TracebackType
 
-    from agentserver.core.approvals import Decided
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Guard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
+    from agentserver.ports import Answers, EngineReader
 
     Waiting = tuple[Encoded, asyncio.Future[None]]
 
@@ -54,6 +55,7 @@ class SqliteEngine:
     """
 
     prompt = False
+    durable = True
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class SqliteEngine:
         limit: int | None = None,
     ) -> None:
         self.marks = MarkFile(place.path)
+        self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._connection)))
         self._place = place
         self._guards = tuple(guards)
         self._retention = retention
@@ -258,13 +261,13 @@ class SqliteEngine:
             total += gone
         return total
 
-    async def answers(self) -> list[tuple[Decided, float]]:
-        """The answers of people from outside of this process, with their times."""
-        return await self._do(lambda: journal_answers.found(self._connection))
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Read the file in a thread of its own, beside the one that writes."""
+        return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
 
-    async def drop_answers(self, approvals: Sequence[str]) -> None:
-        """Forget answers that were decided about."""
-        await self._do(lambda: journal_answers.drop(self._connection, approvals))
+    def _examine(self, work: Callable[[EngineReader], T]) -> T:
+        with reading(self._place.path, self._guards) as reader:
+            return work(reader)
 
     async def _do(self, work: Callable[[], T]) -> T:
         """Have the thread do something. What SQLite raises becomes an EngineError."""

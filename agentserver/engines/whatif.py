@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentserver.core.audit import Record
     from agentserver.core.guard import Rules
     from agentserver.core.outcome import Outcome
-    from agentserver.engines.journal_reader import KeptStep, Story
+    from agentserver.core.recorded import KeptStep, Story
 
 
 class Treatment(StrEnum):

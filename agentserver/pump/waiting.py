@@ -105,7 +105,7 @@ class Waiting:
         if self._answers is None:
             return
         try:
-            found = await self._answers.answers()
+            found = await self._answers.left()
             for decided, at in found:
                 approval = next((one for one in self._known.values() if one.id == decided.approval), None)
                 if approval is None or approval in self._overdue(time, at):
@@ -113,7 +113,7 @@ class Waiting:
                 if not await decide(approval.delivery.conversation, decided):
                     logger.warning("the answer of %s to approval %s does not count", decided.by, approval.id)
             if found:
-                await self._answers.drop_answers([decided.approval for decided, _ in found])
+                await self._answers.drop([decided.approval for decided, _ in found])
         except EngineError as error:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 

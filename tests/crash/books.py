@@ -17,6 +17,7 @@ from agentserver.engines.journal_reader import Reader
 from agentserver.engines.journal_rows import Ending
 from agentserver.engines.replay import replay
 from tests.crash.organism import SHOP, unheard
+from tests.engines.endings import endings as endings_of
 
 
 @dataclass
@@ -69,7 +70,7 @@ def check(path, told, *, at_rest):
             check_steps(story, summary, requests, ended, left, handled)
             check_answers(story, answered)
             collect_keys(story, keys)
-            endings.update(reader.endings(summary.id))
+            endings.update(endings_of(connection, summary.id))
             check_tree(reader, summary, at_rest=at_rest)
             labelled += check_labels(reader, story, summary)
     assert told.accepted <= requests, "an accepted message is in the journal"

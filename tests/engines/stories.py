@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agentserver.core import recording
+from agentserver.core.recorded import KeptStep, Story
 from agentserver.core.recording import Beginning
-from agentserver.engines.journal_reader import KeptStep, Story
 
 
 def story_of(paper):

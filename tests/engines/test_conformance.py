@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
 
 import pytest
 
+from agentserver.core.messages import Requeued
+from agentserver.engines import conformance
 from agentserver.engines.conformance import (
     CHECKS,
     BrokenPromiseError,
+    Story,
     Subject,
     a_restart_takes_up_what_was_committed,
+    broken_promises,
 )
+from agentserver.engines.conformance_reader import an_engine_says_what_it_can_do
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import ConflictError, RepeatedError
+from agentserver.engines.memory_record import MemoryReader
+from agentserver.ports import ConflictError, RepeatedError, UnfitError
 
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_the_memory_engine_keeps_every_promise(check):
-    await check(Subject(MemoryEngine, durable=False))
+async def test_the_memory_engine_keeps_every_promise(check, recorded):
+    await check(Subject(partial(MemoryEngine, recorded=recorded), durable=False))
 
 
 async def test_the_memory_engine_keeps_nothing_that_is_over():
@@ -95,13 +106,121 @@ class Discreet(MemoryEngine):
 
 @pytest.mark.parametrize("broken", [Forgetful, Careless, Late, Impatient, Idle, Global, Credulous, Discreet])
 async def test_a_broken_engine_is_found_out(broken):
-    failures = 0
-    for check in CHECKS:
-        try:
-            await check(Subject(broken, durable=False))
-        except (BrokenPromiseError, ConflictError):
-            failures += 1
-    assert failures
+    assert await broken_promises(Subject(broken, durable=False))
+
+
+# Engines that mislead operators
+
+
+class Reading(MemoryEngine):
+    """Gives operators a reader of another class."""
+
+    reads = MemoryReader
+
+    def __init__(self):
+        super().__init__(recorded=True)
+
+    def reader(self):
+        return self.reads(*super().reader())
+
+
+class Blind(MemoryReader):
+    def approvals(self, conversation):
+        return ()
+
+
+class Stubborn(MemoryReader):
+    """Lists what was queued again."""
+
+    seen: ClassVar[list] = []
+
+    def dead(self):
+        self.seen.extend(super().dead())
+        return self.seen
+
+
+class Jumbled(MemoryReader):
+    def story(self, conversation):
+        found = super().story(conversation)
+        return replace(found, steps=found.steps[::-1])
+
+
+class Alarmed(MemoryReader):
+    def altered(self, story):
+        return 1
+
+
+class Backwards(MemoryReader):
+    def conversations(self):
+        return reversed(list(super().conversations()))
+
+
+@pytest.mark.parametrize("reads", [Blind, Stubborn, Jumbled, Alarmed, Backwards])
+async def test_a_misleading_reader_is_found_out(reads):
+    assert await broken_promises(Subject(type("Misled", (Reading,), {"reads": reads}), durable=False))
+
+
+# What is said of it
+
+
+class Boastful(MemoryEngine):
+    durable = True
+
+
+async def test_a_broken_promise_is_named():
+    found = await broken_promises(Subject(Forgetful, durable=False))
+    assert (
+        "the engine breaks the promise that a committed conversation is there:"
+        " it does not hold that a commit can be loaded" in found
+    )
+
+
+async def test_an_error_of_the_engine_names_the_promise_too():
+    (found,) = await broken_promises(Subject(Spiteful, durable=False))
+    assert found == (
+        "the engine breaks the promise that the calendar outlives a restart: it raised RuntimeError: no calendars here"
+    )
+
+
+class Spiteful(MemoryEngine):
+    async def calendar(self):
+        raise RuntimeError("no calendars here")
+
+
+async def test_a_check_that_hangs_is_a_broken_promise(monkeypatch):
+    class Stuck(MemoryEngine):
+        async def calendar(self):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(conformance, "PATIENCE", 0.0)
+    found = await broken_promises(Subject(Stuck, durable=False))
+    assert any("TimeoutError" in each and "the calendar outlives a restart" in each for each in found)
+
+
+async def test_what_an_engine_says_of_itself_is_held_against_its_subject():
+    with pytest.raises(BrokenPromiseError, match="outlives the process"):
+        await an_engine_says_what_it_can_do(Subject(Boastful, durable=False))
+
+
+async def test_steps_are_recorded_only_when_asked_for():
+    story = Story()
+    async with MemoryEngine() as engine:
+        await engine.commit(story.said(story.opened(), "1"))
+        assert not await engine.read(lambda reader: reader.recorded)
+
+
+async def test_what_cannot_be_recorded_is_not_kept():
+    story = Story()
+    said = story.said(story.opened(), "1")
+    async with MemoryEngine(recorded=True) as engine:
+        for outcome in (said._replace(moment=None), said._replace(cause=None)):
+            with pytest.raises(UnfitError):
+                await engine.commit(outcome)
+        await engine.commit(said)
+        with pytest.raises(UnfitError, match="no dead letter"):
+            await engine.commit(
+                said._replace(before=1, cause=Requeued(said.ready[0]), conversation=said.conversation)
+            )
 
 
 async def test_an_engine_that_only_claims_to_be_durable_is_found_out():

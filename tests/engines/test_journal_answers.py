@@ -126,7 +126,7 @@ def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
         )
     with closing(open_reading(path)) as connection:
         reader = Reader(connection)
-        found = [one for key in reader.at_work() for one in journal_answers.waiting(reader, key)]
+        found = [one for key in reader.at_work() for one in reader.approvals(key)]
     assert found == [*second.conversation.approvals(), *other.conversation.approvals()]
 
 

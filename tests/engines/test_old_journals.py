@@ -23,6 +23,7 @@ from agentserver.engines.journal_file import MIGRATIONS, Place, open_reading, op
 from agentserver.engines.journal_reader import Reader
 from agentserver.engines.journal_rows import Ending
 from agentserver.engines.replay import replay
+from tests.engines.endings import endings
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"
 JOURNALS = sorted(FIXTURES.glob("*.sqlite"))
@@ -82,7 +83,7 @@ def test_what_is_open_is_taken_up_as_it_was_left(old):
             assert (conversation.version, conversation.principal) == (one.steps, one.principal)
             nodes = conversation.tree.nodes.values()
             waiting = {delivery.id for node in nodes for delivery in node.waiting()}
-            queued = {key for key, ending in reader.endings(one.id).items() if ending is Ending.QUEUED}
+            queued = {key for key, ending in endings(connection, one.id).items() if ending is Ending.QUEUED}
             assert waiting == queued
             assert len(waiting) == one.waiting
             assert (one.id in at_work) == bool(waiting)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
+from agentserver.core.recorded import KeptStep, Story
 from agentserver.core.recording import Beginning, encode
 from agentserver.core.snapshot import UnreadableError
 from agentserver.engines import portable
-from agentserver.engines.journal_reader import KeptStep, Story
 from agentserver.engines.replay import replay
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 from tests.engines.stories import story_of

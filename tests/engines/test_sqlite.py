@@ -23,6 +23,7 @@ from agentserver.engines.journal_rows import Ending, Left
 from agentserver.engines.journal_writer import Writer
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.ports import ConflictError, EngineError, UnfitError
+from tests.engines.endings import endings
 from tests.engines.outcomes import Journal, said
 
 pytestmark = pytest.mark.anyio
@@ -382,8 +383,8 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
         assert not await engine._do(discard)
         reader = engine._reader
         assert await engine._do(reader.dead) == []
-        endings = await engine._do(lambda: reader.endings(one.conversation.id))
-        assert endings == {one.ready[0].id: Ending.QUEUED}
+        found = await engine._do(lambda: endings(engine._connection, one.conversation.id))
+        assert found == {one.ready[0].id: Ending.QUEUED}
         assert journal_care.broken_link(await engine._do(lambda: reader.story(one.conversation.id))) is None
         with pytest.raises(EngineError):
             await engine.commit(

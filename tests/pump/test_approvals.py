@@ -18,7 +18,6 @@ from agentserver.core.messages import Done, Reply
 from agentserver.core.step import Step
 from agentserver.engines import journal_answers
 from agentserver.engines.journal_file import Place
-from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
@@ -276,7 +275,7 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
     place = Place(tmp_path / "j")
     async with (
         SqliteEngine(place, [ApprovalGuard()]) as engine,
-        shop(engine=engine, answers=engine) as d,
+        shop(engine=engine, answers=engine.answers) as d,
         anyio.create_task_group() as tasks,
     ):
         found = await asking(d, tasks)
@@ -286,7 +285,7 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
         assert found == [Answer(told)]
         assert any("somebody" in r.detail for r in d.records if r.event in {Event.APPROVED, Event.WITHDRAWN})
         with anyio.fail_after(5):
-            while await engine.answers():  # noqa: ASYNC110 - another process would look at the file too
+            while await engine.answers.left():  # noqa: ASYNC110 - another process would look at the file too
                 await asyncio.sleep(0.002)
 
 
@@ -297,7 +296,7 @@ async def test_an_answer_that_was_left_in_time_counts_though_no_server_ran(tmp_p
     later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
     async with (
         SqliteEngine(place) as engine,
-        shop(engine=engine, answers=engine, clock=later, approval=10.0) as d,
+        shop(engine=engine, answers=engine.answers, clock=later, approval=10.0) as d,
     ):
         await until(lambda: any(r.event is Event.ANSWERED for r in d.records))
         assert any(r.event is Event.APPROVED for r in d.records)
@@ -313,11 +312,11 @@ async def test_an_answer_that_counts_for_nothing_is_dropped(tmp_path, changed, a
     later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
     async with (
         SqliteEngine(place) as engine,
-        shop(engine=engine, answers=engine, clock=later, approval=10.0) as d,
+        shop(engine=engine, answers=engine.answers, clock=later, approval=10.0) as d,
     ):
         await until(lambda: any(r.event is Event.WITHDRAWN for r in d.records))
         assert not any(r.event is Event.APPROVED for r in d.records)
-        assert await engine.answers() == []
+        assert await engine.answers.left() == []
 
 
 async def test_answers_are_dropped_when_nothing_waits(tmp_path):
@@ -325,21 +324,21 @@ async def test_answers_are_dropped_when_nothing_waits(tmp_path):
     async with SqliteEngine(place):
         pass
     await leave(place, Decided("gone", "", Said.ONCE, "x"), 1.0)
-    async with SqliteEngine(place) as engine, shop(engine=engine, answers=engine):
+    async with SqliteEngine(place) as engine, shop(engine=engine, answers=engine.answers):
         with anyio.fail_after(5):
-            while await engine.answers():  # noqa: ASYNC110 - another process would look at the file too
+            while await engine.answers.left():  # noqa: ASYNC110 - another process would look at the file too
                 await asyncio.sleep(0.002)
 
 
-class Unreadable(MemoryEngine):
-    async def answers(self):
+class Unreadable:
+    async def left(self):
         raise EngineError("the disk cannot be read")
 
 
 async def test_answers_that_cannot_be_read_do_not_stop_the_pump(caplog):
-    engine, clock = Unreadable(), FakeClock(step=0.0)
+    clock = FakeClock(step=0.0)
     async with (
-        shop(engine=engine, answers=engine, clock=clock, approval=10.0) as d,
+        shop(answers=Unreadable(), clock=clock, approval=10.0) as d,
         anyio.create_task_group() as tasks,
     ):
         found = await asking(d, tasks)

@@ -10,9 +10,11 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.config.organism import Handoffs
+from agentserver.config.schemas import schema_codecs
 from agentserver.contract import TodoComplete, TodoUntil
 from agentserver.core import envelope, familiar
 from agentserver.core.blueprint import Blueprint
@@ -21,7 +23,6 @@ from agentserver.core.guard import Rules
 from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.messages import Moment
 from agentserver.core.payload.codec import Codecs
-from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.usage import usage_instructions
 from agentserver.engines.journal_file import Place as JournalPlace
 from agentserver.engines.journal_file import Sync
@@ -30,6 +31,7 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
 from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.hosting import hosted, named
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.intents_record import HandoffRecord
 from agentserver.guards.peers import PeersGuard
@@ -39,7 +41,7 @@ from agentserver.handoff.usage import offered
 from agentserver.pump import Bound, Onlookers, Pump
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -47,9 +49,8 @@ if TYPE_CHECKING:
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.blueprint import Listener
     from agentserver.core.conversation import Conversation
-    from agentserver.core.guard import Guard
-    from agentserver.core.payload.binding import Binding
-    from agentserver.core.payload.codec import Codec
+    from agentserver.core.guard import CoreGuard
+    from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
     from agentserver.ports import Approver, Clock, Engine, EngineReader
     from agentserver.pump import ServerExchange
@@ -70,6 +71,9 @@ class SystemClock:
     def steady(self) -> float:
         """Seconds since the machine was started, where the system says so with the time that it slept."""
         return time.clock_gettime(_STEADY)
+
+
+NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
 
 
 def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
@@ -111,18 +115,27 @@ def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:
     return replace(listener, payloads=(*others, Handoff, *bound))
 
 
-def guards(organism: Organism, codecs: Codecs) -> tuple[Guard, ...]:
-    """Every guard, in the order in which they are asked. Lineage is none of them unless the organism asks for it."""
-    asking = {bound.listener.name for bound in organism.listeners if bound.listener.approval}
-    names = [bound.listener.name for bound in organism.listeners]
-    said = organism.provenance
-    always = (PeersGuard(), ApprovalGuard(asking))
-    if said is None:
-        return always
-    from agentserver.guards.lineage import LineageGuard, Trusted  # with all that it needs, numpy among it
+def guards_of(
+    organism: Organism,
+    codecs: Codecs,
+    listeners: Mapping[str, Listener],
+    more: Mapping[str, Guard] = NO_GUARDS,
+) -> tuple[CoreGuard, ...]:
+    """Every guard, in the order in which they are asked: the server's own, the organism's, then those of the program.
 
-    trusted = Trusted(said.policy, said.quarantined, said.planners)
-    return (*always, LineageGuard(trusted, names, codecs, organism.secrets.redact))
+    Lineage is none of them unless the organism asks for it. All take the facts of listeners from ``listeners``.
+    """
+    own: tuple[CoreGuard, ...] = (
+        PeersGuard(),
+        ApprovalGuard({name for name, each in listeners.items() if each.approval}),
+    )
+    said = organism.provenance
+    if said is not None:
+        from agentserver.guards.lineage import LineageGuard, Trusted  # with all that it needs, numpy among it
+
+        trusted = Trusted(said.policy, said.quarantined, said.planners)
+        own = (*own, LineageGuard(trusted, listeners, codecs, organism.secrets.redact))
+    return (*own, *hosted(named(organism.guards.items(), more.items()), codecs, listeners))
 
 
 @dataclass
@@ -271,11 +284,17 @@ def journalled(organism: Organism, rules: Rules) -> Engine:
     return SqliteEngine(place, rules.guards, retention=journal.retention, limit=journal.limit)
 
 
-def rules(organism: Organism) -> Rules:
+def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
     """The rules by which the organism's conversations decide.
 
-    Raises PayloadError for payload classes that cannot be used together, and for one that does not fit the schema
-    that its listener names.
+    Args:
+        organism: the checked configuration.
+        guards: by name, those of the program beside the organism's, asked in this order after all others.
+
+    Raises:
+        PayloadError: payload classes cannot be used together, or one does not fit the schema that its listener names.
+        TypeError: one of the guards is none.
+        ValueError: a name of a guard is taken, or its settings do not fit the listeners.
     """
     discovered = [
         payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
@@ -283,14 +302,15 @@ def rules(organism: Organism) -> Rules:
     handoffs = handed_over(organism)
     if handoffs is not None:
         discovered += [Handoff, Task, *handoffs.payloads]
-    codecs = Codecs([*_schemas(organism), *dict.fromkeys(discovered)], closed=True)
+    codecs = Codecs([*schema_codecs(organism), *dict.fromkeys(discovered)], closed=True)
     known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
     bounds = Bounds(bytes=organism.limits.payload, names=known)
     rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
+    facts = blueprint(organism, codecs)
     return Rules(
-        blueprint(organism, codecs),
+        facts,
         codecs,
-        guards(organism, codecs),
+        guards_of(organism, codecs, facts.listeners, guards),
         bounds,
         rewriter,
         explaining(organism, codecs),
@@ -318,6 +338,7 @@ def build(
     recorded: bool = False,
     clock: Clock | None = None,
     approver: Approver | None = None,
+    guards: Mapping[str, Guard] = NO_GUARDS,
 ) -> Server:
     """Put a server together. It starts when it is entered.
 
@@ -329,10 +350,11 @@ def build(
         clock: time and randomness; the machine's when there is none.
         approver: shown what waits for a person. Without one and without a journal, into which the command line writes
             answers, nothing that needs a permission is permitted.
+        guards: by name, those of the program beside the organism's (see ``agentserver.guards``).
 
-    Raises PayloadError as ``rules`` does.
+    Raises PayloadError, TypeError and ValueError as ``rules`` does.
     """
-    decided_by = rules(organism)
+    decided_by = rules(organism, guards)
     if engine is None:
         engine = journalled(organism, decided_by) if durable else MemoryEngine()
     kept = durable or recorded
@@ -345,34 +367,3 @@ def build(
         handoffs=handoff_record(organism) if kept else None,
         heads=handoff_heads(organism) if kept else None,
     )
-
-
-def _schemas(organism: Organism) -> list[Codec]:
-    """Codecs of the classes whose listener names a hand-written schema; it goes before one that the class carries."""
-    codecs: dict[type, Codec] = {}
-    for bound in organism.listeners:
-        if bound.schema is None:
-            continue
-        shown = os.path.relpath(bound.schema, organism.project)
-        where = f"{bound.source}: listener {bound.listener.name}: {shown}"
-        for payload in bound.listener.payloads:
-            try:
-                codec = _written(payload, bound.schema).codec()
-            except (PayloadError, OSError) as error:
-                raise PayloadError(f"{where}: {error}") from None
-            known = codecs.setdefault(payload, codec)
-            if known.xsd() != codec.xsd():
-                raise PayloadError(f"{where}: {payload.__qualname__} has another schema at another listener")
-    return list(codecs.values())
-
-
-def _written(payload: type, schema: Path) -> Binding:
-    """The class with the schema and what may be included from its folder; links out of it are left out."""
-    # Slow to import, and few schemas are written by hand.
-    from agentserver.core.payload.binding import Binding
-
-    carried = payload.__dict__.get("__payload__")
-    example = carried.example if isinstance(carried, Binding) else None
-    others = (each for each in sorted(schema.parent.glob("*.xsd")) if each != schema)
-    folder = {each.name: each.read_bytes() for each in others if each.resolve().parent == schema.parent}
-    return Binding(payload, schema.read_bytes(), folder, example)

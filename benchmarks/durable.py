@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from agentserver import HandlerResponse, xmlify
-from agentserver.assembly import SystemClock, blueprint, guards
+from agentserver.assembly import SystemClock, blueprint, guards_of
 from agentserver.config import Bound as Configured
 from agentserver.config import Organism, Place, Secrets
 from agentserver.core.blueprint import Limits, Listener
@@ -116,7 +116,8 @@ def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Bound]]:
         for one in listeners
     )
     whole = Organism("bench", Path.cwd(), declared, limits, None, Secrets(), ())
-    rules = Rules(blueprint(whole, codecs), codecs, guards(whole, codecs), Bounds())
+    facts = blueprint(whole, codecs)
+    rules = Rules(facts, codecs, guards_of(whole, codecs, facts.listeners), Bounds())
     return rules, {one.name: Bound(one, handlers[one.name]) for one in listeners}
 
 

@@ -40,6 +40,10 @@ WAIVERS = {
         "parameters",
         "agentserver/guards/lineage.py:_Said.__init__",
     ): "a value whose last part is read when it is needed",
+    (
+        "parameters",
+        "agentserver/assembly.py:build",
+    ): "the one entrance of programs; everything but the organism is optional and named",
     ("catch-all", "agentserver/pump/unhurried.py"): "hands an exception on to the work that it is meant for",
     (
         "catch-all",
@@ -77,9 +81,10 @@ CATCH_ALL = {
     "agentserver/pump/pump.py": 1,
     "agentserver/pump/reporting.py": 2,
     "agentserver/gateways/*": 1,
+    "agentserver/guards/hosting.py": 1,
 }
 """Where any exception becomes a value, and in how many handlers: around user code (a handler, the words of what it
-raised), at the boundary of one delivery (its
+raised, a guard), at the boundary of one delivery (its
 handling, its step, those who are told of it), and in one connection loop."""
 
 WRITERS = ("agentserver/cli/*", "agentserver/gateways/console*")

@@ -17,7 +17,7 @@ from agentserver.cli import project
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from agentserver.core.guard import Guard
+    from agentserver.core.guard import CoreGuard
     from agentserver.ports import EngineReader
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -75,7 +75,7 @@ def refusing(ctx: click.Context) -> Iterator[None]:
 
 
 @contextmanager
-def reading(ctx: click.Context, path: Path, guards: Sequence[Guard] = ()) -> Iterator[EngineReader]:
+def reading(ctx: click.Context, path: Path, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
     """The journal, to be read while a server may be writing it."""
     from agentserver.engines import journal_reader
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentserver.config.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
+    from agentserver.guards.base import Guard
     from agentserver.handoff.intents import Vocabulary
     from agentserver.provenance.policy import Policy
 
@@ -134,6 +135,7 @@ class Organism:
         provenance: whom it trusts with what; None when origins are not tracked.
         modules: the project's modules that this load brought into the process (see ``forget``).
         handoffs: how work is handed over; None where no intents are declared.
+        guards: those of the program, by name, in the order in which they are asked.
     """
 
     name: str
@@ -147,3 +149,4 @@ class Organism:
     journal: Journal | None = None
     handoffs: Handoffs | None = None
     provenance: Provenance | None = None
+    guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)

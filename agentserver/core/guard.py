@@ -80,7 +80,7 @@ class Narrowed(NamedTuple):
         return "" if self.explain is None else self.explain(self.listener)
 
 
-class Guard(Protocol):
+class CoreGuard(Protocol):
     """A rule with a memory of its own, which is part of the conversation and committed with it.
 
     All methods are pure: equal arguments give equal results. ``memory`` is None at first, or what a ``Watchful`` guard
@@ -123,7 +123,7 @@ class Watchful(Protocol):
         ...
 
 
-def opening(guards: Iterable[Guard]) -> dict[str, object]:
+def opening(guards: Iterable[CoreGuard]) -> dict[str, object]:
     """Each guard's memory of a conversation in which nothing has been said.
 
     It names every guard: one that is named has seen all, and no verb takes a name out again.
@@ -169,7 +169,7 @@ class Rules:
 
     blueprint: Blueprint
     codecs: Codecs
-    guards: tuple[Guard, ...]
+    guards: tuple[CoreGuard, ...]
     bounds: Bounds
     rewriter: Rewriter | None = None
     explain: Callable[[Listener], str] | None = None

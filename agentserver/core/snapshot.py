@@ -26,7 +26,7 @@ from agentserver.core.todos import TodoBook, Watcher
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from agentserver.core.guard import Guard
+    from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery
 
     Row: TypeAlias = Sequence[Any]
@@ -77,7 +77,7 @@ class Snapshot(NamedTuple):
     values: Mapping[tuple[str, str], bytes]
 
 
-def take(conversation: Conversation, guards: Iterable[Guard] = (), rows: Rows | None = None) -> Snapshot:
+def take(conversation: Conversation, guards: Iterable[CoreGuard] = (), rows: Rows | None = None) -> Snapshot:
     """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it.
 
     ``rows`` holds threads as they were written before, and does so afterwards: only what has changed is written again.
@@ -125,7 +125,7 @@ def _written(nodes: Mapping[str, Thread], rows: Rows) -> list[bytes]:
     return written
 
 
-def restore(snapshot: Snapshot, guards: Iterable[Guard] = ()) -> Conversation:
+def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversation:
     """The conversation of which ``take`` gave these parts.
 
     Raises UnreadableError for another format, a part that is missing, and the memory of a guard that is not there.
@@ -176,7 +176,7 @@ def encode(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
-def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[Guard]) -> Conversation:
+def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
     key, principal, version, messages, touched, closed, root, opened, threads, watchers, requests, named = (
         fields
     )
@@ -269,7 +269,7 @@ def _by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, by
     return owned
 
 
-def _memories(conversation: Conversation, guards: Iterable[Guard]) -> dict[tuple[str, str], bytes]:
+def _memories(conversation: Conversation, guards: Iterable[CoreGuard]) -> dict[tuple[str, str], bytes]:
     known = {guard.name: guard for guard in guards}
     parts: dict[tuple[str, str], bytes] = {}
     for name, memory in conversation.memory.items():
@@ -282,13 +282,13 @@ def _memories(conversation: Conversation, guards: Iterable[Guard]) -> dict[tuple
     return parts
 
 
-def _unseen(version: int, guards: Iterable[Guard]) -> Mapping[str, object]:
+def _unseen(version: int, guards: Iterable[CoreGuard]) -> Mapping[str, object]:
     """The memory of a conversation that names no guard: earlier servers named them once there was something to see."""
     return MappingProxyType(opening(guards) if version else {})
 
 
 def _remembered(
-    named: list[tuple[str, bool]], owned: Mapping[str, Mapping[str, bytes]], guards: tuple[Guard, ...]
+    named: list[tuple[str, bool]], owned: Mapping[str, Mapping[str, bytes]], guards: tuple[CoreGuard, ...]
 ) -> Mapping[str, object]:
     known = {guard.name: guard for guard in guards}
     memory: dict[str, object] = {}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.approvals import Approval
-    from agentserver.core.guard import Guard, Verdict
+    from agentserver.core.guard import CoreGuard, Verdict
     from agentserver.core.messages import Delivery
     from agentserver.core.outcome import Outcome
     from agentserver.core.routing import Proposal
@@ -66,7 +66,7 @@ class Told:
 class Story:
     """A small organism whose conversations give outcomes to commit."""
 
-    def __init__(self, retries: int = 0, guards: tuple[Guard, ...] = ()) -> None:
+    def __init__(self, retries: int = 0, guards: tuple[CoreGuard, ...] = ()) -> None:
         listener = Listener("worker", (Told,), "answers what it is told", retries=retries)
         codecs = Codecs([Told])
         name = codecs.of(Told).name

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.conversation import Conversation
-    from agentserver.core.guard import Guard
+    from agentserver.core.guard import CoreGuard
     from agentserver.core.recorded import Aside
 
 
@@ -42,7 +42,7 @@ class Reader:
 
     recorded = True
 
-    def __init__(self, connection: sqlite3.Connection, guards: Sequence[Guard] = ()) -> None:
+    def __init__(self, connection: sqlite3.Connection, guards: Sequence[CoreGuard] = ()) -> None:
         self._connection = connection
         self._guards = tuple(guards)
         self._going = journal_aside.going(connection)
@@ -243,7 +243,7 @@ class Reader:
 
 
 @contextmanager
-def reading(path: Path, guards: Sequence[Guard] = ()) -> Iterator[Reader]:
+def reading(path: Path, guards: Sequence[CoreGuard] = ()) -> Iterator[Reader]:
     """The journal at a path, to be read while a server may be writing it. Raises EngineError.
 
     Args:

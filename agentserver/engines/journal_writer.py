@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.core.conversation import Conversation
-    from agentserver.core.guard import Guard
+    from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery, Done, Moment
     from agentserver.core.outcome import Outcome
     from agentserver.core.snapshot import Snapshot
@@ -79,7 +79,7 @@ class Writer:
         self,
         connection: sqlite3.Connection,
         path: Path,
-        guards: Sequence[Guard] = (),
+        guards: Sequence[CoreGuard] = (),
         limit: int | None = None,
     ) -> None:
         self._connection = connection

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.core.conversation import Conversation
-    from agentserver.core.guard import Guard
+    from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
@@ -60,7 +60,7 @@ class SqliteEngine:
     def __init__(
         self,
         place: Place,
-        guards: Sequence[Guard] = (),
+        guards: Sequence[CoreGuard] = (),
         *,
         retention: float | None = None,
         limit: int | None = None,

@@ -44,11 +44,11 @@ class ApprovalGuard:
         """Ask, unless this very content was permitted for the rest of the conversation."""
         if proposal.to not in self._listeners:
             return None
-        content = _content(proposal.to, proposal.element)
-        if content in _permitted(memory):
+        about = content(proposal.to, proposal.element)
+        if about in _permitted(memory):
             return None
         told = f"{proposal.sender.name} wants to send this to {proposal.to}, which needs an approval."
-        return Asked(told, (content,))
+        return Asked(told, (about,))
 
     def permit(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the content and its receiver."""
@@ -67,6 +67,6 @@ def _permitted(memory: object) -> frozenset[str]:
     return memory if isinstance(memory, frozenset) else frozenset()
 
 
-def _content(to: str, element: etree._Element) -> str:
+def content(to: str, element: etree._Element) -> str:
     """A digest of a receiver and a payload in canonical form."""
     return sha256(to.encode() + b"\0" + canonical(element)).hexdigest()

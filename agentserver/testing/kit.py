@@ -11,6 +11,7 @@ import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from agentserver.assembly import Server
     from agentserver.core.audit import Record
+    from agentserver.guards import Guard
     from agentserver.ports import Clock
     from agentserver.pump import ServerExchange
     from agentserver.testing.permissions import Asked, Permits
@@ -232,7 +234,7 @@ def _name(payload: Any) -> str:
 
 
 @asynccontextmanager
-async def organism(
+async def organism(  # noqa: PLR0913 - a keyword each
     source: str | Path | Organism = "config/organism.yaml",
     *,
     environ: Mapping[str, str] | None = None,
@@ -241,6 +243,7 @@ async def organism(
     strict: bool = False,
     timeout: float = TIMEOUT,  # noqa: ASYNC109 - of each answer, not of this function
     approve: Permits | None = None,
+    guards: Mapping[str, Guard] = MappingProxyType({}),
 ) -> AsyncIterator[Testbed]:
     """Run an organism in memory for the length of a test.
 
@@ -253,6 +256,7 @@ async def organism(
         timeout: see ``Testbed``.
         approve: the answer to every question about a permission, or a function that gives it and may leave one
             waiting with None. Without one there is no person to ask: what needs a permission is refused.
+        guards: as of ``agentserver.assembly.build``.
 
     Raises:
         ConfigError: the organism cannot load.
@@ -263,7 +267,7 @@ async def organism(
     peers = {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()}
     person = Person(approve or Answer.DENY)
     approver = None if approve is None else person
-    server = build(_rescripted(loaded, peers), clock=clock or FakeClock(), approver=approver)
+    server = build(_rescripted(loaded, peers), clock=clock or FakeClock(), approver=approver, guards=guards)
     async with _unwrapped(), server:
         bed = Testbed(server, await server.open(PRINCIPAL), peers, strict, timeout, person)
         async with anyio.create_task_group() as tasks:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from agentserver.assembly import rules
@@ -17,12 +18,15 @@ from agentserver.engines.replay import replay
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agentserver.guards import Guard
+
 
 def replayed(
     path: str | Path,
     organism: str | Path | Organism = "config/organism.yaml",
     *,
     environ: Mapping[str, str] | None = None,
+    guards: Mapping[str, Guard] = MappingProxyType({}),
 ) -> None:
     """Decide a recorded conversation again, under the organism as it is now.
 
@@ -33,6 +37,7 @@ def replayed(
         path: of the file that ``agentserver replay CONVERSATION --save`` wrote.
         organism: its YAML file, or an organism made in code (``organism_of``).
         environ: what ``${NAME}`` refers to; the process's environment when None.
+        guards: as of ``agentserver.assembly.build``.
 
     Raises:
         AssertionError: a step is decided otherwise; says which and how. Secrets of the organism are taken out.
@@ -42,6 +47,6 @@ def replayed(
     story = portable.load(Path(path).read_bytes())
     if not isinstance(organism, Organism):
         organism = load(Path(organism), environ=os.environ if environ is None else environ)
-    difference = replay(story, rules(organism))
+    difference = replay(story, rules(organism, guards))
     if difference is not None:
         raise AssertionError(organism.secrets.redact(f"{Path(path).name}: {difference}"))

@@ -1,0 +1,52 @@
+"""Schemas that an organism's author has written by hand.
+
+Owns the way from a listener's ``schema:`` to the codecs of its payload classes. Refuses to know any other codec.
+"""
+
+from __future__ import annotations
+
+import os.path
+from typing import TYPE_CHECKING
+
+from agentserver.core.payload.shape import PayloadError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentserver.config.organism import Organism
+    from agentserver.core.payload.binding import Binding
+    from agentserver.core.payload.codec import Codec
+
+
+def schema_codecs(organism: Organism) -> list[Codec]:
+    """Codecs of the classes whose listener names a hand-written schema; it goes before one that the class carries.
+
+    Raises PayloadError for a class that does not fit the schema, and for one that has two.
+    """
+    codecs: dict[type, Codec] = {}
+    for bound in organism.listeners:
+        if bound.schema is None:
+            continue
+        shown = os.path.relpath(bound.schema, organism.project)
+        where = f"{bound.source}: listener {bound.listener.name}: {shown}"
+        for payload in bound.listener.payloads:
+            try:
+                codec = _written(payload, bound.schema).codec()
+            except (PayloadError, OSError) as error:
+                raise PayloadError(f"{where}: {error}") from None
+            known = codecs.setdefault(payload, codec)
+            if known.xsd() != codec.xsd():
+                raise PayloadError(f"{where}: {payload.__qualname__} has another schema at another listener")
+    return list(codecs.values())
+
+
+def _written(payload: type, schema: Path) -> Binding:
+    """The class with the schema and what may be included from its folder; links out of it are left out."""
+    # Slow to import, and few schemas are written by hand.
+    from agentserver.core.payload.binding import Binding
+
+    carried = payload.__dict__.get("__payload__")
+    example = carried.example if isinstance(carried, Binding) else None
+    others = (each for each in sorted(schema.parent.glob("*.xsd")) if each != schema)
+    folder = {each.name: each.read_bytes() for each in others if each.resolve().parent == schema.parent}
+    return Binding(payload, schema.read_bytes(), folder, example)

@@ -1,0 +1,247 @@
+"""The guards of a program, kept in check: one that fails denies, and harms nothing else.
+
+Owns the way from the core's questions to a program's guard and back, and the form in which its memory is kept. Refuses
+to know any rule. A guard gets copies, so that it can change neither a message nor what is remembered.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentserver.contract import Code
+from agentserver.core.guard import Asked, Denied, Noted
+from agentserver.core.messages import SYSTEM, TODO
+from agentserver.guards.approval import content
+from agentserver.guards.base import Guard, Message, unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lxml import etree
+
+    from agentserver.core.blueprint import Listener
+    from agentserver.core.guard import Verdict
+    from agentserver.core.messages import Delivery
+    from agentserver.core.payload.codec import Codecs
+    from agentserver.core.routing import Proposal, Route
+
+MEMORY = 1 << 16
+"""Bytes of JSON that a guard may remember of one conversation."""
+
+FAULT = 400
+"""Characters of what a guard raised that are told."""
+
+OURS = frozenset({"peers", "approval", "lineage"})
+"""The names of the server's own guards."""
+
+_NULL = b"null"
+_KEPT, _PERMITTED, _BROKEN = "memory", "permitted", "broken"
+
+
+class _Memory(NamedTuple):
+    """A guard's memory of one conversation.
+
+    Args:
+        kept: the guard's own, as JSON.
+        permitted: what a person permitted for the rest of the conversation.
+        broken: why the guard cannot go on in it; empty while it can.
+    """
+
+    kept: bytes = _NULL
+    permitted: frozenset[str] = frozenset()
+    broken: str = ""
+
+
+_NOTHING = _Memory()
+
+
+class HostedGuard:
+    """A program's guard as the core asks it.
+
+    Args:
+        name: the key of its memory.
+        guard: the program's.
+        codecs: of every payload.
+        listeners: the organism's, by name.
+    """
+
+    def __init__(self, name: str, guard: Guard, codecs: Codecs, listeners: Mapping[str, Listener]) -> None:
+        self.name = name
+        self._guard = guard
+        self._codecs = codecs
+        self._own = {*listeners, SYSTEM, TODO}
+        self._observes = type(guard).observe is not Guard.observe
+
+    def opened(self) -> object:
+        """The memory of a conversation that begins."""
+        return self._remembered(_NOTHING, self._guard.opened)
+
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
+        """The memory after a listener was given a message."""
+        known = _known(memory)
+        if not self._observes or known.broken:
+            return memory
+        about = (delivery.sender, delivery.to, delivery.root, delivery.origin)
+        return self._remembered(
+            known, lambda: self._guard.observe(self._message(about, element, at), json.loads(known.kept))
+        )
+
+    def missed(self, memory: object) -> object:
+        """The memory after a message that could not be observed."""
+        known = _known(memory)
+        if known.broken:
+            return memory
+        return self._remembered(known, lambda: self._guard.missed(json.loads(known.kept)))
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
+        """The program's verdict, which can be no milder than none."""
+        known = _known(memory)
+        if known.broken:
+            return self._denied(f"denies the rest of the conversation: {known.broken}")
+
+        about = (proposal.sender.name, proposal.to, proposal.root, proposal.thread)
+        verdict, fault = _attempted(
+            lambda: self._guard.judge(
+                self._message(about, proposal.element, at, proposal.route), json.loads(known.kept)
+            )
+        )
+        return self._denied(f"failed: {fault}") if fault else self._verdict(verdict, proposal, known)
+
+    def permit(self, memory: object, about: tuple[str, ...]) -> object:
+        """The memory after a person permitted something for the rest of the conversation."""
+        known = _known(memory)
+        return known._replace(permitted=known.permitted.union(about))
+
+    def dump(self, memory: object) -> Mapping[str, bytes]:
+        """The memory in parts, without those that hold nothing."""
+        known = _known(memory)
+        parts = {
+            _PERMITTED: json.dumps(sorted(known.permitted)).encode() if known.permitted else b"",
+            _BROKEN: known.broken.encode("utf-8", "backslashreplace"),
+        }
+        return {_KEPT: known.kept, **{name: part for name, part in parts.items() if part}}
+
+    def load(self, parts: Mapping[str, bytes]) -> object:
+        """The memory of which ``dump`` gave these parts; none are of a conversation that is older than the guard.
+
+        Raises ValueError for others.
+        """
+        if _KEPT not in parts:
+            return self.missed(self.opened())
+        kept, permitted = parts[_KEPT], frozenset(json.loads(parts.get(_PERMITTED, b"[]")))
+        json.loads(kept)
+        return _Memory(kept, permitted, parts.get(_BROKEN, b"").decode())
+
+    # Inside
+
+    def _message(
+        self, about: tuple[str, str, str, str], element: etree._Element, at: float, route: Route | None = None
+    ) -> Message:
+        sender, to, root, thread = about
+
+        def decode() -> Any:
+            codec = self._codecs.named(root)
+            if codec is None:
+                raise LookupError(f"no class is known for {root}")
+            return codec.decode(element)
+
+        return Message(
+            sender,
+            to,
+            datetime.fromtimestamp(at, UTC),
+            root,
+            thread,
+            outside=sender not in self._own,
+            route=route,
+            decode=decode,
+        )
+
+    def _remembered(self, known: _Memory, call: Callable[[], Any]) -> object:
+        """The memory that a method gives; None for nothing at all, so that nothing is kept of it."""
+        kept, fault = _attempted(lambda: _as_json(call()))
+        after = known._replace(broken=fault) if fault else known._replace(kept=kept)
+        return None if after == _NOTHING else after
+
+    def _verdict(self, verdict: object, proposal: Proposal, known: _Memory) -> Verdict:
+        """The verdict with the guard's name; a denial for what is none."""
+        match verdict:
+            case None:
+                return None
+            case Denied(reason=str(reason)):
+                return self._denied(f"denies it: {reason}")
+            case Noted(reason=str(reason)):
+                return Noted(f"{self.name}: {reason}")
+            case Asked(question=str(question), about=tuple(about)) if set(map(type, about)) <= {str}:
+                asked = about or (content(proposal.to, proposal.element),)
+                return None if known.permitted.issuperset(asked) else Asked(question, asked)
+        return self._denied(f"failed: it gave a {type(verdict).__name__}, which is no verdict")
+
+    def _denied(self, why: str) -> Denied:
+        return Denied(Code.DENIED, f"the guard {self.name} {why}")
+
+
+def hosted(
+    guards: Mapping[str, Guard], codecs: Codecs, listeners: Mapping[str, Listener]
+) -> tuple[HostedGuard, ...]:
+    """The guards of a program by name, in order, as the core asks them.
+
+    Raises:
+        TypeError: one is no guard that can be asked.
+        ValueError: a name is the server's own, or a guard's settings do not fit the listeners.
+    """
+    for name, guard in guards.items():
+        objection = unfit(type(guard))
+        if objection:
+            raise TypeError(f"the guard {name}: {objection}")
+        if not name or name in OURS:
+            taken = ", ".join(sorted(OURS))
+            raise ValueError(f'"{name}" is no name for a guard: the server\'s own are {taken}')
+        try:
+            guard.check(listeners)
+        except ValueError as error:
+            raise ValueError(f"the guard {name}: {error}") from error
+    return tuple(HostedGuard(name, guard, codecs, listeners) for name, guard in guards.items())
+
+
+def named(*groups: Iterable[tuple[str, Guard]]) -> dict[str, Guard]:
+    """The guards of several groups in order. Raises ValueError for a name that two of them bear."""
+    found: dict[str, Guard] = {}
+    for name, guard in (pair for group in groups for pair in group):
+        if name in found:
+            raise ValueError(f'two guards are called "{name}": each needs a name of its own')
+        found[name] = guard
+    return found
+
+
+def _known(memory: object) -> _Memory:
+    return memory if isinstance(memory, _Memory) else _NOTHING
+
+
+def _as_json(value: Any) -> bytes:
+    kept = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    if len(kept) > MEMORY:
+        raise ValueError(f"its memory is more than {MEMORY} bytes")
+    return kept
+
+
+def _attempted(call: Callable[[], Any]) -> tuple[Any, str]:
+    """The result of a program's code and no fault, or None and the fault in words."""
+    try:
+        return call(), ""
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a guard that fails in any way denies
+        return None, _told(error)
+
+
+def _told(error: BaseException) -> str:
+    """An exception in words, with the innermost line that it passed. Its own ``str()`` may raise as well."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+    words = "".join(traceback.format_exception_only(error)).strip()
+    return f"{words[:FAULT]}{place}"

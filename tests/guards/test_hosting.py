@@ -1,0 +1,381 @@
+"""A program's own guards: they make the rules stricter, and one that fails denies and harms nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core.approvals import Answer as Said
+from agentserver.core.guard import Noted, opening
+from agentserver.core.snapshot import restore, take
+from agentserver.engines.replay import replay
+from agentserver.guards import Guard, ask, deny, note
+from agentserver.guards.hosting import MEMORY, HostedGuard, hosted, named
+from agentserver.guards.peers import PeersGuard
+from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
+from tests.engines.stories import story_of
+
+LISTENERS = (listener("a", "b"), listener("b"))
+respond = HandlerResponse.respond
+
+
+def shop(*guards):
+    made = rules(*LISTENERS)
+    names = [f"g{number}" for number in range(len(guards))]
+    theirs = hosted(dict(zip(names, guards, strict=True)), made.codecs, made.blueprint.listeners)
+    return rules(*LISTENERS, guards=(PeersGuard(), *theirs))
+
+
+def paper(*guards):
+    answering = {"a": lambda call: HandlerResponse(Ask(call.payload.text), "b") if isinstance(call.payload, Ask) else
+                 None, "b": lambda call: respond(Answer("ok"))}  # fmt: skip
+    return Paper(shop(*guards), answering)
+
+
+def refusals(p):
+    return [record.detail for record in p.records if record.event == "refused"]
+
+
+@dataclass(frozen=True)
+class To(Guard):
+    """Answers as it is told about what goes to b."""
+
+    verdict: object
+    observed: object = None
+
+    def judge(self, message, memory):
+        if message.to == "b":
+            return self.verdict(message, memory) if callable(self.verdict) else self.verdict
+        return None
+
+    def observe(self, message, memory):
+        return self.observed(message, memory) if callable(self.observed) else memory
+
+
+def test_a_guard_that_says_nothing_changes_nothing_and_is_kept_nowhere():
+    p = paper(To(None))
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert p.seen("b") == [Ask("hi")]
+    assert p.conversation.memory["g0"] is None
+
+
+def test_a_denial_is_refused_and_the_log_names_the_guard_the_sender_does_not_learn_it():
+    p = paper(To(deny("not today")))
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
+    assert refusals(p) == ["the guard g0 denies it: not today"]
+
+
+def test_a_remark_goes_on_record():
+    p = paper(To(note("seen")))
+    p.say(Ask("hi"), "a")
+    p.run()
+    flagged = [r.detail for r in p.records if r.event == "flagged"]
+    assert flagged == ["g0: seen"]
+
+
+def test_a_guard_is_shown_who_says_what_to_whom_and_when():
+    shown = []
+    p = paper(To(lambda message, _: shown.append(message), lambda message, _: shown.append(message)))
+    p.say(Ask("hi"), "a")
+    p.run()
+    given, said = [message for message in shown if message.sender in {"console", "a"}][:2]
+    assert (given.sender, given.to, given.outside, given.route) == ("console", "a", True, None)
+    assert (said.sender, said.to, said.outside, said.route) == ("a", "b", False, "peer")
+    assert given.payload == said.payload == Ask("hi")
+    assert said.at.tzinfo is UTC
+    assert said.root.endswith("}Ask")
+    assert said.thread in p.conversation.tree.nodes
+
+
+def test_what_a_guard_does_to_a_payload_reaches_no_other():
+    @dataclass(frozen=True)
+    class Vandal(Guard):
+        def judge(self, message, memory):
+            object.__setattr__(message.payload, "text", "changed")
+
+    p = paper(Vandal(), To(lambda message, _: None if message.payload == Ask("hi") else deny("changed")))
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert p.seen("b") == [Ask("hi")]
+
+
+class Rude(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(ValueError("oops"), "ValueError: oops"), (SystemExit(3), "SystemExit: 3"), (Rude(), "Rude"),
+     (RecursionError(), "RecursionError")],
+)  # fmt: skip
+def test_a_guard_that_raises_denies_and_the_log_says_where(error, told):
+    def judge(message, memory):
+        raise error
+
+    p = paper(To(judge))
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
+    assert refusals(p)[0].startswith("the guard g0 failed: ")
+    assert told in refusals(p)[0]
+    assert "test_hosting.py:" in refusals(p)[0]
+
+
+@pytest.mark.parametrize("nonsense", [True, False, "deny", 0, deny, deny(3), ask(None), ask("x", [1]), ()])
+def test_what_is_no_verdict_denies(nonsense):
+    p = paper(To(nonsense if not callable(nonsense) else lambda *_: nonsense))
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
+    assert "which is no verdict" in refusals(p)[0]
+
+
+def test_no_guard_overrules_a_denial_of_the_servers_own():
+    made = shop(To(note("fine by me")))
+    p = Paper(
+        made, {"b": lambda call: HandlerResponse(Ask("x"), "a") if isinstance(call.payload, Ask) else None}
+    )
+    p.say(Ask("hi"), "b")
+    p.run()
+    assert errors(p.seen("b")) == ["routing"]
+    assert refusals(p) == ["a is no peer of b"]
+
+
+def test_guards_are_asked_in_order_and_the_first_denial_is_the_last_word():
+    order = []
+
+    def said(name, verdict):
+        def judge(message, memory):
+            order.append(name)
+            return verdict
+
+        return To(judge)
+
+    made = shop(said("first", ask("may it?")), said("second", deny("no")), said("third", None))
+    p = Paper(
+        made, {"a": lambda call: HandlerResponse(Ask("x"), "b") if isinstance(call.payload, Ask) else None}
+    )
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert order[:2] == ["first", "second"]
+    assert "third" not in order
+    assert p.seen("b") == []
+
+
+# What is remembered
+
+
+@dataclass(frozen=True)
+class Once(Guard):
+    """Lets a text pass once in a conversation."""
+
+    def opened(self):
+        return []
+
+    def observe(self, message, memory):
+        return [*memory, message.payload.text] if message.to == "b" else memory
+
+    def judge(self, message, memory):
+        return (
+            deny(f"again: {message.payload.text}")
+            if message.to == "b" and message.payload.text in memory
+            else None
+        )
+
+
+def test_what_a_guard_remembers_is_the_conversations():
+    p = paper(Once())
+    for text in ("one", "two", "one"):
+        p.say(Ask(text), "a")
+        p.run()
+    assert [payload.text for payload in p.seen("b")] == ["one", "two"]
+    assert refusals(p) == ["the guard g0 denies it: again: one"]
+
+
+def test_a_memory_is_kept_and_comes_back():
+    p = paper(Once())
+    p.say(Ask("one"), "a")
+    p.run()
+    kept = take(p.conversation, p.rules.guards)
+    assert kept.values["guard g0", "memory"] == b'["one"]'
+    assert restore(kept, p.rules.guards).memory == p.conversation.memory
+
+
+def test_a_recorded_conversation_is_decided_again_as_it_was():
+    p = paper(Once())
+    for text in ("one", "one"):
+        p.say(Ask(text), "a")
+        p.run()
+    assert replay(story_of(p), p.rules) is None
+    lenient = shop(To(None))
+    assert "routing" not in str(replay(story_of(p), lenient))
+    assert replay(story_of(p), lenient) is not None
+
+
+def test_a_guard_gets_a_copy_of_its_memory_as_json_gives_it_back():
+    def judge(message, memory):
+        memory["seen"].append("by judge")
+
+    def observe(message, memory):
+        return memory or {"seen": ("a tuple",)}
+
+    p = paper(To(judge, observe))
+    p.say(Ask("one"), "a")
+    p.run()
+    assert p.conversation.memory["g0"].kept == b'{"seen":["a tuple"]}'
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"),
+    [
+        (object(), "not JSON serializable"),
+        ("x" * MEMORY, "more than"),
+        (float("nan"), "not JSON compliant"),
+        ({1, 2}, "set"),
+    ],
+)
+def test_a_memory_that_cannot_be_kept_denies_the_rest_of_the_conversation(memory, told):
+    p = paper(To(None, lambda *_: memory))
+    p.say(Ask("one"), "a")
+    p.run()
+    assert p.seen("b") == []
+    assert refusals(p)[0].startswith("the guard g0 denies the rest of the conversation: ")
+    assert told in refusals(p)[0]
+    restored = restore(take(p.conversation, p.rules.guards), p.rules.guards)
+    assert restored.memory == p.conversation.memory
+
+
+@pytest.mark.parametrize("hook", ["opened", "observe", "missed"])
+def test_a_guard_that_fails_to_remember_denies_the_rest_of_the_conversation(hook):
+    def fail(*_):
+        raise OSError("gone")
+
+    kind = type("Failing", (To,), {hook: fail})
+    p = paper(kind(None))
+    guard = p.rules.guards[1]
+    memory = guard.opened() if hook == "opened" else guard.missed(None) if hook == "missed" else None
+    if hook == "observe":
+        p.say(Ask("one"), "a")
+        p.run()
+        memory = p.conversation.memory["g0"]
+    assert "OSError: gone" in memory.broken
+    assert guard.missed(memory) is memory
+    assert guard.load(guard.dump(memory)) == memory
+
+
+def test_a_conversation_that_is_older_than_the_guard_was_missed():
+    class Strict(To):
+        def missed(self, memory):
+            return "missed"
+
+    p = paper()
+    p.say(Ask("one"), "a")
+    p.run()
+    guards = shop(Strict(None)).guards
+    assert restore(take(p.conversation), guards).memory["g0"].kept == b'"missed"'
+    assert opening(guards)["g0"] is None
+
+
+# What a person permits
+
+
+def test_what_a_person_permits_for_good_is_not_asked_again():
+    p = paper(To(lambda message, _: ask(f"send {message.payload.text}?")))
+    for text in ("one", "one", "two"):
+        p.say(Ask(text), "a")
+        p.run()
+        for approval in p.conversation.approvals():
+            p.decide(Said.ALWAYS, approval)
+        p.run()
+    asked = [r.detail for r in p.records if r.event == "asked"]
+    assert len(asked) == 2
+    assert [payload.text for payload in p.seen("b")] == ["one", "one", "two"]
+    memory = p.conversation.memory["g0"]
+    guard = p.rules.guards[1]
+    assert guard.load(guard.dump(memory)) == memory
+
+
+def test_a_guard_says_what_a_permission_is_about():
+    p = paper(To(lambda message, _: ask("write to b?", about=["b"])))
+    for text in ("one", "two"):
+        p.say(Ask(text), "a")
+        p.run()
+        for approval in p.conversation.approvals():
+            p.decide(Said.ALWAYS, approval)
+        p.run()
+    assert sum(r.event == "asked" for r in p.records) == 1
+    assert p.conversation.memory["g0"].permitted == {"b"}
+
+
+# Which guards there can be
+
+
+class Async(Guard):
+    async def judge(self, message, memory):
+        return None
+
+
+class Picky(To):
+    def check(self, listeners):
+        if "c" not in listeners:
+            raise ValueError('"c" is no listener')
+
+
+@pytest.mark.parametrize(
+    ("guards", "error", "told"),
+    [
+        ({"x": object()}, TypeError, "the guard x: object is no guard: derive it from agentserver.guards.Guard"),
+        ({"x": Async()}, TypeError, "the guard x: Async.judge must be declared with def: a guard waits for nothing"),
+        ({"peers": To(None)}, ValueError, '"peers" is no name for a guard: the server\'s own are approval, lineage, peers'),
+        ({"": To(None)}, ValueError, '"" is no name for a guard'),
+        ({"x": Picky(None)}, ValueError, 'the guard x: "c" is no listener'),
+    ],
+)  # fmt: skip
+def test_what_is_no_guard_is_refused(guards, error, told):
+    made = rules(*LISTENERS)
+    with pytest.raises(error) as caught:
+        hosted(guards, made.codecs, made.blueprint.listeners)
+    assert told in str(caught.value)
+
+
+def test_a_class_without_a_judge_is_no_guard():
+    with pytest.raises(TypeError):
+        type("Idle", (Guard,), {})()
+
+
+def test_two_guards_bear_two_names():
+    first, second = To(None), To(None)
+    assert list(named([("b", first)], [("a", second)])) == ["b", "a"]
+    with pytest.raises(ValueError, match='two guards are called "b"'):
+        named([("b", first)], [("b", second)])
+
+
+def test_a_time_that_no_calendar_has_denies():
+    made = rules(*LISTENERS)
+    guard = HostedGuard("g", To(None), made.codecs, made.blueprint.listeners)
+    p = paper(To(None))
+    p.say(Ask("hi"), "a")
+    p.run()
+    proposal = _proposal(p)
+    assert guard.judge(None, proposal, 1e18).reason.startswith("the guard g failed: ")
+    assert guard.judge(None, proposal, 0.0) is None
+    shown = HostedGuard("g", To(lambda message, _: note(f"{message.at:%H:%M}")), made.codecs, {})
+    assert shown.judge(None, proposal, datetime(2020, 1, 1, 9, 30, tzinfo=UTC).timestamp()) == Noted(
+        "g: 09:30"
+    )
+
+
+def _proposal(p):
+    from agentserver.core.envelope import read
+    from agentserver.core.routing import Proposal, Route
+
+    delivery = next(d for outcome in p.outcomes for d in outcome.added if d.to == "b")
+    element = read(delivery.message).payload
+    return Proposal(listener("a", "b"), "t", "b", Route.PEER, delivery.root, "", element)

@@ -42,7 +42,7 @@ from agentserver.engines.sqlite import SqliteEngine
 from agentserver.handoff.edge.worker import ValidationWorker
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
-from agentserver.hygiene.slug import Lexical
+from agentserver.hygiene.simple_types import Lexical
 from agentserver.pump import Bound, Pump
 from agentserver.testing import listener, organism_of
 

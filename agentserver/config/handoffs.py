@@ -19,7 +19,7 @@ from agentserver.handoff.intents import LEGACY, Intent, Vocabulary, narrowing, v
 from agentserver.handoff.parameters import NATIVE, Parameter, from_xsd
 from agentserver.handoff.scrub import Scrub
 from agentserver.hygiene.objections import Objection
-from agentserver.hygiene.slug import Lexical
+from agentserver.hygiene.simple_types import Lexical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 from agentserver.handoff.templates import Template, TemplateError, parse
 from agentserver.hygiene import slug
 from agentserver.hygiene.objections import Objection, shown
+from agentserver.hygiene.simple_types import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from agentserver.handoff.parameters import Parameter
-    from agentserver.hygiene.slug import Judge, Slug
+    from agentserver.hygiene.slug import Slug
 
 NOTE: Final = 500
 """Characters of an intent's free text, unless it says otherwise."""
@@ -186,9 +187,7 @@ def _proved(intent: Intent) -> Checked | tuple[Fault, ...]:
 
 def _judge(intent: Intent) -> Judge | Fault:
     try:
-        return slug.Judge(
-            {each.name: each.lexical for each in intent.parameters if _FIELD.fullmatch(each.name)}
-        )
+        return Judge({each.name: each.lexical for each in intent.parameters if _FIELD.fullmatch(each.name)})
     except ValueError as error:
         return Fault(intent.name, "parameters", str(error))
 

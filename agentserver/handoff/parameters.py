@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.hygiene import words, xsd_tree
 from agentserver.hygiene.objections import Objection
-from agentserver.hygiene.slug import Lexical
+from agentserver.hygiene.simple_types import Lexical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

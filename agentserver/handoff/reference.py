@@ -10,7 +10,7 @@ from typing import Final
 
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
-from agentserver.hygiene.slug import Lexical
+from agentserver.hygiene.simple_types import Lexical
 
 TARGETS: Final = ("reg-monitor", "renewal-watcher", "diligence-grid", "launch-radar", "docket-watcher")
 

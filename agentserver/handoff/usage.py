@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from agentserver.handoff.intents import Intent, Vocabulary
     from agentserver.handoff.parameters import Parameter
-    from agentserver.hygiene.slug import Lexical
+    from agentserver.hygiene.simple_types import Lexical
 
 INTRODUCTION: Final = """\
 ## Handing over work

@@ -12,6 +12,7 @@ from agentserver.hygiene import json_positions as at
 from agentserver.hygiene import pattern, reference, words
 from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, NODES, PROPERTIES, REPEATED, TRIED
 from agentserver.hygiene.objections import shown
+from agentserver.hygiene.regex import PatternError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,7 +183,7 @@ def patterns(schema: Schema) -> Said:
             continue
         try:
             pattern.json_schema(str(each["pattern"]))
-        except pattern.PatternError as error:
+        except PatternError as error:
             yield f"{pointer}/pattern", str(error)
 
 

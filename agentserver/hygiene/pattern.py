@@ -1,56 +1,64 @@
-"""Regular expressions as sets of characters: what a pattern can admit, how long, and at which cost.
+"""Judgements over regular expressions: the characters and the lengths that they admit, and the cost of matching.
 
-Owns the reading of XSD and JSON Schema patterns and the proofs over them. Refuses to match anything: a
-pattern admits a character only if one of its atoms does, so a walk over the atoms is enough, linear in the
-pattern. The walk errs to "admits": branches that can never be taken and parts that it does not know count as
-reachable.
+Owns the proofs and the bounds on nesting, repetition and ambiguity. Refuses to match anything.
+
+A pattern admits a character only if one of its atoms does, so a walk over the atoms is enough, linear in the
+pattern. The walk errs to "admits": branches that can never be taken and parts that it does not know count as reachable.
+
+The cost is that of a matcher which tries alternatives one after the other: Python's ``re``, behind JSON Schema
+validators and xmlschema; libxml2 gives up by itself after a second. Such a matcher takes for ever where one text can be
+read in many ways. So a repeated part must be readable in one way, and no more than two parts that vary in length may
+compete for the same characters.
 """
 
 from __future__ import annotations
 
-import re
-import re._parser as sre_parser  # type: ignore[import-not-found] # no public parser; pinned by the tests
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from agentserver.hygiene.atoms import (
+from agentserver.hygiene import regex
+from agentserver.hygiene.regex import (
     BRANCH,
-    LITERAL,
+    LONGEST,
     REPEATS,
     SUBPATTERN,
+    UNBOUNDED,
+    Expression,
+    PatternError,
+    Spans,
     characters,
     children,
+    complement,
+    consumes,
     empty,
+    holds,
+    known,
+    meet,
+    overlap,
     reachable,
+    structural,
+    union,
     width,
 )
-from agentserver.hygiene.backtracking import costly
-from agentserver.hygiene.charset import Spans, complement, holds, meet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-LONGEST: Final = 1000
-"""Characters of an expression."""
+NESTING: Final = 16
+"""Groups and repetitions inside one another."""
+REPEATED: Final = 10_000
+"""Product of the finite repetitions around one atom."""
+VARYING: Final = 64
+"""Parts that vary in length."""
+ALTERNATIVES: Final = 128
+"""Alternatives in one place."""
+AMBIGUOUS: Final = 4
+"""Parts that can be read in two ways: each of them doubles the work."""
+COMPETING: Final = 2
+"""Of them, those that may take the same characters."""
+
 
 _PREFERRED = " \n\t\u00a0\u3000<&\"'aA0-_."
-_UNPORTABLE = {
-    **dict.fromkeys("wWsS", "name the characters in a class such as [A-Za-z0-9_]"),
-    **dict.fromkeys("iIcC", "name the characters in a class such as [A-Za-z_]"),
-}
-_ATOMS = re.compile(r"\\.|\[|\]|\^|\$|[^\\\[\]^$]+", re.DOTALL)
-
-
-class PatternError(ValueError):
-    """Text that is no regular expression of its language, or one beyond the bounds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """A pattern that was read. ``tree`` is CPython's own parse tree."""
-
-    text: str
-    tree: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +70,12 @@ class Admitted:
 
 
 def xsd(text: str) -> Expression:
-    """Read a pattern facet. Raises PatternError with the reason and what would work.
-
-    Only what libxml2 and xmlschema read alike is taken: they differ on the category escapes, and ``^`` and
-    ``$`` are plain characters to XSD but anchors to most authors.
-    """
-    from elementpath.regex import RegexError, translate_pattern  # slow to import
-
+    """Read a pattern facet. Raises PatternError with the reason and what would work."""
     _bounded(text)
-    for atom in _unclassed(text):
-        if atom in "^$":
-            raise PatternError(
-                f"must not use {atom}: a pattern matches the whole value; write [{atom}] or \\{atom}"
-            )
-        if atom[0] == "\\" and atom[1:] in _UNPORTABLE:
-            raise PatternError(f"must not use {atom}: {_UNPORTABLE[atom[1:]]}")
-    try:
-        translated = translate_pattern(text, back_references=False, lazy_quantifiers=False, anchors=False)
-        return _checked(text, str(translated))
-    except RegexError:
-        raise PatternError("is not a regular expression of XSD 1.0") from None
+    reason = regex.unportable(text)
+    if reason:
+        raise PatternError(reason)
+    return _cheap(regex.xsd(text))
 
 
 def json_schema(text: str) -> Expression:
@@ -90,10 +84,10 @@ def json_schema(text: str) -> Expression:
     It must match whole values: ``^`` first, ``$`` last, neither elsewhere, no bare alternation between them.
     """
     _bounded(text)
-    anchors = [atom for atom in _unclassed(text) if atom in "^$"]
+    anchors = [atom for atom in regex.unclassed(text) if atom in "^$"]
     if anchors != ["^", "$"] or not (text.startswith("^") and text.endswith("$")):
         raise PatternError("must match the whole value: one ^ at the start, one $ at the end")
-    expression = _checked(text, text)
+    expression = _cheap(regex.python(text, text))
     if any(op is BRANCH for op, _ in expression.tree):
         raise PatternError("must put alternatives in a group: ^(a|b)$, for ^a|b$ is not anchored")
     return expression
@@ -104,25 +98,11 @@ def _bounded(text: str) -> None:
         raise PatternError(f"must hold 1 to {LONGEST} characters")
 
 
-def _checked(text: str, translated: str) -> Expression:
-    try:
-        tree = sre_parser.parse(translated)
-        reason = costly(tree)
-    except (re.error, OverflowError, RecursionError):
-        raise PatternError("is not a regular expression") from None
+def _cheap(expression: Expression) -> Expression:
+    reason = costly(expression.tree)
     if reason:
         raise PatternError(reason)
-    return Expression(text, tree)
-
-
-def _unclassed(text: str) -> Iterator[str]:
-    """Atoms outside character classes, and every escape."""
-    depth = 0
-    for found in _ATOMS.finditer(text):
-        atom = found.group()
-        depth += (atom == "[") - (atom == "]")
-        if depth == 0 or atom[0] == "\\":
-            yield atom
+    return expression
 
 
 def outside(
@@ -148,23 +128,6 @@ def outside(
 def longest(expression: Expression) -> int | None:
     """Most characters that a match can have; None when there is no bound."""
     return width(expression.tree)
-
-
-def letters(expression: Expression) -> frozenset[str]:
-    """The ASCII letters, lower-case, that the expression can admit."""
-    found: set[str] = set()
-    for admitted in reachable(expression.tree):
-        found.update(chr(code).lower() for code in _ASCII_LETTERS if holds(admitted, code))
-    return frozenset(found)
-
-
-def vocabulary(expression: Expression) -> frozenset[str]:
-    """The words of two or more letters that the expression itself spells out, lower-case."""
-    return frozenset(word.lower() for text in _literals(expression.tree) for word in _WORD.findall(text))
-
-
-_ASCII_LETTERS = (*range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1))
-_WORD = re.compile("[A-Za-z]{2,}")
 
 
 _Spelling: TypeAlias = "tuple[str, tuple[str, str] | None]"
@@ -216,15 +179,210 @@ def _pick(of: Spans) -> str:
     return chr(of[0][0])
 
 
-def _literals(tree: Any) -> Iterator[str]:
-    """The runs of literal characters, in every branch."""
-    run: list[str] = []
+# --- the cost of matching --------------------------------------------------------------------------------------------
+
+
+def costly(tree: Any) -> str:
+    """The reason why matching may cost without bound; empty when it does not."""
+    return _structure(tree, 0, 1) or _competition(tree)
+
+
+def _structure(tree: Any, depth: int, times: int) -> str:
+    if depth > NESTING:
+        return f"must not nest more than {NESTING} deep"
     for op, value in tree:
-        if op is LITERAL:
-            run.append(chr(value))
-            continue
-        yield "".join(run)
-        run = []
-        for child in children(op, value):
-            yield from _literals(child)
-    yield "".join(run)
+        if not known(op, value):
+            return "must not use look-around, back references, category escapes or inline flags"
+        if op is BRANCH and len(value[1]) > ALTERNATIVES:
+            return f"must not have more than {ALTERNATIVES} alternatives in one place; use an enumeration"
+        inner = times * _times(value) if op in REPEATS else times
+        reason = next(
+            filter(None, (_structure(child, depth + 1, inner) for child in children(op, value))), ""
+        )
+        if not reason and op in REPEATS:
+            reason = _excessive(value, inner)
+        if reason:
+            return reason
+    return ""
+
+
+def _times(repeat: Any) -> int:
+    return max(int(repeat[0]), 1 if repeat[1] is UNBOUNDED else int(repeat[1]), 1)
+
+
+def _excessive(repeat: Any, times: int) -> str:
+    if times > REPEATED:
+        return f"must not repeat more than {REPEATED} times"
+    if repeat[1] > 1 and not _clear(repeat[2]):
+        return "must not repeat what can be read in two ways: (a+)+ and (a|a)+ take for ever on some values"
+    return ""
+
+
+def _clear(body: Any) -> bool:
+    """True when each turn of a repetition can be read in one way only.
+
+    True when nothing in its body varies; or when one part of it varies, the rest are single characters, and one of
+    those cannot occur in the part that varies. Alternatives must exclude each other.
+    """
+    flat = _flattened(body)
+    if not _plain(flat):
+        return False
+    varying = [node for node in flat if _varies(*node)]
+    if not varying:
+        return True
+    rest = [node for node in flat if node is not varying[0]]
+    if any(structural(op) for op, _ in rest):
+        return False
+    inside = _spans(varying)
+    return any(not overlap(characters(*node), inside) for node in rest)
+
+
+def _plain(flat: Sequence[Any]) -> bool:
+    """True when at most one of these parts varies, and so on inside of it, and no part is ambiguous."""
+    if any(_ambiguous(*node) for node in flat):
+        return False
+    varying = [node for node in flat if _varies(*node)]
+    return len(varying) < 2 and all(  # noqa: PLR2004 - one
+        _plain(_flattened(child)) for node in varying for child in children(*node)
+    )
+
+
+def _flattened(body: Any) -> list[Any]:
+    """The body's parts, with groups around them taken off."""
+    parts: list[Any] = []
+    for op, value in body:
+        if op is SUBPATTERN:
+            parts.extend(_flattened(value[3]))
+        elif not empty(op):
+            parts.append((op, value))
+    return parts
+
+
+def _spans(nodes: Any) -> Spans:
+    return union(span for found in reachable(nodes) for span in found)
+
+
+def _ambiguous(op: Any, value: Any) -> bool:
+    """True when a part can be read in two ways at once.
+
+    It holds alternatives that do not exclude each other, or repeats what may be empty.
+    """
+    return any(True for _ in _ambiguities(op, value))
+
+
+def _ambiguities(op: Any, value: Any) -> Iterator[Any]:
+    """The ambiguous parts in a part."""
+    if op is BRANCH and not _exclusive([_flattened(branch) for branch in value[1]]):
+        yield op
+    if op in REPEATS and value[0] != value[1] and _nullable(_flattened(value[2])):
+        yield op
+    for child in children(op, value):
+        for node in _flattened(child):
+            yield from _ambiguities(*node)
+
+
+def _varies(op: Any, value: Any) -> bool:
+    """True when a part has more than one length. Alternatives that exclude each other keep their own."""
+    if op in REPEATS and value[0] != value[1]:
+        return True
+    if op is BRANCH and any(not branch for branch in value[1]):
+        return True
+    return any(_varies(*node) for child in children(op, value) for node in _flattened(child))
+
+
+def _exclusive(branches: Sequence[Sequence[Any]]) -> bool:
+    """True when no text begins with two of these alternatives. One of them may be empty."""
+    return all(_apart(left, right) for at, left in enumerate(branches) for right in branches[at + 1 :])
+
+
+def _apart(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """True when two alternatives differ at a place that both have, before anything but single characters."""
+    if not left or not right:
+        return not (_nullable(left) and _nullable(right))
+    for one, other in zip(left, right, strict=False):
+        if not (consumes(one[0]) and consumes(other[0])):
+            return False
+        if not overlap(characters(*one), characters(*other)):
+            return True
+    return False
+
+
+def _nullable(nodes: Sequence[Any]) -> bool:
+    """True when a sequence of parts can match no character at all."""
+    return all(
+        not consumes(op)
+        and (
+            (op in REPEATS and value[0] == 0)
+            or any(_nullable(_flattened(each)) for each in children(op, value))
+        )
+        for op, value in nodes
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of an expression, in the order of the text.
+
+    Args:
+        spans: the characters that it can take.
+        varies: whether it has more than one length.
+        within: the optional groups and choices that it stands in, each with the number of the alternative.
+    """
+
+    spans: Spans
+    varies: bool
+    within: tuple[tuple[int, int], ...]
+
+
+def _competition(tree: Any) -> str:
+    if sum(1 for node in _flattened(tree) for _ in _ambiguities(*node)) > AMBIGUOUS:
+        return f"must not have more than {AMBIGUOUS} parts that can be read in two ways"
+    parts = list(_parts(tree, ()))
+    varying = [at for at, part in enumerate(parts) if part.varies]
+    if len(varying) > VARYING:
+        return f"must not have more than {VARYING} parts that vary in length"
+    chains: dict[int, int] = {}
+    for at in varying:
+        before = (chains[other] for other in chains if _compete(parts, other, at))
+        chains[at] = 1 + max(before, default=0)
+        if chains[at] > COMPETING:
+            return (
+                f"must not have more than {COMPETING} parts of varying length that take the same characters"
+            )
+    return ""
+
+
+def _parts(tree: Any, within: tuple[tuple[int, int], ...]) -> Iterator[_Part]:
+    for op, value in _flattened(tree):
+        node = [(op, value)]
+        if consumes(op):
+            yield _Part(characters(op, value), varies=False, within=within)
+        elif op in REPEATS and value[0] == value[1]:
+            yield from _parts(value[2], within)
+        elif op in REPEATS and any(_varies(*inner) for inner in _flattened(value[2])):
+            yield from _parts(value[2], (*within, (id(value), 0)))
+        elif op in REPEATS or _ambiguous(op, value):
+            yield _Part(_spans(node), varies=True, within=within)
+        else:
+            for number, branch in enumerate(value[1]):
+                yield from _parts(branch, (*within, (id(value), number)))
+
+
+def _compete(parts: Sequence[_Part], first: int, second: int) -> bool:
+    """True when characters may go to either of two parts: nothing that must stand between them tells where to stop."""
+    left, right = parts[first], parts[second]
+    if not overlap(left.spans, right.spans) or _elsewhere(left, right):
+        return False
+    around = {*left.within, *right.within}
+    return all(
+        part.varies
+        or not around.issuperset(part.within)
+        or (overlap(part.spans, left.spans) and overlap(part.spans, right.spans))
+        for part in parts[first + 1 : second]
+    )
+
+
+def _elsewhere(left: _Part, right: _Part) -> bool:
+    """True when two parts stand in different alternatives of one choice."""
+    chosen = dict(left.within)
+    return any(chosen.get(choice, number) != number for choice, number in right.within)

@@ -11,40 +11,24 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lxml import etree
-
-from agentserver.hygiene import pattern, words
-from agentserver.hygiene.charset import spans
+from agentserver.hygiene import pattern, regex, words
 from agentserver.hygiene.objections import Objection, shown
+from agentserver.hygiene.simple_types import Judge, Lexical
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agentserver.hygiene.pattern import Admitted, Expression
+    from agentserver.hygiene.pattern import Admitted
+    from agentserver.hygiene.regex import Expression
+
+__all__ = ["ALPHABET", "LENGTH", "RULE", "Judge", "Lexical", "Slug", "prove"]
 
 LENGTH: Final = 256
 """Characters that an interpolated value may have."""
 ALPHABET: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/:#@+=,~%$")
 RULE: Final = "slug"
 
-_SPANS = spans(ALPHABET)
-_XSD = "http://www.w3.org/2001/XMLSchema"
-
-
-@dataclass(frozen=True, slots=True)
-class Lexical:
-    """The form of the texts of a simple type.
-
-    Args:
-        patterns: XSD expressions, all of which match the whole value.
-        choices: the only texts, when the type is an enumeration.
-        least, most: characters; None is unbounded.
-    """
-
-    patterns: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
-    least: int = 0
-    most: int | None = None
+_SPANS = regex.spans(ALPHABET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +69,7 @@ def prove(lexical: Lexical, budget: int = words.BUDGET) -> Slug | Objection:
         )
     try:
         expressions = [pattern.xsd(text) for text in lexical.patterns]
-    except pattern.PatternError as error:
+    except regex.PatternError as error:
         return _no(f"its pattern {error}")
     return _bounded(lexical, expressions) or _closed(lexical, expressions) or _slug(expressions, budget)
 
@@ -116,64 +100,12 @@ def _closed(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | 
     assert found is not None
     name = unicodedata.name(found.character, "a control character")
     what = f"admits U+{ord(found.character):04X} {name}"
-    example = f", as in {shown(found.sample)}" if accepts(lexical, found.sample) else ""
+    example = f", as in {shown(found.sample)}" if Judge({"v": lexical}).accepts("v", found.sample) else ""
     return _no(f"{what}{example}; a value in a steering text is {_shape()}")
 
 
 def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
-    alphabet = frozenset[str].intersection(*(pattern.letters(expression) for expression in expressions))
+    alphabet = frozenset[str].intersection(*(regex.letters(expression) for expression in expressions))
     if len(alphabet) <= words.ALPHABET:
         return Slug(None)
-    return Slug(budget, frozenset[str]().union(*(pattern.vocabulary(each) for each in expressions)))
-
-
-def accepts(lexical: Lexical, text: str) -> bool:
-    """True when libxml2, the judge at run time, accepts a text; False also where XML cannot carry it."""
-    judge = Judge({"v": lexical})
-    return judge.accepts("v", text)
-
-
-class Judge:
-    """libxml2's verdict on the texts of some simple types, by name.
-
-    Args:
-        types: by name, an XML name without a colon.
-
-    Raises ValueError when libxml2 does not take a pattern.
-    """
-
-    def __init__(self, types: dict[str, Lexical]) -> None:
-        schema = etree.Element(f"{{{_XSD}}}schema", nsmap={"xs": _XSD})
-        for name, lexical in types.items():
-            element = etree.SubElement(schema, f"{{{_XSD}}}element", name=name)
-            _restrict(element, list(lexical.patterns), lexical)
-        try:
-            self._schema = etree.XMLSchema(schema)
-        except etree.XMLSchemaParseError:
-            raise ValueError("a pattern is no regular expression of XSD 1.0") from None
-
-    def accepts(self, name: str, text: str) -> bool:
-        """True when the type has this text. White space is part of it; libxml2 giving up is a no."""
-        element = etree.Element(name)
-        try:
-            element.text = text
-            return bool(self._schema.validate(element))
-        except (ValueError, etree.LxmlError):
-            return False
-
-
-def _restrict(parent: etree._Element, patterns: list[str], lexical: Lexical) -> None:
-    """One step of derivation for each pattern: those of one step would be alternatives."""
-    step = etree.SubElement(etree.SubElement(parent, f"{{{_XSD}}}simpleType"), f"{{{_XSD}}}restriction")
-    if patterns[1:]:
-        _restrict(step, patterns[1:], Lexical())
-    else:
-        step.set("base", "xs:string")
-    if patterns:
-        etree.SubElement(step, f"{{{_XSD}}}pattern", value=patterns[0])
-    for choice in lexical.choices:
-        etree.SubElement(step, f"{{{_XSD}}}enumeration", value=choice)
-    if lexical.least:
-        etree.SubElement(step, f"{{{_XSD}}}minLength", value=str(lexical.least))
-    if lexical.most is not None:
-        etree.SubElement(step, f"{{{_XSD}}}maxLength", value=str(lexical.most))
+    return Slug(budget, frozenset[str]().union(*(regex.vocabulary(each) for each in expressions)))

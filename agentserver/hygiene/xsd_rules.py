@@ -13,6 +13,7 @@ from agentserver.hygiene import xsd_tree as at
 from agentserver.hygiene.json_rules import readable
 from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, NODES, OPTIONAL, PROPERTIES, REPEATED, WRITTEN
 from agentserver.hygiene.objections import shown
+from agentserver.hygiene.regex import PatternError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -220,7 +221,7 @@ def patterns(schema: Schema) -> Said:
         if at.local(element) == "pattern":
             try:
                 pattern.xsd(element.get("value", ""))
-            except pattern.PatternError as error:
+            except PatternError as error:
                 yield at.place(element), str(error)
 
 

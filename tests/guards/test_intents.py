@@ -22,7 +22,7 @@ from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter, Type, from_xsd
 from agentserver.handoff.requests import Reason, digest
 from agentserver.handoff.scrub import Scrub
-from agentserver.hygiene.slug import Lexical
+from agentserver.hygiene.simple_types import Lexical
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
 
 

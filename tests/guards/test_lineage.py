@@ -31,7 +31,7 @@ from agentserver.guards.lineage_plan import Plan, PlanArgument, PlanStep
 from agentserver.guards.peers import PeersGuard
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
-from agentserver.hygiene.slug import Lexical
+from agentserver.hygiene.simple_types import Lexical
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
 from agentserver.provenance.labels import Role, Standing
 from agentserver.provenance.policy import Effect, PlanSource, Rule, SinkRule

@@ -9,7 +9,7 @@ from agentserver.handoff.intents import Fault, Intent, Vocabulary, narrowing, vo
 from agentserver.handoff.parameters import Parameter, Type
 from agentserver.handoff.reference import INTENTS, TARGETS, reference
 from agentserver.hygiene.objections import Objection
-from agentserver.hygiene.slug import Lexical
+from agentserver.hygiene.simple_types import Lexical
 
 TICKET = Parameter("ticket", Lexical(("[A-Z]{2,10}-[0-9]{1,7}",)))
 

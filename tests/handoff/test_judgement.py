@@ -15,7 +15,7 @@ from agentserver.handoff.parameters import Parameter, Type, Written
 from agentserver.handoff.reference import INTENTS, TARGETS, reference
 from agentserver.handoff.requests import LONGEST, Reason, Request, from_tool, read_text
 from agentserver.handoff.scrub import Scrub
-from agentserver.hygiene.slug import Lexical
+from agentserver.hygiene.simple_types import Lexical
 
 VOCABULARY = reference()
 AROUND = Circumstances("triage", "2026-07-02T00:00:00+00:00")

@@ -6,7 +6,7 @@ from agentserver.handoff.intents import Intent, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.handoff.reference import reference
 from agentserver.handoff.usage import INTRODUCTION, MOST, offered
-from agentserver.hygiene.slug import Lexical
+from agentserver.hygiene.simple_types import Lexical
 
 INTENT = Intent(
     "review",

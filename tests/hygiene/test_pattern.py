@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import re._constants as sre
 import re._parser as sre_parser
@@ -12,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from agentserver.hygiene import pattern
-from agentserver.hygiene.charset import ALL, complement, holds, meet, overlap, spans, union
-from agentserver.hygiene.slug import Judge, Lexical
+from agentserver.hygiene import pattern, regex
+from agentserver.hygiene.regex import ALL, complement, holds, meet, overlap, spans, union
+from agentserver.hygiene.simple_types import Judge, Lexical
 
 VISIBLE = spans(map(chr, range(0x21, 0x7F)))
 
@@ -175,8 +176,8 @@ def test_the_bound_of_a_length_is_read_off():
 
 def test_letters_and_words_of_the_author():
     expression = pattern.xsd(r"\./out/[a-f0-9]{8}\.(md|json)")
-    assert pattern.vocabulary(expression) == {"out", "md", "json"}
-    assert pattern.letters(expression) == set("outabcdefmdjson")
+    assert regex.vocabulary(expression) == {"out", "md", "json"}
+    assert regex.letters(expression) == set("outabcdefmdjson")
 
 
 def test_cpythons_private_parser_still_has_the_shape_that_the_proof_reads():
@@ -250,3 +251,74 @@ def test_libxml2_is_asked_as_it_judges_at_run_time():
     with pytest.raises(ValueError, match="XSD"):
         Judge({"v": Lexical(("[",))})
     assert etree.LIBXML_VERSION
+
+
+SPENT = 200_000
+
+
+class Spent(Exception):
+    pass
+
+
+def work(tree, text):
+    """Nodes that a matcher visits which tries alternatives one after the other; raises Spent beyond the bound."""
+    visited = 0
+
+    def follow(nodes, at, onward):
+        nonlocal visited
+        visited += 1
+        if visited > SPENT:
+            raise Spent
+        if not nodes:
+            return onward(at)
+        (op, value), rest = nodes[0], nodes[1:]
+        if regex.consumes(op):
+            fits = at < len(text) and holds(regex.characters(op, value), ord(text[at]))
+            return fits and follow(rest, at + 1, onward)
+        if op in regex.REPEATS:
+            return turn(value, 0, at, lambda end: follow(rest, end, onward))
+        branches = regex.children(op, value) or ([],)  # an anchor takes nothing
+        return any(follow(list(each), at, lambda end: follow(rest, end, onward)) for each in branches)
+
+    def turn(value, times, at, onward):
+        low, high, body = value
+
+        def again(end):
+            return (end > at or times < low) and turn(value, times + 1, end, onward)
+
+        return (times < high and follow(list(body), at, again)) or (times >= low and onward(at))
+
+    follow(list(tree), 0, lambda end: end == len(text))
+    return visited
+
+
+@pytest.mark.parametrize("text", ["(a+)+b", "(a|a)+b", "(a|ab|b)+c", "(a*)*b"])
+def test_the_count_of_steps_shows_what_takes_for_ever(text):
+    with pytest.raises(Spent):
+        work(regex.xsd(text).tree, "ab" * 16 if "ab" in text else "a" * 32)
+
+
+QUANTIFIED = st.recursive(
+    st.sampled_from(["a", "b", "-", "[ab]", "[^b]", "[a-c]", "."]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+        st.lists(inner, min_size=2, max_size=3).map(lambda each: f"({'|'.join(each)})"),
+        st.tuples(inner, st.sampled_from(["?", "*", "+", "{2}", "{0,3}", "{2,}", "{1,40}"])).map(
+            "({0[0]}){0[1]}".format
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200)
+@given(QUANTIFIED, st.text("ab-c", min_size=1, max_size=3), st.sampled_from(["", "a", "-", "!", "\n"]))
+def test_what_is_judged_harmless_is_matched_in_polynomial_time(text, pumped, end):
+    """Each doubling of a text costs at most what a cubic cost would; steps are counted, no clock is read."""
+    try:
+        tree = pattern.xsd(text).tree
+    except regex.PatternError:
+        return
+    costs = [work(tree, pumped * times + end) for times in (6, 12, 24)]
+    for shorter, longer in itertools.pairwise(costs):
+        assert longer <= 8 * max(shorter, 100)

@@ -1,32 +1,27 @@
-r"""Regular expressions of XSD: the profile that payloads may use, and a text that matches.
+"""Pattern facets: which of them libxml2 judges rightly, and a text that matches.
 
-Owns which expressions are portable. Refuses to know fields and facets other than a length.
-The profile is what libxml2 and xmlschema read alike; ``\w \s \i \c`` and their complements differ between
-them on real characters, and ``^`` and ``$`` are plain characters in XSD but anchors to most authors.
+Owns the search for texts that libxml2 misjudges. Refuses to know fields and facets other than a length. The portable
+profile and the reading of expressions are :mod:`agentserver.hygiene.regex`'s.
 """
 
 from __future__ import annotations
 
 import re
 import re._constants as sre  # type: ignore[import-not-found] # no public parser; pinned by the tests
-import re._parser as sre_parser  # type: ignore[import-not-found]
 from itertools import chain, islice, product
 from sys import maxunicode
 from typing import TYPE_CHECKING, Any
 
-from lxml import etree
-
 from agentserver.core.payload.lexical import carried
-from agentserver.hygiene.atoms import characters
-from agentserver.hygiene.charset import overlap
+from agentserver.hygiene import regex
+from agentserver.hygiene.pattern import costly
+from agentserver.hygiene.regex import LONGEST, characters, overlap
+from agentserver.hygiene.simple_types import Judge, Lexical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from agentserver.hygiene.charset import Spans
-
-LONGEST = 1000
-"""Characters of an expression."""
+    from agentserver.hygiene.regex import Expression, Spans
 
 _TRIES = 256
 _WORDS = 1200
@@ -36,45 +31,32 @@ _PUMPED = 100
 _SHOWN = 40
 _KINDS = 8
 _RANGES = 12
-_FORBIDDEN = {
-    **dict.fromkeys(("\\w", "\\W", "\\s", "\\S"), "name the characters in a class such as [A-Za-z0-9_]"),
-    **dict.fromkeys(("\\i", "\\I", "\\c", "\\C"), "name the characters in a class such as [A-Za-z_]"),
-    "^": "a pattern always matches the whole value; write \\^ for the character",
-    "$": "a pattern always matches the whole value; write [$] for the character",
-}
-_ATOMS = re.compile(r"\\.|\[|\]|\^|\$|[^\\\[\]^$]+", re.DOTALL)
 _FLAT = re.compile(
     r"(?:[^\\\[\](|]|\\[^a-zA-Z]|\\[dDnrt]|\[(?:[^\\\[\]]|\\[^a-zA-Z]|\\[dDnrt])+\])*", re.DOTALL
 )
 """No group, no alternative, no category but the decimal digits, no class within a class."""
-_XSD = "http://www.w3.org/2001/XMLSchema"
 _PREFERRED = "a0A-_. "
 
 
-def objection(regex: str) -> str:
-    """Why ``regex`` cannot be a pattern facet, with what would work; empty when it can."""
-    if not regex or len(regex) > LONGEST or not carried(regex):
+def objection(text: str) -> str:
+    """Why ``text`` cannot be a pattern facet, with what would work; empty when it can."""
+    if not text or len(text) > LONGEST or not carried(text):
         return f"must hold 1 to {LONGEST} characters that XML can carry"
-    for atom in _unclassed(regex):
-        if atom in _FORBIDDEN:
-            return f"must not use {atom}: {_FORBIDDEN[atom]}"
-    return misjudged(regex)
+    return regex.unportable(text) or misjudged(text)
 
 
-def misjudged(regex: str) -> str:
-    """Why libxml2 cannot be the judge of ``regex``; empty when it can."""
-    from elementpath.regex import RegexError  # slow to import, and most programs declare no pattern
-
+def misjudged(text: str) -> str:
+    """Why libxml2 cannot be the judge of an expression; empty when it can."""
     try:
-        word = misread(regex)
-    except (RegexError, re.error, RecursionError, OverflowError, etree.LxmlError):
+        word = misread(text)
+    except ValueError:
         return "is not a regular expression of XSD 1.0"
     if word is None:
         return ""
     return f"libxml2 gets wrong, as for {word[:_SHOWN]!r}; avoid parts that can match the same text"
 
 
-def misread(regex: str) -> str | None:
+def misread(text: str) -> str | None:
     """A text that libxml2 misjudges or gives up on, among some thousand that such errors show in.
 
     libxml2's automaton accepts ``xab`` for ``(ab)*|x*``, and misjudges overlapping counts and classes. Nothing
@@ -83,31 +65,39 @@ def misread(regex: str) -> str | None:
     On long repetitions it may give up, after half a second that a sender could make it spend. An expression in which
     each character can be taken in one way only is not searched: there the automaton has no choice to get wrong.
 
-    Raises RegexError, re.error or etree.LxmlError for a bad expression.
+    Raises ValueError for a bad expression.
     """
-    tree, judge = _tree(regex), acceptor((regex,))
-    return None if _settled(regex, tree) else next(misjudgements(tree, judge), None)
+    expression, judge = regex.xsd(text), acceptor((text,))
+    return None if _settled(expression) else next(misjudgements(expression, judge), None)
 
 
-def misjudgements(tree: Any, judge: Callable[[str], bool | None]) -> Iterator[str]:
+def misjudgements(expression: Expression, judge: Callable[[str], bool | None]) -> Iterator[str]:
     """Texts that a judge is wrong about, or gives up on."""
-    reference = _Matcher(tree)
+    matches, tree = reference(expression), expression.tree
     alphabet = _alphabet(tree)
     words = chain(islice(_words(alphabet), _WORDS), islice(_variants(tree, alphabet), _WORDS))
-    yield from (word for word in words if judge(word) is not reference.matches(word))
+    yield from (word for word in words if judge(word) is not matches(word))
     yield from (word for word in _pumped(alphabet) if judge(word) is None)
 
 
-def _settled(regex: str, tree: Any) -> bool:
+def reference(expression: Expression) -> Callable[[str], bool]:
+    """What an expression means: Python's engine says where its cost is bounded, and a slower matcher elsewhere."""
+    if costly(expression.tree):
+        return _Matcher(expression.tree).matches
+    matched = re.compile(expression.python).fullmatch
+    return lambda text: matched(text) is not None
+
+
+def _settled(expression: Expression) -> bool:
     r"""Each next character says which part takes it.
 
     Parts are single characters, repeated or not, and one that varies in length shares no character with those that
     may follow it. The text is asked as well: the parser makes one class of ``(a|[a-c])``, which libxml2 does not, and
     the two may differ on the members of ``\p{L}`` and of a class within a class.
     """
-    if not _FLAT.fullmatch(regex):
+    if not _FLAT.fullmatch(expression.text):
         return False
-    parts = [_part(op, value) for op, value in tree if op in _STEPS]
+    parts = [_part(op, value) for op, value in expression.tree if op in _STEPS]
     if None in parts:
         return False
     known = [part for part in parts if part is not None]
@@ -235,64 +225,22 @@ def _classes(tree: Any) -> Iterator[list[tuple[int, int]]]:
                 yield from _classes(branch)
 
 
-def _unclassed(regex: str) -> Iterator[str]:
-    depth = 0
-    for found in _ATOMS.finditer(regex):
-        atom = found.group()
-        depth += (atom == "[") - (atom == "]")
-        if depth == 0 or atom[0] == "\\":
-            yield atom
+def acceptor(patterns: Sequence[str]) -> Callable[[str], bool | None]:
+    """What libxml2, the judge at run time, says of a text; None when it gives up. Raises ValueError."""
+    judge = Judge({"v": Lexical(tuple(patterns))})
+    return lambda text: judge.verdict("v", text)
 
 
-def _tree(regex: str) -> Any:
-    """The parsed expression; its groups capture nothing and so leave no node. Raises RegexError or re.error."""
-    from elementpath.regex import translate_pattern
-
-    return sre_parser.parse(
-        translate_pattern(regex, back_references=False, lazy_quantifiers=False, anchors=False)
-    )
-
-
-def acceptor(regexes: Sequence[str]) -> Callable[[str], bool | None]:
-    """What libxml2, the judge at run time, says of a text; None when it gives up.
-
-    Raises etree.LxmlError for a bad expression.
-    """
-    schema = etree.Element(f"{{{_XSD}}}schema", nsmap={"xs": _XSD})
-    _restrict(etree.SubElement(schema, f"{{{_XSD}}}element", name="v"), regexes)
-    judge = etree.XMLSchema(schema)
-
-    def accepts(text: str) -> bool | None:
-        element = etree.Element("v")
-        element.text = text
-        try:
-            return bool(judge.validate(element))
-        except etree.LxmlError:
-            return None
-
-    return accepts
-
-
-def _restrict(parent: etree._Element, regexes: Sequence[str]) -> None:
-    """One step of derivation for each expression: those of one step would be alternatives."""
-    step = etree.SubElement(etree.SubElement(parent, f"{{{_XSD}}}simpleType"), f"{{{_XSD}}}restriction")
-    if regexes[1:]:
-        _restrict(step, regexes[1:])
-    else:
-        step.set("base", "xs:string")
-    etree.SubElement(step, f"{{{_XSD}}}pattern", value=regexes[0])
-
-
-def sample(regexes: Sequence[str], least: int = 0, most: int | None = None) -> str | None:
+def sample(patterns: Sequence[str], least: int = 0, most: int | None = None) -> str | None:
     """A short text that fits every expression and the length, the same each time; None when not found."""
-    accepts = acceptor(regexes)
-    for regex in regexes:
-        tree = _tree(regex)
+    accepts = acceptor(patterns)
+    for text in patterns:
+        tree = regex.xsd(text).tree
         for extra in (1, 0, *range(2, min(least, _TRIES) + 1)):
-            text = _expand(tree, extra)
-            fits = least <= len(text) and (most is None or len(text) <= most)
-            if fits and carried(text) and accepts(text):
-                return text
+            word = _expand(tree, extra)
+            fits = least <= len(word) and (most is None or len(word) <= most)
+            if fits and carried(word) and accepts(word):
+                return word
     return None
 
 

@@ -17,6 +17,7 @@ from lxml import etree
 
 from agentserver.core.payload.lexical import DIGITS, WRITERS
 from agentserver.core.payload.shape import Count, Facets, Kind, Place, Record, Scalar
+from agentserver.hygiene.simple_types import restrict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -188,7 +189,7 @@ class _Writer:
             self._used.add(base)
         steps = [step for step in _steps(scalar) if step]
         if steps:
-            _restrict(parent, base, steps)
+            restrict(parent, base, steps)
         else:
             parent.set("type", base)
 
@@ -196,18 +197,6 @@ class _Writer:
 def _base(scalar: Scalar) -> str:
     bounded = scalar.facets.lower or scalar.facets.upper
     return "number" if scalar.kind is Kind.FLOAT and bounded else _BASES[scalar.kind]
-
-
-def _restrict(parent: etree._Element, base: str, steps: list[list[tuple[str, str]]]) -> None:
-    """One derivation for each step: patterns of one step would be alternatives."""
-    *inner, last = steps
-    step = _add(_add(parent, "simpleType"), "restriction")
-    if inner:
-        _restrict(step, base, inner)
-    else:
-        step.set("base", base)
-    for tag, value in last:
-        _add(step, tag, value=value)
 
 
 def _steps(scalar: Scalar) -> Iterator[list[tuple[str, str]]]:

@@ -10,23 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.core.payload.pattern import (
-    LONGEST,
     _alphabet,
     _Matcher,
     _settled,
-    _tree,
     _variants,
     acceptor,
     misjudgements,
     misread,
     objection,
     sample,
-    sre_parser,
 )
+from agentserver.hygiene.regex import LONGEST, sre_parser, xsd
 
 
 def matches(regex: str, text: str) -> bool:
-    return _Matcher(_tree(regex)).matches(text)
+    return _Matcher(xsd(regex).tree).matches(text)
 
 
 def reference(regex: str) -> re.Pattern[str]:
@@ -167,13 +165,14 @@ PARTS = st.tuples(st.sampled_from(ATOMS), st.sampled_from(TIMES)).map("".join)
 @given(st.lists(PARTS, min_size=1, max_size=5).map("".join))
 def test_libxml2_errs_on_no_expression_whose_parts_are_told_apart(regex: str) -> None:
     """The search is left out for these, so it is made here."""
-    if _settled(regex, _tree(regex)):
-        assert next(misjudgements(_tree(regex), acceptor((regex,))), None) is None
+    expression = xsd(regex)
+    if _settled(expression):
+        assert next(misjudgements(expression, acceptor((regex,))), None) is None
 
 
 @pytest.mark.parametrize("regex", ["[A-Z]{2}[0-9]{4}", r"\d{4}-\d{2}", "[a-z]+@[A-Z]*0", "a{2}a", "[0-9]+-x"])
 def test_an_expression_whose_parts_are_told_apart_is_not_searched(regex: str) -> None:
-    assert _settled(regex, _tree(regex))
+    assert _settled(xsd(regex))
 
 
 @pytest.mark.parametrize(
@@ -181,4 +180,4 @@ def test_an_expression_whose_parts_are_told_apart_is_not_searched(regex: str) ->
     ["a*a", "a?b?a", "(ab)*|x*", "[a-c]+b", "(a|b)", "a?[^b]", r"\p{L}", "[a-z-[b]]", "a|b", "(a|[a-c])+"],
 )
 def test_an_expression_in_which_parts_compete_is_searched(regex: str) -> None:
-    assert not _settled(regex, _tree(regex))
+    assert not _settled(xsd(regex))

@@ -1,0 +1,89 @@
+"""Simple types of XSD over text, and libxml2's verdict on what they accept.
+
+Owns the steps of derivation and the one question to the judge at run time. Refuses to know messages and steering texts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lxml import etree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_XSD = "http://www.w3.org/2001/XMLSchema"
+
+
+@dataclass(frozen=True, slots=True)
+class Lexical:
+    """The form of the texts of a simple type.
+
+    Args:
+        patterns: XSD expressions, all of which match the whole value.
+        choices: the only texts, when the type is an enumeration.
+        least, most: characters; None is unbounded.
+    """
+
+    patterns: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    most: int | None = None
+
+    def steps(self) -> Iterator[list[tuple[str, str]]]:
+        """The facets by step of derivation: patterns of one step would be alternatives."""
+        first = [("pattern", each) for each in self.patterns[:1]]
+        first += [("enumeration", each) for each in self.choices]
+        if self.least:
+            first.append(("minLength", str(self.least)))
+        if self.most is not None:
+            first.append(("maxLength", str(self.most)))
+        yield first
+        for pattern in self.patterns[1:]:
+            yield [("pattern", pattern)]
+
+
+def restrict(parent: etree._Element, base: str, steps: Sequence[Sequence[tuple[str, str]]]) -> None:
+    """Add a simple type to ``parent``: ``base``, narrowed once for each step of (facet, value) pairs."""
+    *inner, last = steps
+    step = etree.SubElement(etree.SubElement(parent, f"{{{_XSD}}}simpleType"), f"{{{_XSD}}}restriction")
+    if inner:
+        restrict(step, base, inner)
+    else:
+        step.set("base", base)
+    for facet, value in last:
+        etree.SubElement(step, f"{{{_XSD}}}{facet}", value=value)
+
+
+class Judge:
+    """libxml2's verdict on the texts of some simple types, by name.
+
+    Args:
+        types: by name, an XML name without a colon.
+
+    Raises ValueError when libxml2 does not take a pattern.
+    """
+
+    def __init__(self, types: Mapping[str, Lexical]) -> None:
+        schema = etree.Element(f"{{{_XSD}}}schema", nsmap={"xs": _XSD})
+        for name, lexical in types.items():
+            element = etree.SubElement(schema, f"{{{_XSD}}}element", name=name)
+            restrict(element, "xs:string", list(lexical.steps()))
+        try:
+            self._schema = etree.XMLSchema(schema)
+        except etree.XMLSchemaParseError:
+            raise ValueError("a pattern is no regular expression of XSD 1.0") from None
+
+    def accepts(self, name: str, text: str) -> bool:
+        """True when the type has this text. White space is part of it; a text that XML cannot carry is refused."""
+        return bool(self.verdict(name, text))
+
+    def verdict(self, name: str, text: str) -> bool | None:
+        """The same, but None when libxml2 gives up or XML cannot carry the text."""
+        element = etree.Element(name)
+        try:
+            element.text = text
+            return bool(self._schema.validate(element))
+        except (ValueError, etree.LxmlError):
+            return None

@@ -140,7 +140,7 @@ class EngineReader(Protocol):
         ...
 
     def story(self, conversation: str) -> Story:
-        """The steps of a conversation. Raises LookupError when it is unknown or steps are not kept."""
+        """The steps of a conversation. Raises LookupError when it is unknown, UnrecordedError without steps."""
         ...
 
     def altered(self, story: Story) -> int | None:

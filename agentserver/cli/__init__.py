@@ -32,9 +32,12 @@ from agentserver.cli import (
 from agentserver.cli.ending import follow
 from agentserver.cli.logs import Format, Level, Logging
 from agentserver.cli.project import SECRETS
+from agentserver.cli.reading import READERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from agentserver.cli.reading import Readers
 
 INTERRUPTED = 130
 
@@ -130,6 +133,8 @@ def _show_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> N
 @click.pass_context
 def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
     """Run and examine organisms of agents and tools that exchange typed messages."""
+    if ctx.obj is not None:
+        ctx.meta[READERS] = ctx.obj
     ctx.obj = Logging(Level(log_level), Format(log_format))
 
 
@@ -158,10 +163,16 @@ for _command in (
     cli.add_command(_command)
 
 
-def main(args: Sequence[str] | None = None) -> None:
-    """The entry point. Always ends in SystemExit, and without ``args`` the process ends with it."""
+def main(args: Sequence[str] | None = None, *, readers: Readers | None = None) -> None:
+    """The entry point. Always ends in SystemExit, and without ``args`` the process ends with it.
+
+    Args:
+        args: the words of the command; those of the process when left out.
+        readers: what verbs that read look into, for a program that has an engine of its own; the organism's journal
+            when left out.
+    """
     try:
-        cli.main(args, prog_name="agentserver")
+        cli.main(args, prog_name="agentserver", obj=readers)
     except SystemExit as ended:
         if args is None:
             follow(ended.code if isinstance(ended.code, int) else 1)

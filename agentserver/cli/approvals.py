@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import journal_option, legible, located, reading, refusing, when
-from agentserver.cli.shown import journal_and_secrets, shown_option
+from agentserver.cli.reading import (
+    Source,
+    journal_option,
+    legible,
+    reading,
+    refusing,
+    shown_option,
+    source,
+    source_and_secrets,
+    when,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +52,8 @@ def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
     """
     if ctx.invoked_subcommand is not None:
         return
-    path, secrets = journal_and_secrets(ctx, organism, journal)
-    found, answers = _waiting(ctx, path)
+    kept, secrets = source_and_secrets(ctx, organism, journal)
+    found, answers = _waiting(ctx, kept)
     for one in found:
         shown, answer = _without(one, secrets), answers.get(one.id)
         click.echo(json.dumps(_fields(shown, answer)) if as_json else _line(shown, answer))
@@ -65,8 +74,8 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
 
     outer = ctx.parent.params if ctx.parent is not None else {}
     organism, journal = organism or outer.get("organism"), journal or outer.get("journal")
-    path, secrets = journal_and_secrets(ctx, organism, journal)
-    found, answers = _waiting(ctx, path)
+    kept, secrets = source_and_secrets(ctx, organism, journal)
+    found, answers = _waiting(ctx, kept)
     one, rules = _chosen(ctx, found, approval), _rules(organism)
     delivery = one.delivery
     click.echo(f"approval {one.id}, asked {when(one.at)}{_answered(answers.get(one.id))}")
@@ -96,11 +105,11 @@ def approve(
     """
     from agentserver.core.approvals import Answer
 
-    path = located(ctx, organism, journal)
-    found, _ = _waiting(ctx, path)
+    kept = source(ctx, organism, journal)
+    found, _ = _waiting(ctx, kept)
     one = _digested(ctx, found, digest)
-    _check_other(ctx, path, one, _rules(organism))
-    _answer(ctx, path, one, Answer.ALWAYS if always else Answer.ONCE)
+    _check_other(ctx, kept, one, _rules(organism))
+    _answer(ctx, kept, one, Answer.ALWAYS if always else Answer.ONCE)
 
 
 @click.command("deny", short_help="Refuse a message that waits.")
@@ -111,32 +120,34 @@ def deny(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     """Refuse the message of APPROVAL, the id or its beginning; its sender learns so. Takes back an approve."""
     from agentserver.core.approvals import Answer
 
-    path = located(ctx, organism, journal)
-    found, _ = _waiting(ctx, path)
+    kept = source(ctx, organism, journal)
+    found, _ = _waiting(ctx, kept)
     one = _chosen(ctx, found, approval)
     if len(approval) < SHORT:  # what was meant may be gone, and this another one
         project.refuse(ctx, f"{approval!r} is too short to be sure: name it by {SHORT} characters or more")
-    _answer(ctx, path, one, Answer.DENY)
+    _answer(ctx, kept, one, Answer.DENY)
 
 
-def _waiting(ctx: click.Context, path: Path) -> tuple[list[Approval], dict[str, Decided]]:
+def _waiting(ctx: click.Context, kept: Source) -> tuple[list[Approval], dict[str, Decided]]:
     """The messages that wait, and the answers that no server has taken yet, by approval."""
-    with reading(ctx, path) as reader:
+    with reading(ctx, kept) as reader:
         each = legible(reader, reader.approvals)
         found = sorted((one for many in each for one in many), key=lambda approval: approval.at)
         answers = reader.answers() if found else ()
     return found, {decided.approval: decided for decided, _ in answers}
 
 
-def _answer(ctx: click.Context, path: Path, one: Approval, answer: Answer) -> None:
+def _answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> None:
     from agentserver.core.approvals import Decided
     from agentserver.engines import journal_answers
 
+    if kept.path is None:
+        project.refuse(ctx, "this engine takes no answers from the command line")
     decided = Decided(one.id, one.digest, answer, project.user())
     with refusing(ctx):
-        left = journal_answers.leave(path, decided, time.time())
+        left = journal_answers.leave(kept.path, decided, time.time())
     if not left:
-        _, answers = _waiting(ctx, path)
+        _, answers = _waiting(ctx, kept)
         project.refuse(ctx, f"{_route(one)}{_answered(answers.get(one.id)) or ' is answered already'}")
     click.echo(f"{_route(one)}: {answer}; {TAKEN}")
 
@@ -161,13 +172,13 @@ def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approva
     return project.refuse(ctx, why)
 
 
-def _check_other(ctx: click.Context, path: Path, one: Approval, rules: Rules | None) -> None:
+def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules | None) -> None:
     """End the command when the organism wants another person to permit it. The server looks again."""
     from agentserver.core import approving
 
     if rules is None or rules.blueprint.limits.approvers == "anyone":
         return
-    with reading(ctx, path, rules.guards) as reader:
+    with reading(ctx, kept, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     why = "" if conversation is None else approving.barred(conversation, project.user(), rules)
     if why:

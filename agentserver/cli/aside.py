@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import journal_option, located, reading, when, writing
-from agentserver.cli.shown import journal_and_secrets
+from agentserver.cli.journal import writing
+from agentserver.cli.reading import journal_option, located, reading, source_and_secrets, when
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +46,8 @@ def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
     """List the conversations that are set aside, oldest first."""
     from agentserver.characters.printing import visible
 
-    path, secrets = journal_and_secrets(ctx, organism, journal)
-    with reading(ctx, path) as reader:
+    kept, secrets = source_and_secrets(ctx, organism, journal)
+    with reading(ctx, kept) as reader:
         found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.aside()]
     for one in found:
         line = f"{one.id}  {when(one.at)}  {one.waiting} waiting  {one.principal}  {one.reason[:200]}"
@@ -62,8 +62,8 @@ def show(ctx: click.Context, conversation: str, organism: Path | None, journal: 
     """Show why CONVERSATION, the id or its beginning, is set aside. ``agentserver trace`` shows what happened in it."""
     from agentserver.gateways.terminal import visible_lines
 
-    path, secrets = journal_and_secrets(ctx, organism, journal)
-    with reading(ctx, path) as reader:
+    kept, secrets = source_and_secrets(ctx, organism, journal)
+    with reading(ctx, kept) as reader:
         one = _chosen(ctx, reader.aside(), conversation)
     for text in (
         f"conversation {one.id} of {one.principal}, set aside {when(one.at)}",

@@ -18,7 +18,6 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.ending import Ending
-from agentserver.core.canonical import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -267,6 +266,7 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
 def reply_markup(reply: Reply) -> str:
     """The payload of a reply on one line that means the same: what is not seen stands as a character reference."""
     from agentserver.core import envelope
+    from agentserver.core.canonical import canonical
     from agentserver.core.legible import referenced
 
     read = envelope.read(reply.message)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli.journal import journal_option, located, reading, when
+from agentserver.cli.reading import journal_option, reading, source, when
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(ctx: click.Context, /, organism: Path | None, journal: Path | None, **asked: Any) -> None:
     """List the conversations of the journal, the one where something happened last first."""
-    with reading(ctx, located(ctx, organism, journal)) as reader:
+    with reading(ctx, source(ctx, organism, journal)) as reader:
         wanted = (
             one
             for one in reader.conversations()

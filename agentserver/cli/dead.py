@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import journal_option, legible, located, reading, when, writing
-from agentserver.cli.shown import journal_and_secrets, shown_option
+from agentserver.cli.journal import writing
+from agentserver.cli.reading import (
+    journal_option,
+    legible,
+    located,
+    reading,
+    shown_option,
+    source,
+    source_and_secrets,
+    when,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,8 +64,8 @@ def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:
 @click.pass_context
 def listing(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """List the dead letters, oldest first."""
-    path, secrets = journal_and_secrets(ctx, organism, journal)
-    with reading(ctx, path) as reader:
+    kept, secrets = source_and_secrets(ctx, organism, journal)
+    with reading(ctx, kept) as reader:
         for letter in reader.dead():
             click.echo(_line(letter.delivery, letter.at, secrets.redact(letter.reason)[:200], secrets))
 
@@ -69,8 +78,8 @@ def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path
     """Show one dead letter: why it was given up, and its message."""
     from agentserver.gateways.terminal import visible_lines
 
-    path, secrets = journal_and_secrets(ctx, organism, journal)
-    with reading(ctx, path) as reader:
+    kept, secrets = source_and_secrets(ctx, organism, journal)
+    with reading(ctx, kept) as reader:
         letter = _chosen(ctx, reader.dead(), delivery)
     one = letter.delivery
     state = "open" if letter.open else "finished"
@@ -202,8 +211,7 @@ def upcoming(ctx: click.Context, organism: Path | None, journal: Path | None) ->
     """
     loaded = project.load(ctx, organism)
     rules = project.server(ctx, loaded).rules
-    path = located(ctx, organism, journal)
-    with reading(ctx, path, rules.guards) as reader:
+    with reading(ctx, source(ctx, organism, journal), rules.guards) as reader:
         for conversation, delivery in _next(reader):
             click.echo(_line(delivery, conversation.touched, "", loaded.secrets))
 

@@ -1,86 +1,21 @@
 """``agentserver journal``: how much it holds, checking, shrinking, copying and restoring it.
 
-Owns the options by which every verb finds a journal. What is done to it is for engines/journal_care.py.
+Owns the lock under which a verb changes a journal. What is done to it is for engines/journal_care.py.
 """
 
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentserver.cli import project
+from agentserver.cli.reading import journal_option, located, one_conversation, reading, refusing, source, when
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from agentserver.core.guard import CoreGuard
-    from agentserver.ports import EngineReader
-
-F = TypeVar("F", bound="Callable[..., Any]")
-T = TypeVar("T")
-
-
-def journal_option(function: F) -> F:
-    """Which journal: a file, or the one of an organism."""
-    named = click.option(
-        "--journal",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="The journal's file; the organism's own when left out.",
-    )
-    return named(project.organism_option(function))
-
-
-def located(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
-    """The journal that is meant: the one that is named, or that of the organism, which need not load.
-
-    Where there is no organism it is the one that a new organism would have. Ends the command when there is none.
-    """
-    from agentserver.config.organism import Journal
-
-    if journal is not None:
-        return journal
-    default = Path(Journal().path)
-    file = project.found(organism)
-    if file is None and default.is_file():
-        return default
-    file = project.located(organism)
-    seen = project.glimpse(ctx, file)
-    if seen.unkept:
-        project.refuse(ctx, "the organism keeps no journal; name one with --journal")
-    if seen.journal is None:
-        told = seen.astray or seen.unread or f"{file}: journal: it cannot be read"
-        more = "which journal the organism has is not known: name it with --journal"
-        project.refuse(ctx, *told.split("\n"), more)
-    return seen.journal
-
-
-@contextmanager
-def refusing(ctx: click.Context) -> Iterator[None]:
-    """End the command with what the journal could not do."""
-    import sqlite3
-
-    from agentserver.core.snapshot import UnreadableError
-    from agentserver.ports import EngineError
-
-    try:
-        yield
-    except (EngineError, UnreadableError) as error:
-        project.refuse(ctx, str(error))
-    except sqlite3.Error as error:
-        project.refuse(ctx, f"the journal cannot be read: {error}")
-
-
-@contextmanager
-def reading(ctx: click.Context, path: Path, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
-    """The journal, to be read while a server may be writing it."""
-    from agentserver.engines import journal_reader
-
-    with refusing(ctx), journal_reader.reading(path, guards) as reader:
-        yield reader
+    from collections.abc import Iterator
 
 
 @contextmanager
@@ -93,35 +28,6 @@ def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
         project.refuse(ctx, f"{path}: there is no journal")
     with refusing(ctx), Lock(path), closing(open_writing(Place(path))) as connection:
         yield connection
-
-
-def legible(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
-    """Read each conversation at work. One that cannot be read, or is aside, is left out and mentioned."""
-    from agentserver.core.snapshot import UnreadableError
-
-    for key in reader.at_work():
-        try:
-            found = read(key)
-        except UnreadableError as error:
-            project.say(f"left out: conversation {key}: {error}", err=True)
-        else:
-            yield found
-    aside = len(reader.aside())
-    if aside:
-        project.say(f"left out: {aside} set aside, which agentserver journal aside lists", err=True)
-
-
-def one_conversation(ctx: click.Context, reader: EngineReader, prefix: str) -> str:
-    """The conversation whose id begins so. Ends the command unless there is exactly one."""
-    found = reader.find(prefix)
-    if len(found) != 1:
-        project.refuse(ctx, f"{len(found) or 'no'} conversations begin with {prefix!r}")
-    return found[0]
-
-
-def when(at: float | None) -> str:
-    """A time as people read it."""
-    return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 @click.group("journal", short_help="Count, check, shrink, copy or restore the journal.")
@@ -242,7 +148,7 @@ def export(
     from agentserver.engines import journal_restore
 
     path = located(ctx, organism, journal)
-    with reading(ctx, path) as reader:
+    with reading(ctx, source(ctx, organism, path)) as reader:
         wanted = [one_conversation(ctx, reader, prefix) for prefix in conversations]
     with refusing(ctx):
         journal_restore.export(path, target, wanted)

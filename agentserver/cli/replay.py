@@ -1,23 +1,27 @@
 """``agentserver replay``: would everything be decided as it was, or by other rules?
 
-Owns the reports. The comparisons are for engines/replay.py and engines/whatif.py, the saving for cli/saving.py.
+Owns the reports, where a conversation is saved, and what the test beside it says. The comparisons are for
+engines/replay.py and engines/whatif.py, the format of a saved conversation for engines/portable.py.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import project, saving
-from agentserver.cli.journal import journal_option, located, one_conversation, reading
+from agentserver.cli import project
+from agentserver.cli.reading import journal_option, one_conversation, reading, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from agentserver.config import Organism
+    from agentserver.config import Organism, Secrets
     from agentserver.core.guard import Rules
     from agentserver.core.recorded import Story
     from agentserver.engines.whatif import Opinion
@@ -28,6 +32,22 @@ DIFFERENT = 1
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 REALLY = "  from here on: what these rules say of what really happened, which would not have come to it"
+
+TEST = '''\
+"""Decides a recorded conversation again. Written by agentserver replay --save."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentserver.testing import replayed
+
+HERE = Path(__file__).parent
+
+
+def test_{name}() -> None:
+    replayed(HERE / {file}, HERE / {organism})
+'''
 
 
 @click.command("replay", short_help="Decide recorded conversations again and compare.")
@@ -63,17 +83,20 @@ def command(
     _check_options(conversations, asked)
     loaded = project.load(ctx, organism)
     rules = project.server(ctx, loaded).rules
-    path = located(ctx, organism, journal)
+    kept = source(ctx, organism, journal)
     other = _other(ctx, loaded, asked)
     say = _saying(loaded, other)
     report: _Comparison | _WhatIf = _Comparison(say, rules)
     if other is not None:
         report = _WhatIf(say, rules, project.server(ctx, other).rules)
-    with reading(ctx, path) as reader:
+    with reading(ctx, kept) as reader:
         for story in _stories(ctx, reader, conversations):
-            report.take(story, reader.altered(story))
+            altered = reader.altered(story)
+            report.take(story, altered)
+            if asked["save"] and altered is not None:
+                project.refuse(ctx, "it is not what was written; nothing is saved")
             if asked["save"]:
-                saving.save(ctx, story, asked["save"], (project.located(organism), loaded.secrets))
+                _save(ctx, story, asked["save"], (project.located(organism), loaded.secrets))
     say(report.total())
     ctx.exit(DIFFERENT if report.different else 0)
 
@@ -216,3 +239,38 @@ def _told(opinion: Opinion) -> Iterator[str]:
     treated = f"was {opinion.then}, would have been {opinion.now}"
     yield f"step {opinion.version}: {place}: {treated}{f' ({first})' if first else ''}"
     yield from (f"    {line}" for line in more)
+
+
+def _save(ctx: click.Context, story: Story, target: Path, organism: tuple[Path, Secrets]) -> None:
+    """Write a conversation and, if there is none yet, its test. An existing file is never overwritten.
+
+    Args:
+        ctx: of the command, which ends when the conversation holds a secret or cannot be written.
+        story: the conversation.
+        target: the file; its folder is made.
+        organism: the file of the organism that the test loads, and its secrets.
+    """
+    from agentserver.engines import portable
+
+    path, secrets = organism
+    if target.exists():
+        project.refuse(ctx, f"{target}: exists already")
+    for version, text in portable.texts(story):
+        if secrets.redact(text) != text:
+            project.refuse(
+                ctx,
+                f"step {version} holds a value that the organism takes from the environment or a file, and whoever"
+                " reads the file could read it; nothing is written. Record a conversation without it.",
+            )
+    name = re.sub(r"\W+", "_", target.stem).strip("_").lower() or "conversation"
+    test = target.with_name(f"test_{name}.py")
+    where = os.path.relpath(path.resolve(), target.parent.resolve()).replace(os.sep, "/")
+    project.write(target, portable.dump(story).decode(), private=True)
+    project.say(f"{target}: {len(story.steps)} steps; read it before you share it")
+    if test.exists():
+        project.say(f"{test}: exists already and is left as it is")
+        return
+    project.write(
+        test, TEST.format(name=name, file=json.dumps(target.name), organism=json.dumps(where)), private=True
+    )
+    project.say(f"{test}: run it with pytest")

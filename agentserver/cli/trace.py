@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project
-from agentserver.cli.journal import one_conversation, reading
-from agentserver.cli.shown import journal_and_secrets, shown_option
+from agentserver.cli.reading import one_conversation, reading, shown_option, source_and_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +55,8 @@ def command(
     """
     from agentserver.gateways.trace_redact import Redaction, redacted
 
-    path, secrets = journal_and_secrets(ctx, organism, journal)
-    with reading(ctx, path) as reader:
+    kept, secrets = source_and_secrets(ctx, organism, journal)
+    with reading(ctx, kept) as reader:
         key = one_conversation(ctx, reader, conversation)
         records = reader.story(key).records()
     records = redacted(records, Redaction(asked["fields"], secrets.redact))

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from agentserver.core.recording import Beginning
 
 
+class UnrecordedError(LookupError):
+    """The engine keeps no steps, so what happened in a conversation is not known."""
+
+
 class Summary(NamedTuple):
     """A conversation at a glance. Times are seconds since the epoch; ``closed`` is None while it is open.
 

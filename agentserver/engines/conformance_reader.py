@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentserver.core.recorded import UnrecordedError
 from agentserver.engines.conformance_story import AskingGuard, BrokenPromiseError, Story, Subject, hold
 from agentserver.engines.replay import replay
 
@@ -95,11 +96,11 @@ async def a_recorded_conversation_can_be_decided_again(subject: Subject) -> None
     outcomes = _whole(story)
     key = outcomes[0].conversation.id
     async with subject.open() as engine:
-        await _is_no_story(engine, "unknown")
+        await _is_no_story(engine, "unknown", LookupError)
         for outcome in outcomes:
             await engine.commit(outcome)
         if not await _recorded(engine):
-            await _is_no_story(engine, key)
+            await _is_no_story(engine, key, UnrecordedError)
             return
         await _is_told(engine, outcomes, story.rules)
     if subject.durable:
@@ -171,12 +172,12 @@ async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> Non
     hold(len(ends) == 1 and ends[0] is not None, "a closed conversation with steps is listed as closed")
 
 
-async def _is_no_story(engine: Engine, key: str) -> None:
+async def _is_no_story(engine: Engine, key: str, expected: type[LookupError]) -> None:
     try:
         await engine.read(lambda reader: reader.story(key))
-    except LookupError:
+    except expected:
         return
-    raise BrokenPromiseError("a conversation without recorded steps raises LookupError")
+    raise BrokenPromiseError(f"a conversation without recorded steps raises {expected.__name__}")
 
 
 async def _loaded_alike(engine: Engine, outcome: Outcome) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording
 from agentserver.core.messages import Redriven, Requeued
-from agentserver.core.recorded import DeadLetter, KeptStep, Story, Summary, given_up
+from agentserver.core.recorded import DeadLetter, KeptStep, Story, Summary, UnrecordedError, given_up
 from agentserver.core.recording import Beginning
 from agentserver.ports import UnfitError
 
@@ -133,7 +133,7 @@ class MemoryReader(NamedTuple):
     def story(self, conversation: str) -> Story:
         """Everything that is recorded of a conversation. Raises LookupError."""
         if self.record is None:
-            raise LookupError("the engine in memory was not told to record steps")
+            raise UnrecordedError("the engine in memory was not told to record steps")
         return self.record.story(conversation)
 
     def altered(self, story: Story) -> int | None:  # noqa: ARG002 - a reader's signature

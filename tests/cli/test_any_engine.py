@@ -1,0 +1,106 @@
+"""The operators' verbs over an engine that is no journal: a program gives them a reader of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager, nullcontext
+
+import anyio
+import pytest
+from click.testing import CliRunner
+
+from agentserver.assembly import build
+from agentserver.cli import cli, main
+from agentserver.config import forget, load
+from agentserver.engines.conformance_story import AskingGuard, Story
+from agentserver.engines.memory import MemoryEngine
+from agentserver.ports import EngineError
+from tests.cli.test_dead import JOB, _no_modules, works  # noqa: F401 - fixtures
+
+
+def verb(engine, *args, status=0):
+    """Run a verb over an engine; gives what it printed, the errors last."""
+    done = CliRunner().invoke(cli, [*map(str, args)], obj=lambda guards=(): nullcontext(engine.reader()))
+    assert done.exit_code == status, done.output
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def failed(works, monkeypatch):  # noqa: F811 - a fixture
+    """A memory engine in which a listener has crashed for good and its caller was told."""
+    monkeypatch.setenv("WORKS_FAIL", "crash")
+    engine, organism = MemoryEngine(recorded=True), load(works / "organism.yaml", environ=os.environ)
+
+    async def play():
+        async with build(organism, engine=engine) as server:
+            exchange = await server.open("ada")
+            await exchange.ask(JOB)
+            assert await server.read(lambda reader: reader.find("")) == [exchange.id]
+            assert not server.durable
+
+    anyio.run(play)
+    forget(organism)
+    return engine
+
+
+def test_what_happened_is_shown_without_secrets(failed):
+    (row,) = [json.loads(line) for line in verb(failed, "conversations", "--json").splitlines()]
+    assert (row["principal"], row["closed"]) == ("ada", None)
+    traced = verb(failed, "trace", row["id"][:8])
+    assert "ada -> boss" in traced
+    assert "worker" in traced
+    letters = verb(failed, "dead", "list")
+    assert "boss -> worker Part" in letters
+    assert "[redacted]" in letters
+    assert "s3cret" not in traced + letters
+
+
+def test_it_is_decided_again_and_saved(failed, tmp_path):
+    assert "; 0 differ" in verb(failed, "replay")
+    (row,) = [json.loads(line) for line in verb(failed, "conversations", "--json").splitlines()]
+    assert "5 steps" in verb(failed, "replay", row["id"], "--save", tmp_path / "one.json")
+    assert json.loads((tmp_path / "one.json").read_text())["id"] == row["id"]
+
+
+def test_nothing_waits_for_the_next_run(failed):
+    assert verb(failed, "dead", "next") == ""
+
+
+def test_what_is_about_a_file_is_refused(failed):
+    (letter,) = (line.split()[0] for line in verb(failed, "dead", "list").splitlines())
+    for args in (("dead", "discard", letter), ("journal", "stats"), ("journal", "verify")):
+        assert "--journal" in verb(failed, *args, status=2)
+
+
+def test_what_waits_for_a_person_is_shown_and_answered_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    engine, asked = MemoryEngine(), Story(guards=(AskingGuard(),))
+    outcome = asked.said(asked.opened(), "1")
+    anyio.run(engine.commit, outcome)
+    (approval,) = outcome.conversation.approvals()
+    assert "may it" in verb(engine, "approvals")
+    assert approval.digest in verb(engine, "approvals", "show", approval.id)
+    assert "takes no answers" in verb(engine, "approve", approval.digest, status=2)
+
+
+def test_a_conversation_without_recorded_steps_is_refused_in_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    engine, story = MemoryEngine(), Story()
+    outcome = story.said(story.opened(), "1")
+    anyio.run(engine.commit, outcome)
+    assert "was not told to record" in verb(engine, "trace", outcome.conversation.id, status=2)
+
+
+def test_an_engine_that_cannot_be_read_is_told_of(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    @contextmanager
+    def broken(guards=()):
+        raise EngineError("the cluster does not answer")
+        yield
+
+    with pytest.raises(SystemExit) as ended:
+        main(["conversations"], readers=broken)
+    assert ended.value.code == 2
+    assert "the cluster does not answer" in capsys.readouterr().err

@@ -53,6 +53,8 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
     warnings += len(objections) - hard
     for line in _provenance(loaded, server, flows=flows):
         project.say(line)
+    if loaded.guards:
+        project.say(f"guards, in this order: {', '.join(guard.name for guard in server.rules.guards)}")
     for line in summary(path, server.rules.blueprint, (*findings, *objections)):
         project.say(line)
     ctx.exit(FOUND if hard or (strict and warnings) else 0)

@@ -5,6 +5,7 @@ Owns nothing but the options; drawing.py draws.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -45,5 +46,9 @@ def command(
         from agentserver.cli import flowing
 
         graph = flowing.graph(loaded, project.server(ctx, loaded).rules.codecs)
+    if loaded.guards:
+        graph = replace(
+            graph, notes=(*graph.notes, f"what the guards {', '.join(loaded.guards)} deny is not drawn")
+        )
     draw = {Form.MERMAID: drawing.mermaid, Form.DOT: drawing.dot, Form.SVG: drawing.svg}[Form(form)]
     project.write(output, draw(graph))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from agentserver.config.findings import did_you_mean
 from agentserver.config.organism import Bound, Place
-from agentserver.config.settings import make_settings
+from agentserver.config.settings import Given, make_settings
 from agentserver.config.signature import Discovery, Refusal, Signature, is_payload, origin, read_signature
 from agentserver.config.userland import Crash, Unresolved, attempt
 from agentserver.contract import SYSTEM_PAYLOADS
@@ -190,7 +190,9 @@ class Binder:
             return refusal
         kind = self.resolve(entry.settings_class, where)
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            made = make_settings(kind, declared, self._project, self.report)
+            at = ("listeners", declared.index)
+            given = Given(declared.document, (*at, "settings"), entry.settings, (*at, "settings_class"))
+            made = make_settings(kind, given, self._project, self.report)
             return made if made is not None else Refusal("settings")
         if kind is not None:
             self.report.error(where, f'"{entry.settings_class}" is not a dataclass')

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from agentserver.config.organism import Bound
     from agentserver.config.validation import Declared, Parsed
+    from agentserver.guards.base import Guard
 
 
 def project_directory(path: Path) -> Path:
@@ -110,9 +111,9 @@ def _assemble(
     if policy is not None or "provenance" in files[0].document.data:
         from agentserver.config.lineage import Trusting  # with all that it needs, which others do without
 
-        trusting = Trusting(home, files[0].document, declared, report)
-        provenance = trusting.provenance(bound, handoffs, policy)
+        provenance = Trusting(home, files[0].document, declared, report).provenance(bound, handoffs, policy)
     _check_bound(home, files[0], bound, report)
+    guards = _guards(files[0], bound, binder)
     modules = binder.importer.brought()
     if report.failed:
         forget_modules(modules)
@@ -129,7 +130,16 @@ def _assemble(
         journal=files[0].journal,
         handoffs=handoffs,
         provenance=provenance,
+        guards=guards,
     )
+
+
+def _guards(main: Parsed, bound: Sequence[Bound], binder: Binder) -> Mapping[str, Guard]:
+    if not main.guards:
+        return {}
+    from agentserver.config.guards import read_guards  # most organisms have none
+
+    return read_guards(main.guards, {item.listener.name: item.listener for item in bound}, binder)
 
 
 def _check_bound(home: Project, main: Parsed, bound: Sequence[Bound], report: Report) -> None:

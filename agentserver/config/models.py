@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from agentserver.config.fields import (
     Deadline,
@@ -263,6 +263,22 @@ class JournalEntry(Strict):
     )
 
 
+class GuardEntry(Strict):
+    """A rule about messages that the project adds. Every other key is a setting of the guard's own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    use: Dotted = Field(
+        description="Dotted path of the guard's class, which is derived from agentserver.guards.Guard.",
+        examples=["rules.NightGuard"],
+    )
+    name: Name | None = Field(
+        default=None,
+        description="Tells two guards of one class apart, in the log and in the journal; the name of the class if left "
+        "out.",
+    )
+
+
 class IncludedFile(Strict):
     """A file that another one includes."""
 
@@ -315,6 +331,11 @@ class OrganismFile(IncludedFile):
         default_factory=HandoffsEntry,
         title="Handoffs",
         description="Settings of every handoff, for all intents.",
+    )
+    guards: list[GuardEntry] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Rules about messages that the project adds, asked in this order, after those of the server.",
     )
     provenance: ProvenanceEntry = Field(
         default=None,

@@ -23,6 +23,7 @@ from agentserver.config.intents import (
     sound_intents,
 )
 from agentserver.config.models import (
+    GuardEntry,
     IncludedFile,
     JournalEntry,
     LimitsEntry,
@@ -64,6 +65,25 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredGuard:
+    """A guard's entry and where it stands.
+
+    Args:
+        document: that holds it.
+        index: in the document's list.
+        entry: the sound entry; what it holds beside its own keys are the guard's settings.
+    """
+
+    document: Document
+    index: int
+    entry: GuardEntry
+
+    def where(self, *keys: str) -> Where:
+        """The place of a value of the entry, or of the entry."""
+        return self.document.where(("guards", self.index, *keys))
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """The parts of one document that are fit for the further checks."""
 
@@ -75,6 +95,7 @@ class Parsed:
     journal: Journal | None = None
     intents: tuple[DeclaredIntent, ...] = ()
     handoffs: HandoffsEntry | None = None
+    guards: tuple[DeclaredGuard, ...] = ()
 
 
 def parse(document: Document, model: type[IncludedFile], report: Report) -> Parsed:
@@ -92,7 +113,15 @@ def parse(document: Document, model: type[IncludedFile], report: Report) -> Pars
     name, limits = str(document.data.get("name")), _sound_limits(document, bad)
     intents, handoffs = sound_intents(document, bad)
     return Parsed(
-        document, name, lifespan, listeners, limits, _sound_journal(document, bad), intents, handoffs
+        document,
+        name,
+        lifespan,
+        listeners,
+        limits,
+        _sound_journal(document, bad),
+        intents,
+        handoffs,
+        tuple(_sound_guards(document, bad)),
     )
 
 
@@ -108,6 +137,15 @@ def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[Declared]:
             yield Declared(
                 document, i, ListenerEntry.model_validate({**stand_in, **sound}), frozenset(faulty)
             )
+
+
+def _sound_guards(document: Document, bad: set[Loc]) -> Iterable[DeclaredGuard]:
+    guards = document.data.get("guards")
+    if not isinstance(guards, list) or ("guards",) in bad:
+        return
+    for i, data in enumerate(guards):
+        if not any(loc[:2] == ("guards", i) for loc in bad):
+            yield DeclaredGuard(document, i, GuardEntry.model_validate(data))
 
 
 def _sound_limits(document: Document, bad: set[Loc]) -> Mapping[str, Any]:

@@ -1,0 +1,136 @@
+"""``guards:``, the rules about messages that a project adds.
+
+Owns the way from an entry to a guard with its settings and its name. Refuses to know what a guard decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from pydantic import BaseModel
+
+from agentserver.config.settings import Given, fields_of, has_fields, make
+from agentserver.config.userland import Crash, attempt
+from agentserver.guards.base import Guard, unfit
+from agentserver.guards.hosting import OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from agentserver.config.binding import Binder
+    from agentserver.config.validation import DeclaredGuard
+    from agentserver.core.blueprint import Listener
+
+OWN_KEYS = ("use", "name")
+"""The keys of an entry that are no settings of its guard."""
+
+
+def read_guards(
+    declared: Iterable[DeclaredGuard], listeners: Mapping[str, Listener], binder: Binder
+) -> dict[str, Guard]:
+    """The guards by name, in order; without those that have a finding.
+
+    Args:
+        declared: the sound entries.
+        listeners: the organism's, by name. What a guard says of them counts once nothing else is wrong.
+        binder: finds the classes and takes the findings.
+    """
+    found: dict[str, Guard] = {}
+    first: dict[str, DeclaredGuard] = {}
+    for each in declared:
+        kind = _class(each, binder)
+        guard = None if kind is None else _made(kind, each, binder)
+        if guard is None:
+            continue
+        name = each.entry.name or type(guard).__name__
+        if name in first or name in OURS:
+            _taken(name, each, first.get(name), binder)
+        elif binder.report.failed or _fits(guard, each, listeners, binder):
+            found[name] = guard
+        first.setdefault(name, each)
+    return found
+
+
+def _class(declared: DeclaredGuard, binder: Binder) -> type[Guard] | None:
+    path, where = declared.entry.use, declared.where("use")
+    kind = binder.resolve(path, where)
+    if kind is None:
+        return None
+    if not isinstance(kind, type):
+        binder.report.error(
+            where, f'"{path}" is not a class', "name the class of the guard; its settings stand here"
+        )
+        return None
+    objection = unfit(kind)
+    if objection:
+        binder.report.error(where, objection)
+        return None
+    return kind
+
+
+def _made(kind: type[Guard], declared: DeclaredGuard, binder: Binder) -> Guard | None:
+    """An instance of the class with the entry's settings, or None after a finding."""
+    settings, where = dict(declared.entry.model_extra or {}), declared.where("use")
+    if not has_fields(kind):
+        return _plain(kind, settings, declared, binder)
+    if not _frozen(kind):
+        told = f"{kind.__qualname__} must be frozen: a guard keeps nothing but its settings and its memory"
+        binder.report.error(where, told, "@dataclass(frozen=True)")
+        return None
+    hidden = [name for name in OWN_KEYS if name in fields_of(kind)]
+    if hidden:
+        told = f"{kind.__qualname__} has a setting {hidden[0]}, which is a key of every guard"
+        binder.report.error(where, told, "call the setting otherwise")
+        return None
+    at = ("guards", declared.index)
+    given = Given(declared.document, at, settings, (*at, "use"))
+    return cast("Guard | None", make(kind, given, binder.importer.project, binder.report))
+
+
+def _plain(
+    kind: type[Guard], settings: dict[str, object], declared: DeclaredGuard, binder: Binder
+) -> Guard | None:
+    """A guard without fields."""
+    if settings:
+        key = next(iter(settings))
+        told = f"{kind.__qualname__} takes no settings"
+        binder.report.error(declared.where(key), told, f"make it a frozen dataclass with a field {key}")
+        return None
+    made = attempt(kind)
+    if isinstance(made, Crash):
+        told = f"{kind.__qualname__} failed: {binder.importer.project.explain(made)}"
+        binder.report.error(declared.where("use"), told)
+        return None
+    return made
+
+
+def _frozen(kind: type) -> bool:
+    if issubclass(kind, BaseModel):
+        return bool(kind.model_config.get("frozen"))
+    return bool(getattr(getattr(kind, "__dataclass_params__", None), "frozen", False))
+
+
+def _taken(name: str, declared: DeclaredGuard, first: DeclaredGuard | None, binder: Binder) -> None:
+    where = declared.where("name" if declared.entry.name else "use")
+    if first is None:
+        binder.report.error(where, f'"{name}" is the name of a guard of the server', "give it another name:")
+        return
+    before = first.where()
+    told = f'duplicate guard "{name}" (first at {before.file}:{before.line})'
+    binder.report.error(where, told, "tell them apart by name:")
+
+
+def _fits(guard: Guard, declared: DeclaredGuard, listeners: Mapping[str, Listener], binder: Binder) -> bool:
+    """True when the guard has nothing against the organism."""
+    checked = attempt(lambda: guard.check(listeners))
+    if not isinstance(checked, Crash):
+        return True
+    project = binder.importer.project
+    meant = isinstance(checked.error, ValueError)
+    told = (
+        str(checked.error)
+        if meant
+        else f"{type(guard).__qualname__}.check failed: {project.explain(checked)}"
+    )
+    binder.report.error(declared.where(), told)
+    return False

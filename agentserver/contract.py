@@ -257,6 +257,5 @@ def get_todo_registry() -> Todos:
     return invocation().todos
 
 
-def run_in(current: Callable[[], Invocation]) -> None:
-    """Bind what gives the running invocation to the present context, which ends with it. For the pump alone."""
-    _running.set(current)
+run_in = _running.set
+"""Bind what gives the running invocation to the present context, which ends with it. For the pump alone."""

@@ -44,6 +44,10 @@ WAIVERS = {
         "parameters",
         "agentserver/assembly.py:build",
     ): "the one entrance of programs; everything but the organism is optional and named",
+    (
+        "catch-all",
+        "agentserver/pump/prompt.py",
+    ): "is a task: what its work raises is for the one who waits for it",
     ("catch-all", "agentserver/pump/unhurried.py"): "hands an exception on to the work that it is meant for",
     (
         "catch-all",

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from agentserver.contract import HandlerResponse
 from agentserver.core import intake, replies
 from agentserver.core.familiar import familiar
 from agentserver.pump.rounds import Rounds
@@ -58,8 +57,6 @@ class Apart:
     async def result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
         """The result of a handler, read here unless it is text that should not be. Raises what reading raises."""
         codecs, bounds = self._rules.codecs, self._rules.bounds
-        if isinstance(value, HandlerResponse):
-            return replies.single(value, codecs, bounds)
         if not isinstance(value, bytes) or (len(value) <= SHORT and familiar(value, bounds.names)):
             return await unhurried(replies.reading(value, codecs, bounds, room))
         read = partial(replies.normalise, value, codecs, bounds, room)

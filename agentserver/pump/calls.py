@@ -1,19 +1,21 @@
 """One call of a handler, in a task and a context of its own: when it is late, and when it is given up.
 
-Owns the task, the deadline and the grace after it. Refuses to know what a result means.
+Owns the deadline and the grace after it. Refuses to know what a result means.
 """
 
 from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from agentserver.pump.prompt import PromptTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
     from contextvars import Context
 
-    from agentserver.pump.watchdog import Holder
+    from agentserver.core.blueprint import Listener
 
 T = TypeVar("T")
 
@@ -27,79 +29,79 @@ class Stage(Enum):
     OVER = "over"  # none waits for it any more, though its task may still run
 
 
-class Call(Generic[T]):
-    """A handler at work. Its result counts if it comes before the deadline and before it is cancelled.
-
-    ``due`` is when it is late, by the loop's clock; the watcher of that clock calls ``late`` then.
-
-    Args:
-        work: calls the handler; reports what came of it through ``returned``.
-        context: the context that it runs in.
-        deadline: seconds that it may take.
-        grace: seconds that it has to end once it is cancelled; then it is abandoned.
-        abandon: told when that happens.
-        who: whose call it is.
-    """
-
-    __slots__ = (
-        "_abandon",
-        "_ended",
-        "_giving_up",
-        "_grace",
-        "_loop",
-        "due",
-        "result",
-        "stage",
-        "task",
-        "who",
-    )
-
-    def __init__(
-        self,
-        work: Callable[[Call[T]], Coroutine[None, None, None]],
-        context: Context,
-        deadline: float,
-        grace: float,
-        abandon: Callable[[Call[T]], None],
-        who: Holder,
-    ) -> None:
-        self.who = who
-        self._loop = asyncio.get_running_loop()
-        self._grace = grace
-        self._abandon = abandon
-        self._ended = self._loop.create_future()
-        self._giving_up: asyncio.TimerHandle | None = None
-        self.due = self._loop.time() + deadline
-        self.result: T | None = None
-        self.stage = Stage.RUNNING
-        self.task = self._loop.create_task(work(self), context=context)
+class Keeper(Protocol[T]):
+    """The owner of calls that have to be waited for."""
 
     @property
-    def cancelled(self) -> bool:
+    def grace(self) -> float:
+        """Seconds that a call has to end once it is cancelled; then it is abandoned."""
+        ...
+
+    def watch(self, call: Call[T]) -> None:
+        """Tell a call when it is late."""
+        ...
+
+    def abandon(self, call: Call[T]) -> None:
+        """Go on without a call that does not end."""
+        ...
+
+
+class Call(PromptTask, Generic[T]):
+    """A handler at work. Its result counts if it comes before the deadline and before it is cancelled.
+
+    ``due`` is when it is late, by the loop's clock, once it has to be waited for; the watcher of that clock calls
+    ``late`` then.
+
+    Args:
+        context: the context that it runs in.
+        loop: the event loop that runs.
+        listener: whose handler it is.
+        delivery: the id of the delivery that it is called with.
+    """
+
+    def __init__(
+        self, context: Context, loop: asyncio.AbstractEventLoop, listener: Listener, delivery: str
+    ) -> None:
+        super().__init__(context, loop)
+        self.listener = listener
+        self.delivery = delivery
+        self.said: T | None = None
+        self.stage = Stage.RUNNING
+        self.due = 0.0
+        self._until = monotonic() + listener.deadline
+        self._ended: asyncio.Future[None] | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
+
+    @property
+    def stopped(self) -> bool:
         """True once it was told to end."""
         return self.stage is not Stage.RUNNING
 
-    async def ended(self) -> Stage:
+    async def ended(self, keeper: Keeper[T]) -> Stage:
         """Wait until there is no need to wait; gives the stage by then. A waiter that gives up cancels the call."""
+        self._keeper = keeper
+        self._ended = self._loop.create_future()
+        self.due = self._loop.time() + self._until - monotonic()
+        keeper.watch(self)
         try:
             await self._ended
         except asyncio.CancelledError:
-            self.cancel()
+            self.stop()
             self._spare()
             raise
-        if self._giving_up is not None:
-            self._spare()
+        self._spare()
         stage, self.stage = self.stage, Stage.OVER
         return stage
 
-    def returned(self, result: T) -> None:
+    def returned(self, said: T) -> None:
         """The handler has come back. One that never yielded is late all the same when its time was over."""
-        self.result = result
-        if self.stage is Stage.RUNNING and self._loop.time() > self.due:
+        self.said = said
+        if self.stage is Stage.RUNNING and monotonic() > self._until:
             self.stage = Stage.LATE
-        self._end()
+        if self._ended is not None:
+            self._end()
 
-    def cancel(self) -> None:
+    def stop(self) -> None:
         """End it; its result is void."""
         if self.stage is Stage.RUNNING:
             self._stop(Stage.VOID)
@@ -113,11 +115,9 @@ class Call(Generic[T]):
 
     def _stop(self, stage: Stage) -> None:
         self.stage = stage
-        self._giving_up = self._loop.call_later(self._grace, self._give_up)
-        self.task.cancel()
-        self.task.add_done_callback(
-            lambda _: self._end()
-        )  # cancelled before its first step, it reports nothing
+        self._giving_up = self._loop.call_later(self._keeper.grace, self._give_up)
+        self.cancel()
+        self.add_done_callback(lambda _: self._end())  # cancelled, it may report nothing
 
     def _spare(self) -> None:
         """It has ended, or none waits for its end."""
@@ -125,10 +125,10 @@ class Call(Generic[T]):
             self._giving_up.cancel()
 
     def _give_up(self) -> None:
-        if not self._ended.done():
-            self._abandon(self)
+        if self._ended is not None and not self._ended.done():
+            self._keeper.abandon(self)
             self._end()
 
     def _end(self) -> None:
-        if not self._ended.done():
+        if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextvars
 import decimal
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextvars import Context
 
 
@@ -24,15 +26,17 @@ class CleanContext:
     def __init__(self) -> None:
         arithmetic = decimal.getcontext().copy()
         arithmetic.clear_flags()
-        self._arithmetic = None if repr(arithmetic) == repr(decimal.Context()) else arithmetic
         self._clean = contextvars.Context()
         for variable, value in contextvars.copy_context().items():
             if not isinstance(value, decimal.Context):
                 self._clean.run(variable.set, value)
+        usual = repr(arithmetic) == repr(decimal.Context())
+        self.fresh: Callable[[], Context] = (
+            self._clean.copy if usual else partial(self._calculating, arithmetic)
+        )
+        """Gives a copy that nothing else has."""
 
-    def fresh(self) -> Context:
-        """A copy that nothing else has."""
+    def _calculating(self, arithmetic: decimal.Context) -> Context:
         context = self._clean.copy()
-        if self._arithmetic is not None:
-            context.run(decimal.setcontext, self._arithmetic.copy())
+        context.run(decimal.setcontext, arithmetic.copy())
         return context

@@ -44,7 +44,7 @@ class Deadlines:
 
     def _look(self) -> None:
         now, self._next, self._timer = self._next, float("inf"), None
-        calls = [call for call in self._running() if not call.cancelled]
+        calls = [call for call in self._running() if not call.stopped]
         for call in calls:
             if call.due <= now:
                 call.late()

@@ -263,6 +263,8 @@ class ServerExchange:
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
         """Begin a stream with all that left for a request before; gives the places that are for no other stream."""
         told = await self._host.told(self._conversation, request)
+        if len(self._asked[request]) > 1:  # another task has it first, and may be done with it by then
+            told = [event._replace(redelivered=True) for event in told]
         mine = [] if self._all is None else self._all.take(request)
         stream.catch_up((*mine, *told))
         if self._over:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from agentserver.contract import Code, HandlerMetadata, HandlerResult, Invocation, run_in
+from agentserver.contract import Code, HandlerMetadata, HandlerResponse, HandlerResult, Invocation, run_in
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.messages import NO_EFFECTS, Failed, Finished, Returned
+from agentserver.core.replies import single
 from agentserver.pump.calls import Call, Stage
 from agentserver.pump.contexts import CleanContext
 from agentserver.pump.deadlines import Deadlines
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     _Call: TypeAlias = Call[Returned | Failed]
 
 logger = logging.getLogger("agentserver.pump")
+
+_new = tuple.__new__
 
 LAST_WORDS = 0.5
 """Seconds that a server that stops waits for handlers which it has cancelled."""
@@ -82,19 +84,28 @@ class Invoker:
         self._clean = CleanContext()
         self._calls: dict[str, _Call] = {}
         self._deadlines = Deadlines(self._calls.values)
-        self._abandoned: defaultdict[str, set[_Call]] = defaultdict(set)
-        self._ending: set[asyncio.Task[None]] = set()
+        self._abandoned: dict[str, set[_Call]] = {}
+        self._ending: set[asyncio.Future[None]] = set()
+
+    @property
+    def grace(self) -> float:
+        """Seconds that a call has to end once it is cancelled."""
+        return self._limits.grace
+
+    def watch(self, call: _Call) -> None:
+        """Tell a call when it is late."""
+        self._deadlines.watch(call)
 
     def cancel(self, thread: str) -> None:
         """Stop the call that runs on a thread; its result is void."""
         call = self._calls.pop(thread, None)
         if call is not None:
-            call.cancel()
+            call.stop()
 
-    def holder(self, task: asyncio.Task[object]) -> Holder | None:
+    def holder(self, task: object) -> Holder | None:
         """The call that a task is of, an abandoned one among them. May be asked from another thread."""
         calls = (*self._calls.values(), *(call for left in self._abandoned.values() for call in left))
-        return next((call.who for call in calls if call.task is task), None)
+        return next((Holder(call.listener.name, call.delivery) for call in calls if call is task), None)
 
     async def end(self) -> None:
         """Let what was cancelled come to its end, for a moment."""
@@ -110,45 +121,39 @@ class Invoker:
         handler, or of what it returned.
         """
         delivery, listener = accepted.delivery, bound.listener
-        left = len(self._abandoned[listener.name])
-        if left >= listener.concurrency:
-            busy = Failed(Code.BUSY, f"{left} abandoned invocations of {listener.name} still run")
+        left = self._abandoned.get(listener.name, ())
+        if len(left) >= listener.concurrency:
+            busy = Failed(Code.BUSY, f"{len(left)} abandoned invocations of {listener.name} still run")
             return Finished(delivery, accepted.element, busy)
-        call: _Call = Call(
-            lambda running: self._run(bound, accepted, running),
-            self._clean.fresh(),
-            listener.deadline,
-            self._limits.grace,
-            lambda given_up: self._abandon(listener, given_up),
-            Holder(listener.name, delivery.id),
-        )
+        call: _Call = Call(self._clean.fresh(), asyncio.get_running_loop(), listener, delivery.id)
         self._calls[delivery.thread] = call
-        self._deadlines.watch(call)
         try:
-            stage = await call.ended()
+            over = call.begin(self._run(bound, accepted, call))
+            stage = call.stage if over else await call.ended(self)
         finally:
             if self._calls.get(delivery.thread) is call:
                 del self._calls[delivery.thread]
-            if not call.task.done():
-                self._ending.add(call.task)
-                call.task.add_done_callback(self._ending.discard)
+            if not call.done():
+                self._ending.add(call)
+                call.add_done_callback(self._ending.discard)
         if stage is Stage.VOID:
             return None
-        result = call.result
-        if stage is Stage.LATE or result is None:
-            result = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
-        return Finished(delivery, accepted.element, result)
+        said = call.said
+        if stage is Stage.LATE or said is None:
+            said = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
+        return _new(Finished, (delivery, accepted.element, said))
 
-    def _abandon(self, listener: Listener, call: _Call) -> None:
+    def abandon(self, call: _Call) -> None:
         """Go on without a call that does not end."""
-        left = self._abandoned[listener.name]
+        name = call.listener.name
+        left = self._abandoned.setdefault(name, set())
         left.add(call)
-        mark = self._marks.enter(call.who.delivery)  # it may end the process yet
-        call.task.add_done_callback(lambda _: self._marks.leave(mark))
-        call.task.add_done_callback(lambda _: left.discard(call))
+        mark = self._marks.enter(call.delivery)  # it may end the process yet
+        call.add_done_callback(lambda _: self._marks.leave(mark))
+        call.add_done_callback(lambda _: left.discard(call))
         logger.error(
             "%s did not end within %g s of being cancelled and is abandoned; %d of its invocations are",
-            listener.name,
+            name,
             self._limits.grace,
             len(left),
         )
@@ -166,17 +171,20 @@ class Invoker:
             payload = accepted.codec.decode(accepted.element)
             value = await bound.handler(payload, accepted.metadata)
             _check_unharmed(call)
-            said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
+            if isinstance(value, HandlerResponse):
+                said = single(value, self._rules.codecs, self._rules.bounds)
+            else:
+                said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
             if not isinstance(error, asyncio.CancelledError):
                 call.returned(_crashed(accepted, error))
-            elif not call.cancelled:
+            elif not call.stopped:
                 call.returned(_crashed(accepted, _CancelledItselfError()))
             return
         if isinstance(said, Failed):
             call.returned(said)
         else:
-            call.returned(Returned(said, collect(*made[0][1:]) if made else NO_EFFECTS))
+            call.returned(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
 
     def _invocation(self, bound: Bound, accepted: Accepted) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
         delivery = accepted.delivery
@@ -203,7 +211,7 @@ class _CancelledItselfError(Exception):
 
 def _check_unharmed(call: _Call) -> None:
     """Raise when a handler that has come back has cancelled its own task."""
-    if call.task.cancelling() and not call.cancelled:
+    if call.cancels and not call.stopped:
         raise _CancelledItselfError
 
 

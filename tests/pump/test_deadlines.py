@@ -158,10 +158,10 @@ class Due:
     """A call, as far as its deadline goes."""
 
     def __init__(self, due):
-        self.due, self.cancelled = due, False
+        self.due, self.stopped = due, False
 
     def late(self):
-        self.cancelled = True
+        self.stopped = True
 
 
 async def test_one_timer_serves_all_calls_and_goes_off_for_none_that_has_ended():
@@ -172,7 +172,7 @@ async def test_one_timer_serves_all_calls_and_goes_off_for_none_that_has_ended()
     for call in calls:
         deadlines.watch(call)
     ended = calls.pop()
-    await until(lambda: all(call.cancelled for call in calls[1:]))
-    assert not calls[0].cancelled
-    assert not ended.cancelled
+    await until(lambda: all(call.stopped for call in calls[1:]))
+    assert not calls[0].stopped
+    assert not ended.stopped
     deadlines.end()

@@ -1,0 +1,163 @@
+"""A task that takes its first step at once, in the middle of another one.
+
+Owns what asyncio asks of a task that is not its own ("Extending Asyncio" in Python's documentation). Refuses to know
+what it runs. Work that does not wait costs no turn of the event loop, and has a task and a context of its own all the
+same: nothing that it does to either outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.tasks import _enter_task, _leave_task, _register_task
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from contextvars import Context
+
+_end = asyncio.Future.set_result
+
+
+class PromptTask(asyncio.Future[None]):
+    """A task of asyncio, as far as its own code, timeouts, task groups and anyio look at it.
+
+    Args:
+        context: the context that it runs in.
+        loop: the event loop that runs.
+
+    ``cancels`` counts how often it was cancelled, less those that were taken back.
+    """
+
+    def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._context = context
+        self._coro: Coroutine[Any, Any, None] | None = None
+        self.cancels = 0
+        self._name = ""
+        self._why: tuple[Any, ...] = ()
+        # anyio reads these two of any task, to find out whether it can be cancelled now.
+        self._must_cancel = False
+        self._fut_waiter: asyncio.Future[Any] | None = None
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Take the first step of the work. False when the rest of it has to wait. Must be called by another task."""
+        self._coro = work
+        loop = self._loop
+        outer = asyncio.current_task(loop)
+        assert outer is not None
+        _leave_task(loop, outer)
+        _enter_task(loop, self)  # type: ignore[arg-type]  # asyncio asks for a task of its own class nowhere
+        try:
+            pending = self._context.run(work.send, None)
+        except StopIteration:
+            _end(self, None)
+            return True
+        except BaseException as error:  # noqa: BLE001 - what a task raises is for the one who waits for it
+            self._fail(error)
+            return True
+        finally:
+            _leave_task(loop, self)  # type: ignore[arg-type]
+            _enter_task(loop, outer)
+        _register_task(self)  # type: ignore[arg-type]
+        self._wait_for(pending)
+        return False
+
+    def _step(self, error: BaseException | None = None) -> None:
+        """Go on: with what was waited for, or with the exception that it ended in."""
+        work, loop = self._coro, self._loop
+        assert work is not None
+        if self._must_cancel:
+            self._must_cancel = False
+            if not isinstance(error, asyncio.CancelledError):
+                error = asyncio.CancelledError(*self._why)
+        self._fut_waiter = None
+        _enter_task(loop, self)  # type: ignore[arg-type]
+        try:
+            pending = work.send(None) if error is None else work.throw(error)
+        except StopIteration:
+            if self._must_cancel:
+                super().cancel()
+            else:
+                _end(self, None)
+        except BaseException as raised:  # noqa: BLE001 - as above
+            self._fail(raised)
+        else:
+            self._wait_for(pending)
+        finally:
+            _leave_task(loop, self)  # type: ignore[arg-type]
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            super().cancel()
+        else:
+            super().set_exception(error)
+
+    def _wait_for(self, pending: Any) -> None:
+        """Go on when what was yielded is done; a bare yield is a turn for others."""
+        if pending is None:
+            self._loop.call_soon(self._step, context=self._context)
+        elif not getattr(pending, "_asyncio_future_blocking", False) or pending is self:
+            wrong = RuntimeError(f"a task cannot wait for {type(pending).__name__}")
+            self._loop.call_soon(self._step, wrong, context=self._context)
+        elif pending.get_loop() is not self._loop:
+            wrong = RuntimeError("a task cannot wait for a future of another event loop")
+            self._loop.call_soon(self._step, wrong, context=self._context)
+        else:
+            pending._asyncio_future_blocking = False  # noqa: SLF001 - the protocol between tasks and futures
+            pending.add_done_callback(self._wake, context=self._context)
+            self._fut_waiter = pending
+            if self._must_cancel and pending.cancel(*self._why):
+                self._must_cancel = False
+
+    def _wake(self, done: asyncio.Future[Any]) -> None:
+        try:
+            done.result()
+        except BaseException as error:  # noqa: BLE001 - handed to the work, which waited for it
+            self._step(error)
+        else:
+            self._step()
+
+    # What others ask of a task
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Have a CancelledError raised in the work when it goes on; False when it is over."""
+        if self.done():
+            return False
+        self.cancels += 1
+        if self._fut_waiter is None or not self._fut_waiter.cancel(msg=msg):
+            self._must_cancel = True
+            self._why = () if msg is None else (msg,)
+        return True
+
+    def cancelling(self) -> int:
+        """Its ``cancels``."""
+        return self.cancels
+
+    def uncancel(self) -> int:
+        """Take back that it was cancelled once."""
+        self.cancels = max(0, self.cancels - 1)
+        return self.cancels
+
+    def get_coro(self) -> Coroutine[Any, Any, None] | None:
+        """The work."""
+        return self._coro
+
+    def get_context(self) -> Context:
+        """The context that it runs in."""
+        return self._context
+
+    def get_name(self) -> str:
+        """Its name."""
+        return self._name or f"call-{id(self):x}"
+
+    def set_name(self, value: object) -> None:
+        """Give it a name."""
+        self._name = str(value)
+
+    def set_result(self, result: object) -> NoReturn:  # noqa: ARG002 - the signature of a task
+        """Refuse: its work alone ends it."""
+        raise RuntimeError("a task does not take a result")
+
+    def set_exception(self, exception: object) -> NoReturn:  # noqa: ARG002 - as above
+        """Refuse: its work alone ends it."""
+        raise RuntimeError("a task does not take an exception")

@@ -17,10 +17,10 @@ from click.testing import CliRunner
 
 from agentserver import config
 from agentserver.assembly import build
+from agentserver.characters.printing import bounded, legible, paragraph
 from agentserver.cli import cli
 from agentserver.cli.logs import Format, JsonFormatter, Level, Logging, TextFormatter, configure
 from agentserver.config.secrets import MIN_LENGTH, RedactingFilter, Secrets
-from agentserver.core.legible import bounded, legible, paragraph
 from agentserver.gateways.terminal import Screen, Style, own_lines
 from agentserver.provenance.approval import question
 from agentserver.provenance.explain import explain, without

@@ -1,9 +1,9 @@
-r"""A stranger's text as a reader may be shown it.
+r"""A stranger's text as a reader may be shown it: escaped, replaced or cut.
 
 Owns the one escape of the package: what would not be seen, what would pile up and what would be taken for another
 character stands as ``\n``, ``\r``, ``\t``, ``\xhh``, ``\uhhhh`` or ``\Uhhhhhhhh``, and a backslash as two. So what is
-shown says exactly one text, and ``unescaped`` gives it back. Refuses to know what a text is
-about and where it is shown. Pure.
+shown says exactly one text, and ``unescaped`` gives it back. Owns as well what stands for an unseen character where
+nothing has to be given back, and the marks of a cut. Refuses to know what a text is about and where it is shown. Pure.
 """
 
 from __future__ import annotations
@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING, Final
 from agentserver.characters.table import CJK, LATIN, looks_like, parts, script, seen, stacks, unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MARKS: Final = 4
 """Combining marks on one character that are shown as such; those beyond are escaped."""
+
+CUT: Final = "\N{HORIZONTAL ELLIPSIS}"
+"""The mark at the end of a text that was cut, unless its reader has other signs only."""
+DOTS: Final = "..."
+"""The mark for those."""
+_MORE: Final = " ... ("
+CUTS: Final = ("\n", "\r", CUT, DOTS, _MORE)
+"""What may follow where a text was cut."""
 
 _WORD: Final = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 _ESCAPE: Final = re.compile(r"\\(?:([\\nrt])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
@@ -55,6 +63,52 @@ def one_line(text: str) -> str:
 def unescaped(text: str) -> str:
     """The text of which ``visible`` gave this one."""
     return _ESCAPE.sub(_character, text)
+
+
+# Without a way back
+
+
+def replaced(text: str, stand_in: Callable[[str], str]) -> str:
+    """The text with ``stand_in`` of each unseen character in its place."""
+    return text if seen(text) else "".join(stand_in(char) if unseen(char) else char for char in text)
+
+
+def referenced(markup: str) -> str:
+    """Markup that means the same on one line: what is not printable becomes a character reference."""
+    return replaced(markup, lambda char: f"&#{ord(char)};")
+
+
+def shortened(text: str, most: int, mark: str = CUT) -> str:
+    """At most ``most`` characters, the last of them ``mark`` where the text has more."""
+    return text if len(text) <= most else f"{text[: most - len(mark)]}{mark}"
+
+
+def counted(text: str, most: int, show: Callable[[str], str] = str) -> str:
+    """The first ``most`` characters as ``show`` gives them, and the number of those that are left out."""
+    more = len(text) - most
+    return show(text) if more <= 0 else f"{show(text[:most])}{_MORE}{more} more)"
+
+
+def bounded(text: str, most: int, redact: Callable[[str], str]) -> str:
+    """At most ``most`` characters, as they were written but for the secrets."""
+    return redact(text)[:most]
+
+
+def legible(text: str, most: int, redact: Callable[[str], str] = str) -> str:
+    """One line of at most ``most`` characters, all of them seen.
+
+    Secrets go first: of one that was cut, or of which a character was replaced, the rest could not be known.
+    """
+    return replaced(shortened(redact(text), most), _blank)
+
+
+def paragraph(text: str, most: int, lines: int, redact: Callable[[str], str] = str) -> str:
+    """At most so many lines, each legible."""
+    return "\n".join(legible(line, most) for line in redact(text).split("\n", lines)[:lines])
+
+
+def _blank(char: str) -> str:
+    return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
 
 
 def _character(match: re.Match[str]) -> str:

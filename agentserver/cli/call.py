@@ -265,9 +265,9 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
 
 def reply_markup(reply: Reply) -> str:
     """The payload of a reply on one line that means the same: what is not seen stands as a character reference."""
+    from agentserver.characters.printing import referenced
     from agentserver.core import envelope
     from agentserver.core.canonical import canonical
-    from agentserver.core.legible import referenced
 
     read = envelope.read(reply.message)
     assert isinstance(read, envelope.Envelope)

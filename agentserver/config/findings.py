@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentserver.characters.printing import one_line, visible
+from agentserver.characters.printing import DOTS, one_line, shortened, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -129,7 +129,7 @@ def _clean(finding: Finding, secrets: Secrets) -> Finding:
 
 def printable(text: str) -> str:
     """The text on one line, bounded, with what a terminal could act on escaped."""
-    return visible(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "...")
+    return visible(shortened(text, MAX_TEXT, DOTS))
 
 
 def dotted(loc: Loc) -> str:

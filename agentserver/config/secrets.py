@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 from xml.sax.saxutils import escape
 
+from agentserver.characters.printing import CUTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -22,9 +24,6 @@ MIN_LENGTH = 4
 
 MIN_BEGINNING = 8
 """Characters of the beginning of a value that are hidden where a text was cut."""
-
-CUTS = ("\n", "\r", "\N{HORIZONTAL ELLIPSIS}", "...", " ... (")
-"""Marks that stand where a text was cut."""
 
 MIN_LINE = 8
 """Characters of one line of a value that has several; shorter lines are hidden with the whole value only."""

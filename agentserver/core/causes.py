@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentserver.core.legible import bounded
+from agentserver.characters.printing import bounded
 from agentserver.core.messages import Failed
 from agentserver.core.refusals import Refusal
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agentserver.characters.printing import bounded
 from agentserver.core.admission import Judged
 from agentserver.core.causes import DETAIL
-from agentserver.core.legible import bounded
 from agentserver.core.messages import Excerpt
 from agentserver.core.refusals import Refusal
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agentserver.characters.printing import legible, paragraph
 from agentserver.core.audit import ATTEMPT, DETAIL, GUARDS, LINES, Event, Record
-from agentserver.core.legible import legible, paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentserver.characters.printing import legible, referenced
 from agentserver.contract import TodoComplete, TodoUntil
-from agentserver.core.legible import legible, referenced
 from agentserver.core.messages import TODO
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from agentserver.characters.printing import legible
 from agentserver.core.approvals import Answer, Decided
-from agentserver.core.legible import legible
 from agentserver.engines.journal_file import MIGRATIONS, open_reading, told
 from agentserver.engines.journal_seal import digest
 from agentserver.ports import EngineError

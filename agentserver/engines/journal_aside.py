@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from agentserver.characters.printing import legible
 from agentserver.core.aside import REASON, last_words
-from agentserver.core.legible import legible
 from agentserver.core.messages import EventPlace, Reply
 from agentserver.core.recorded import Aside
 from agentserver.engines import journal_seal as seal

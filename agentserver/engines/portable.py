@@ -10,7 +10,7 @@ import json
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
-from agentserver.characters.table import seen, unseen
+from agentserver.characters.printing import replaced
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.recorded import KeptStep, Story
 from agentserver.core.recording import Beginning
@@ -122,12 +122,7 @@ def _field(name: str, value: object, margin: str) -> str:
 
 
 def _line(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if seen(text) else "".join(_escaped(text))
-
-
-def _escaped(text: str) -> Iterator[str]:
-    return (json.dumps(each)[1:-1] if unseen(each) else each for each in text)
+    return replaced(json.dumps(value, ensure_ascii=False), lambda char: json.dumps(char)[1:-1])
 
 
 def _plain(data: bytes) -> str | list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentserver.characters.printing import visible
+from agentserver.characters.printing import counted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -68,8 +68,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 def cut(text: str) -> str:
     """The first MAX_LINE characters of a text, visible; what is left out is counted."""
-    more = len(text) - MAX_LINE
-    return visible(text) if more <= 0 else f"{visible(text[:MAX_LINE])} ... ({more} more)"
+    return counted(text, MAX_LINE, visible)
 
 
 def paint(line: Line, *, colour: bool, whole: bool = False) -> str:

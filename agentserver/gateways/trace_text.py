@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agentserver.characters.printing import counted
 from agentserver.core import envelope
 from agentserver.core.audit import Event
 from agentserver.core.canonical import canonical
@@ -171,7 +172,7 @@ def _route(record: Record) -> Iterator[Segment]:
 
 
 def _bounded(text: str, most: int = 500) -> str:
-    return text if len(text) <= most else f"{text[:most]} ... ({len(text) - most} more)"
+    return counted(text, most)
 
 
 def tree(records: Sequence[Record], *, payloads: bool = False) -> tuple[Line, ...]:

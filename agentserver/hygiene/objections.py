@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from agentserver.characters.printing import DOTS, shortened
+
 SHOWN = 80
 """Characters of a schema's own text that an objection may quote."""
 
@@ -74,5 +76,4 @@ class Objection:
 
 def shown(text: object) -> str:
     """Foreign text for a message: quoted, escaped to ASCII, at most SHOWN characters."""
-    quoted = ascii(text)
-    return quoted if len(quoted) <= SHOWN else f"{quoted[: SHOWN - 3]}..."
+    return shortened(ascii(text), SHOWN, DOTS)

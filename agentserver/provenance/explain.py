@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.characters.table import seen, unseen
+from agentserver.characters.printing import CUT, replaced
 from agentserver.provenance.labels import Mode, Role
 from agentserver.provenance.leaves import text_of
 from agentserver.provenance.policy import Effect, Rule
@@ -170,8 +170,6 @@ def _quoted(text: str) -> str:
 def _flat(text: str) -> str:
     """One line of a terminal, of the beginning: a value may be as long as a message."""
     begun = text[:1000]
-    flat = " ".join(begun.split())
-    if not seen(flat):
-        flat = " ".join("".join(" " if unseen(char) else char for char in flat).split())
+    flat = " ".join(replaced(begun, lambda _: " ").split())
     whole = len(flat) <= 120 and len(text) == len(begun)  # noqa: PLR2004  one line of a terminal
-    return flat if whole else f"{flat[:119]}…"
+    return flat if whole else f"{flat[:119]}{CUT}"

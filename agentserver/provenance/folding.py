@@ -15,8 +15,7 @@ from collections import deque
 from itertools import compress, islice
 from typing import Final
 
-from agentserver.characters.confusables import TABLE
-from agentserver.characters.table import unseen
+from agentserver.characters.table import TABLE, unseen
 
 EXPANSION: Final = 4
 """Longest form of one character: a ligature of eighteen letters must not fill the index eighteenfold."""

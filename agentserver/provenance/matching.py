@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
+from agentserver.characters.printing import CUT, shortened
 from agentserver.provenance.encodings import turned, unwrapped
 from agentserver.provenance.folding import fold_bytes, unfold
 from agentserver.provenance.index import SPAN
@@ -189,7 +190,7 @@ def _quoted(ledger: Ledger, number: int, excerpt: str) -> str:
 def _around(text: str, offset: int, length: int) -> str:
     """The words around a value in its text, so that a reader sees what it was part of."""
     start = max(0, offset - 40)
-    return ("…" if start else "") + _short(text[start : offset + min(length, 2 * EXCERPT) + 40].strip())
+    return (CUT if start else "") + _short(text[start : offset + min(length, 2 * EXCERPT) + 40].strip())
 
 
 def _hops(ledger: Ledger, number: int) -> tuple[Hop, ...]:
@@ -201,5 +202,4 @@ def _via(via: str, source: Text) -> str:
 
 
 def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= EXCERPT else flat[: EXCERPT - 1] + "…"
+    return shortened(" ".join(text.split()), EXCERPT)

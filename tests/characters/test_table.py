@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.characters.confusables import TABLE
-from agentserver.characters.table import looks_like, seen, skeleton, unseen
+from agentserver.characters.table import TABLE, looks_like, seen, skeleton, unseen
 from agentserver.provenance.folding import fold
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]

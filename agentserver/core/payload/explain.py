@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
+from agentserver.characters.printing import DOTS, shortened
 from agentserver.core.payload import schema
 from agentserver.core.payload.lexical import WRITERS, readable
 from agentserver.core.payload.shape import Facets, Kind, Place, Record, Scalar
@@ -119,11 +120,7 @@ def faults(name: str, part: Part, element: etree._Element) -> tuple[Fault, ...]:
 
 
 def _fault(path: str, rule: str) -> Fault:
-    return Fault(_cut(path), _cut(rule))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LENGTH else f"{text[: LENGTH - 3]}..."
+    return Fault(shortened(path, LENGTH, DOTS), shortened(rule, LENGTH, DOTS))
 
 
 class _Search:
@@ -231,7 +228,7 @@ def _names(part: Part) -> str:
 
 def listed(words: list[str]) -> str:
     """Words in one bounded line."""
-    shown = [word if len(word) <= _VALUE else f"{word[: _VALUE - 3]}..." for word in words[:LISTED]]
+    shown = [shortened(word, _VALUE, DOTS) for word in words[:LISTED]]
     more = f" and {len(words) - LISTED} more" if len(words) > LISTED else ""
     return ", ".join(shown) + more
 
@@ -240,8 +237,8 @@ def label(scalar: Scalar) -> str:
     """The type of a scalar in words: ``integer from 1 to 10``."""
     if scalar.choices:
         forms = [written or '""' for written, _ in scalar.choices]
-        return f"one of {listed(forms)}" if len(forms) > 1 else _cut(forms[0])
-    return _cut(" ".join([_WORDS[scalar.kind], *_narrowings(scalar.kind, scalar.facets)]))
+        return f"one of {listed(forms)}" if len(forms) > 1 else shortened(forms[0], LENGTH, DOTS)
+    return shortened(" ".join([_WORDS[scalar.kind], *_narrowings(scalar.kind, scalar.facets)]), LENGTH, DOTS)
 
 
 def _narrowings(kind: Kind, facets: Facets) -> Iterator[str]:

@@ -57,6 +57,7 @@ class Outcome(NamedTuple):
         deprecated: whether a handler returned bytes.
         moment: when, and with which seed, the step was decided.
         cause: what the step was decided about, so that it can be decided again.
+        since: the conversation that the step was decided on; with it only the changes need be kept.
     """
 
     before: int
@@ -76,3 +77,4 @@ class Outcome(NamedTuple):
     deprecated: bool = False
     moment: Moment | None = None
     cause: Cause | None = None
+    since: Conversation | None = None

@@ -26,6 +26,21 @@ def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
     return dict(mapping) if len(mapping) <= FEW else Overlay(mapping)
 
 
+def differences(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[list[K], list[K]]:
+    """The keys of ``after`` that hold another object than in ``before``, in order, and the keys that are gone."""
+    if type(before) is Overlay and type(after) is Overlay:
+        seen = after.perhaps_changed(before)
+        if seen is not None:
+            changed = [key for key in seen if key in after and before.get(key) is not after[key]]
+            return changed, [key for key in seen if key in before and key not in after]
+    old = before.merged() if type(before) is Overlay else before
+    new = after.merged() if type(after) is Overlay else after
+    changed = [key for key, value in new.items() if old.get(key) is not value]
+    added = [key for key in changed if key not in old]
+    gone = [key for key in old if key not in new] if len(old) + len(added) != len(new) else []
+    return changed, gone
+
+
 class Overlay(MutableMapping[K, V], Generic[K, V]):
     """A mapping in the order in which keys were added, as a dict is. ``next`` costs the root of its length.
 
@@ -43,18 +58,25 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
     def next(self) -> MutableMapping[K, V]:
         """A copy. Once the changes are many, or the entries few, both layers become one again."""
         if self._count <= FEW // 2:
-            return self._merged()
+            return self.merged()
         if len(self._over) > max(FEW, 2 * isqrt(len(self._under))):
-            return Overlay(self._merged())
+            return Overlay(self.merged())
         made = Overlay(self._under)
         made._over, made._count = self._over.copy(), self._count
         return made
 
-    def _merged(self) -> dict[K, V]:
+    def merged(self) -> dict[K, V]:
+        """The same as a dict."""
         whole = {**self._under, **self._over}
         for key in [key for key, value in self._over.items() if value is _GONE]:
             del whole[key]
         return whole
+
+    def perhaps_changed(self, before: Overlay[K, V]) -> list[K] | None:
+        """The few keys among which all are that differ from ``before``; None when they do not lie over the same."""
+        if before._under is not self._under:
+            return None
+        return [*self._over, *(key for key in before._over if key not in self._over)]
 
     def __getitem__(self, key: K) -> V:
         found = self._over.get(key)
@@ -68,7 +90,7 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         if key not in self:
             self._count += 1
             if key in self._over:  # what comes back stands at the end
-                self._under, self._over = self._merged(), {}
+                self._under, self._over = self.merged(), {}
         self._over[key] = value
 
     def __delitem__(self, key: K) -> None:
@@ -97,4 +119,4 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
                 yield key
 
     def __repr__(self) -> str:
-        return f"Overlay({dict(self)})"
+        return f"Overlay({self.merged()})"

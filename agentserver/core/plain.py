@@ -108,6 +108,7 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
         parsed={sent.id: draft.element} if len(sent.message) <= PARSED_LIMIT else {},
         moment=moment,
         cause=finished,
+        since=conversation,
     )
 
 

@@ -36,10 +36,11 @@ from agentserver.core.messages import (
     Returned,
     TurnedAway,
 )
+from agentserver.core.parts import encode
 from agentserver.core.receipts import Receipt
 from agentserver.core.refusals import Refusal
 from agentserver.core.requeue import redrive, requeue
-from agentserver.core.snapshot import UnreadableError, encode
+from agentserver.core.snapshot import UnreadableError
 from agentserver.core.threads import ThreadTree
 
 if TYPE_CHECKING:

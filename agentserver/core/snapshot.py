@@ -10,35 +10,33 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from pydantic_core import PydanticSerializationError, to_json
-
+from agentserver.core import parts
 from agentserver.core.approvals import Approval
+from agentserver.core.changes import applied
 from agentserver.core.conversation import Conversation
 from agentserver.core.guard import opening
 from agentserver.core.messages import Question
+from agentserver.core.parts import FORMAT
 from agentserver.core.requests import Request
-from agentserver.core.siblings import Siblings
+from agentserver.core.siblings import NO_SIBLINGS, Siblings
 from agentserver.core.threads import NOTHING, Held, Thread, ThreadTree
 from agentserver.core.todos import TodoBook, Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery
-
-    Row: TypeAlias = Sequence[Any]
-    Rows: TypeAlias = dict[str, tuple[Thread, bytes]]
-
-FORMAT = 3
-"""The version that is written. Every version that was ever written can be read: the first had no approvals, the
-second did not count the messages of each request."""
+    from agentserver.core.parts import Row
 
 
 _THREADS = 8
 """The index of the threads among the fields after the format."""
+
+_CHILDREN_NAMED = 3
+"""The last format in which the row of a thread named its children."""
 
 
 class UnreadableError(ValueError):
@@ -70,20 +68,19 @@ class Snapshot(NamedTuple):
         state: everything but the other two.
         waiting: the deliveries that are queued or held, by id.
         values: what threads store and guards remember, by owner (``thread ID``, ``guard NAME``) and name.
+        changes: to the state since it was taken, of one step each; what waits and the values are of after the last.
     """
 
     state: bytes
     waiting: Mapping[str, Delivery]
     values: Mapping[tuple[str, str], bytes]
+    changes: Sequence[bytes] = ()
 
 
-def take(conversation: Conversation, guards: Iterable[CoreGuard] = (), rows: Rows | None = None) -> Snapshot:
-    """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it.
-
-    ``rows`` holds threads as they were written before, and does so afterwards: only what has changed is written again.
-    """
+def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapshot:
+    """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it."""
     nodes = conversation.tree.nodes.values()
-    head = [
+    state = [
         FORMAT,
         conversation.id,
         conversation.principal,
@@ -93,11 +90,10 @@ def take(conversation: Conversation, guards: Iterable[CoreGuard] = (), rows: Row
         conversation.closed,
         conversation.tree.root,
         conversation.tree.opened,
-    ]
-    tail = [
-        [_todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
-        [tuple(request) for request in conversation.requests.values()],
-        [(name, memory is not None) for name, memory in conversation.memory.items()],
+        [parts.thread_row(node) for node in nodes],
+        [parts.todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
+        list(conversation.requests.values()),
+        parts.memory_row(conversation),
     ]
     values = {
         (f"thread {node.id}", name): value
@@ -105,24 +101,25 @@ def take(conversation: Conversation, guards: Iterable[CoreGuard] = (), rows: Row
         if node.storage
         for name, value in node.storage.items()
     }
-    values.update(_memories(conversation, guards))
+    dump = dumping(guards)
+    for name, memory in conversation.memory.items():
+        if memory is not None:
+            values.update({(f"guard {name}", part): value for part, value in dump(name, memory).items()})
     waiting = {delivery.id: delivery for node in nodes for delivery in node.waiting()}
-    threads = b",".join(_written(conversation.tree.nodes, {} if rows is None else rows))
-    state = b"%b,[%b],%b" % (encode(head)[:-1], threads, encode(tail)[1:])
-    return Snapshot(state, waiting, values)
+    return Snapshot(parts.encode(state), waiting, values)
 
 
-def _written(nodes: Mapping[str, Thread], rows: Rows) -> list[bytes]:
-    """The row of each thread; those of threads that are gone go."""
-    for key in rows.keys() - nodes.keys() if len(rows) > len(nodes) else ():
-        del rows[key]
-    written = []
-    for key, node in nodes.items():
-        known = rows.get(key)
-        if known is None or known[0] is not node:
-            known = rows[key] = node, encode(_thread_row(node))
-        written.append(known[1])
-    return written
+def dumping(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
+    """The dump of a guard's memory by its name. It raises TypeError for a guard that has none, or is not there."""
+    known = {guard.name: guard for guard in guards}
+
+    def dump(name: str, memory: object) -> Mapping[str, bytes]:
+        guard = known.get(name)
+        if not _remembers(guard):
+            raise TypeError(f"the guard {name} has a memory and cannot dump it")
+        return guard.dump(memory)
+
+    return dump
 
 
 def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversation:
@@ -137,7 +134,7 @@ def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversatio
 def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
     """The messages that wait for a person, read without the guards of the conversation. Raises UnreadableError."""
     with _reading():
-        threads = [_thread(row, snapshot.waiting, {}) for row in _fields(snapshot)[_THREADS]]
+        threads = [_thread(row, snapshot.waiting, {}, {}) for row in _fields(snapshot)[_THREADS]]
         return tuple([one for thread in threads for one in thread.approvals])
 
 
@@ -165,23 +162,18 @@ def _fields(snapshot: Snapshot) -> list[Any]:
     number, *fields = json.loads(snapshot.state)
     if number not in range(1, FORMAT + 1):
         raise UnreadableError(f"the conversation was kept in format {number}, this server reads {FORMAT}")
-    return fields
-
-
-def encode(value: object) -> bytes:
-    """A plain value as compact JSON; what is no Unicode text survives as it is."""
-    try:
-        return to_json(value, inf_nan_mode="constants")
-    except PydanticSerializationError:  # it writes nothing but Unicode text
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    if number <= _CHILDREN_NAMED:
+        fields[_THREADS] = [(*row[: parts.INBOX], *row[parts.INBOX + 1 :]) for row in fields[_THREADS]]
+    return applied(fields, snapshot.changes) if snapshot.changes else fields
 
 
 def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
     key, principal, version, messages, touched, closed, root, opened, threads, watchers, requests, named = (
         fields
     )
-    owned = _by_owner(snapshot.values)
-    nodes = {row[0]: _thread(row, snapshot.waiting, owned) for row in threads}
+    owned = by_owner(snapshot.values)
+    children = _children(threads)
+    nodes = {row[0]: _thread(row, snapshot.waiting, owned, children) for row in threads}
     _check(nodes.values(), {row[0] for row in requests})
     return Conversation(
         id=key,
@@ -210,24 +202,21 @@ def _check(nodes: Iterable[Thread], requests: set[str]) -> None:
             raise UnreadableError("the conversation cannot be read: a delivery is not what was written")
 
 
-def _thread_row(node: Thread) -> Row:
-    return (
-        node.id,
-        node.owner,
-        node.parent,
-        node.ordinal,
-        node.called,
-        list(node.children),
-        [(d.id, d.attempt) for d in node.inbox],
-        [(h.watcher, h.delivery.id, h.delivery.attempt) for h in node.held],
-        node.refusals,
-        [(one.id, one.delivery.id, one.questions, one.at, one.digest) for one in node.approvals],
-        None if node.allowed is None else sorted(node.allowed),
-    )
+def _children(rows: Iterable[Row]) -> Mapping[str, Siblings]:
+    """The children of each thread that has any, in their order."""
+    found: dict[str, list[str]] = {}
+    for key, _, parent, *_ in rows:
+        found.setdefault(parent, []).append(key)
+    return {parent: Siblings(keys) for parent, keys in found.items()}
 
 
-def _thread(row: Row, waiting: Mapping[str, Delivery], owned: Mapping[str, Mapping[str, bytes]]) -> Thread:
-    key, owner, parent, ordinal, called, children, inbox, held, refusals, *rest = row
+def _thread(
+    row: Row,
+    waiting: Mapping[str, Delivery],
+    owned: Mapping[str, Mapping[str, bytes]],
+    children: Mapping[str, Siblings],
+) -> Thread:
+    key, owner, parent, ordinal, called, inbox, held, refusals, *rest = row
     approvals, allowed = rest or ((), None)
     return Thread(
         key,
@@ -235,7 +224,7 @@ def _thread(row: Row, waiting: Mapping[str, Delivery], owned: Mapping[str, Mappi
         parent,
         ordinal,
         called,
-        Siblings(children),
+        children.get(key, NO_SIBLINGS),
         tuple(waiting[one]._replace(attempt=attempt) for one, attempt in inbox),
         tuple(Held(watcher, waiting[one]._replace(attempt=attempt)) for watcher, one, attempt in held),
         refusals,
@@ -252,34 +241,12 @@ def _question(guard: str, text: str, about: Iterable[str]) -> Question:
     return Question(guard, text, tuple(about))
 
 
-def _todo_row(thread: str, watchers: Sequence[Watcher]) -> Row:
-    return (
-        thread,
-        [
-            (w.watcher_id, w.wait_for, w.from_listener, w.description, w.count, w.hold, w.kept, w.seen)
-            for w in watchers
-        ],
-    )
-
-
-def _by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, bytes]]:
+def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, bytes]]:
+    """Values by the name of each, by owner."""
     owned: dict[str, dict[str, bytes]] = {}
     for (owner, name), value in values.items():
         owned.setdefault(owner, {})[name] = value
     return owned
-
-
-def _memories(conversation: Conversation, guards: Iterable[CoreGuard]) -> dict[tuple[str, str], bytes]:
-    known = {guard.name: guard for guard in guards}
-    parts: dict[tuple[str, str], bytes] = {}
-    for name, memory in conversation.memory.items():
-        if memory is None:
-            continue
-        guard = known.get(name)
-        if not _remembers(guard):
-            raise TypeError(f"the guard {name} has a memory and cannot dump it")
-        parts.update({(f"guard {name}", part): value for part, value in guard.dump(memory).items()})
-    return parts
 
 
 def _unseen(version: int, guards: Iterable[CoreGuard]) -> Mapping[str, object]:

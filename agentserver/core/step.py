@@ -344,6 +344,7 @@ class Step:
             deprecated=self.deprecated,
             moment=self.moment,
             cause=self.cause,
+            since=before,
         )
 
     def _placed(self) -> tuple[Reply | Done, ...]:

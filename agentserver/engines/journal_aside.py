@@ -127,6 +127,7 @@ def discard(connection: sqlite3.Connection, conversation: str, at: float) -> Non
             [(at, seal.mark(one, 2, "", at), one) for (one,) in queued.fetchall()],
         )
         connection.execute("delete from value where conversation = ?", (number,))
+        connection.execute("delete from state where conversation = ?", (number,))
         row = connection.execute(
             "select number, id, principal, root, opened, touched, version, closed, chain, state"
             " from conversation where number = ?",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.engines import journal_aside
 from agentserver.engines.journal_file import open_reading
 from agentserver.engines.journal_rows import Ending
-from agentserver.engines.journal_seal import FORM, GENESIS, chained, mark
+from agentserver.engines.journal_seal import GENESIS, OF_ROWS, chained, mark
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -72,6 +72,7 @@ def forget(connection: sqlite3.Connection, before: float) -> int:
 
 def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
     receipts, asides = _has(connection, "receipt"), journal_aside.known(connection)
+    wholes = _has(connection, "state")
     connection.execute("begin immediate")
     try:
         for number in numbers:
@@ -89,6 +90,8 @@ def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
             )
             connection.execute("delete from step where conversation = ?", (number,))
             connection.execute("delete from value where conversation = ?", (number,))
+            if wholes:
+                connection.execute("delete from state where conversation = ?", (number,))
             if asides:
                 journal_aside.remove(connection, number)
             if receipts:
@@ -166,7 +169,7 @@ def broken_link(story: Story) -> int | None:
     """The first version of a conversation whose step is not what was written; None when all are."""
     chain = GENESIS
     for expected, step in enumerate(story.steps, 1):
-        rows = step.rows if step.form == FORM else step.gone_out()
+        rows = step.rows if step.form in OF_ROWS else step.gone_out()
         chain = chained(chain, *step.moment, step.cause, step.records, *rows)
         if chain != step.chain or step.version != expected:
             return expected

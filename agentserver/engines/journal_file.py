@@ -172,6 +172,14 @@ MIGRATIONS: Final = (
     ) strict;
     create index aside_of on aside(conversation);
     """,
+    """
+    alter table step add column changes blob not null default x'';
+    create table state (
+        conversation integer primary key,
+        version integer not null,
+        data blob not null
+    ) strict;
+    """,
 )
 """The migrations, each from one version to the next. The version of a file is the number of those it has seen.
 
@@ -181,6 +189,7 @@ Seals, marks and the ``form`` of a step's link: see journal_seal.py; what an ear
 ``answer``: see journal_answers.py. ``head``: see journal_head.py. ``calendar``: see
 journal_calendar.py. ``handoff``: see journal_handoffs.py.
 ``aside``: see journal_aside.py.
+``state``, ``step.changes``: see journal_stored.py.
 ``receipt``: the messages that came under an id of their sender's; see core/receipts.py.
 """
 
@@ -190,13 +199,20 @@ READABLE: Final = 1
 SEALED: Final = 5
 """The version since which rows have digests."""
 
-UNSEALED: Final = """
+CHANGING: Final = 9
+"""The version since which a step has the changes that it made."""
+
+_UNCHANGING: Final = """
+    create temp view state as select 0 as conversation, 0 as version, x'' as data where false;
+    create temp view step as select *, x'' as changes from main.step;
+"""
+_UNSEALED: Final = """
     create temp view conversation as select *, x'' as seal from main.conversation;
-    create temp view step as select *, 1 as form from main.step;
     create temp view delivery as select *, x'' as mark from main.delivery;
     create temp view event as select *, x'' as mark from main.event;
+    create temp view state as select 0 as conversation, 0 as version, x'' as data where false;
+    create temp view step as select *, 1 as form, x'' as changes from main.step;
 """
-"""Views that let an earlier journal read like one of this version."""
 
 
 class Sync(StrEnum):
@@ -359,6 +375,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
         raise EngineError(
             f"{path}: no journal of this version; agentserver run brings an older one up to date"
         )
-    if version < SEALED:
-        connection.executescript(UNSEALED)
+    if version < CHANGING:
+        # Views that let an earlier journal read like one of this version.
+        connection.executescript(_UNSEALED if version < SEALED else _UNCHANGING)
     return connection

@@ -69,7 +69,7 @@ class Reader:
         found = stored(self._connection, conversation)
         if found is None or found.row.closed is not None:
             return None
-        return Snapshot(found.row.state, {one.id: one for _, _, one in found.waiting}, found.values)
+        return found.snapshot()
 
     def damaged(self) -> list[UnreadableError]:
         """The damage to open conversations, an error for each."""
@@ -203,13 +203,13 @@ class Reader:
 
     def _step_rows(self, number: int) -> list[tuple[object, ...]]:
         return self._connection.execute(
-            "select number, version, at, seed, cause, records, chain, form,"
+            "select number, version, at, seed, cause, records, chain, form, changes,"
             " first_delivery, deliveries, first_event, events from step where conversation = ? order by version",
             (number,),
         ).fetchall()
 
     def _step(self, conversation: str, row: Sequence[object]) -> KeptStep:
-        number, version, at, seed, cause, records, chain, form, *made = row
+        number, version, at, seed, cause, records, chain, form, changes, *made = row
         delivery, deliveries, event, events = made
         added = self._connection.execute(
             f"select d.number, d.conversation, {COLUMNS} from delivery d"  # noqa: S608
@@ -222,6 +222,7 @@ class Reader:
             (event, event + events),  # type: ignore[operator]
         ).fetchall()
         rows = (
+            *((changes,) if form == seal.FORM else ()),
             seal.places(number, version, *made),  # type: ignore[arg-type]
             *[seal.delivery(one, within, columns) for one, within, *columns in added],
             *[seal.event(within, columns) for within, *columns in left],

@@ -14,7 +14,7 @@ from agentserver.engines import journal_seal as seal
 if TYPE_CHECKING:
     import sqlite3
 
-_STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_STEP = "insert into step values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DELIVERY = "insert into delivery values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?)"
 _ENDED = "update delivery set state = ?, reason = ?, ended = ?, mark = ? where number = ?"
 EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')"
@@ -27,7 +27,13 @@ LEFT = (
 _OPENED = "insert into conversation values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'')"
 _STATE = "update conversation set touched = ?, version = ?, closed = ?, chain = ?, state = ?, seal = ? where number = ?"
 _VALUE = "insert or replace into value values (?, ?, ?, ?)"
+_WHOLE = "insert or replace into state values (?, ?, ?)"
+_NO_WHOLE = "delete from state where conversation = ?"
 _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
+
+
+_LINK = 11
+"""The index of the link among the columns of a step."""
 
 
 class Ending(IntEnum):
@@ -61,6 +67,7 @@ class Rows:
     ended: list[tuple[object, ...]] = field(default_factory=list)
     events: list[tuple[object, ...]] = field(default_factory=list)
     values: dict[tuple[int, str, str], bytes | None] = field(default_factory=dict)
+    wholes: dict[int, tuple[int, bytes] | None] = field(default_factory=dict)
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write them, each table once."""
@@ -73,6 +80,8 @@ class Rows:
             (_RECEIPT, self.receipts),
             (_NO_VALUE, [key for key, data in self.values.items() if data is None]),
             (_VALUE, [(*key, data) for key, data in self.values.items() if data is not None]),
+            (_NO_WHOLE, [(number,) for number, whole in self.wholes.items() if whole is None]),
+            (_WHOLE, [(number, *whole) for number, whole in self.wholes.items() if whole is not None]),
             (_STATE, list(self.states.values())),
         ):
             if rows:
@@ -84,4 +93,4 @@ class Rows:
 
     def links(self) -> list[bytes]:
         """The links that the steps add to their chains, in order."""
-        return [step[-2] for step in self.steps]  # type: ignore[misc]
+        return [step[_LINK] for step in self.steps]  # type: ignore[misc]

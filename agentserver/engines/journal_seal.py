@@ -1,7 +1,7 @@
 """Digests of the journal's rows, so that one that is not what was written is noticed.
 
 Owns what each digest is of. A link of a conversation's chain is of a step and of every row that the step made; a seal
-is of a conversation's row and of every row that belongs to its present state; a mark is of what changes in a row
+is of a conversation's row and of everything that belongs to its present state; a mark is of what changes in a row
 afterwards. They show accidents, not a forger. Refuses to know where rows are read and written.
 """
 
@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 GENESIS: Final = bytes(32)
 """The predecessor of the first link in the chain of a conversation."""
 
-FORM: Final = 2
-"""The form of the links of steps that are written now. Those of the first form are of messages only."""
+FORM: Final = 3
+"""The form of the links of steps that are written now: of changes and rows. Those of the second form are of rows, those
+of the first of messages only."""
+
+OF_ROWS: Final = (2, FORM)
+"""The forms of links that are of rows."""
+
+STATE: Final = 16
+"""Bytes of the digest that stands for a state in the row of its conversation. Earlier versions had the state itself
+there, which is longer."""
 
 WAITS, GONE = b"\x01", b"\x00"
 """The marks of an event that waits in the outbox, and of one that has left it."""
@@ -77,6 +85,16 @@ def value(conversation: int, owner: str, name: str, data: bytes) -> bytes:
 def mark(number: int, state: int, reason: str, ended: float | None) -> bytes:
     """The mark of what has become of a delivery."""
     return digest((number, int(state), reason, ended))[:8]
+
+
+def state(data: bytes) -> bytes:
+    """The digest of a state as it was kept whole; of none for a conversation that is kept as changes alone."""
+    return digest((), data)
+
+
+def changed(before: bytes, changes: bytes) -> bytes:
+    """The digest of a state after a step, of which the changes are kept."""
+    return digest((), before, changes)
 
 
 def places(step: int, version: int, delivery: int, deliveries: int, event: int, events: int) -> bytes:

@@ -1,7 +1,8 @@
 """A conversation of a journal as its rows have it, held against its seal.
 
-Owns the columns of a delivery, and which rows belong to the present state of a conversation. Refuses to know what a
-state means.
+Owns the columns of a delivery, and which rows belong to the present state of a conversation. Its state is kept whole
+now and then, or never yet, and each step since then has the changes that it made: a step writes what it changes, and to
+read a conversation costs what is in it rather than what has happened in it. Refuses to know what a state means.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core import snapshot
 from agentserver.core.messages import Delivery
-from agentserver.core.snapshot import UnreadableError
+from agentserver.core.recording import Beginning
+from agentserver.core.snapshot import Snapshot, UnreadableError
 from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_seal import Sealed
 
@@ -50,16 +53,30 @@ class Stored(NamedTuple):
         waiting: each delivery that is queued or held, with the number and the digest of its row.
         values: by owner and name.
         belongings: the sum of the digests of both.
+        state: as it was kept whole; empty for that of a conversation that has just begun.
+        changes: of the steps since then.
     """
 
     row: Sealed
     waiting: list[tuple[int, bytes, Delivery]]
     values: dict[tuple[str, str], bytes]
     belongings: int
+    state: bytes
+    changes: tuple[bytes, ...]
 
     def queued(self) -> dict[str, tuple[int, bytes]]:
         """The number and the digest of each delivery's row, by its id."""
         return {delivery.id: (number, digest) for number, digest, delivery in self.waiting}
+
+    def snapshot(self) -> Snapshot:
+        """The conversation in parts."""
+        waiting = {delivery.id: delivery for _, _, delivery in self.waiting}
+        state = self.state or snapshot.take(_beginning(self.row).conversation()).state
+        return Snapshot(state, waiting, self.values, self.changes)
+
+
+def _beginning(row: Sealed) -> Beginning:
+    return Beginning(row.id, row.principal, row.root)
 
 
 def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
@@ -77,7 +94,7 @@ def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
             return None
         *columns, sealed = row
         found = _belonging(connection, Sealed(*columns))
-        if not sealed or sealed == found.row.seal(found.belongings):
+        if _whole(found) and (not sealed or sealed == found.row.seal(found.belongings)):
             return found
     except (TypeError, ValueError, OverflowError):
         pass
@@ -103,4 +120,27 @@ def _belonging(connection: sqlite3.Connection, row: Sealed) -> Stored:
         total = seal.added(total, digest)
     for key, data in held.items():
         total = seal.added(total, seal.value(row.number, *key, data))
-    return Stored(row, waiting, held, total)
+    return Stored(row, waiting, held, total, *_state(connection, row))
+
+
+def _state(connection: sqlite3.Connection, row: Sealed) -> tuple[bytes, tuple[bytes, ...]]:
+    if row.closed is not None or len(row.state) != seal.STATE:  # an earlier version kept it whole in the row
+        return row.state, ()
+    version, state = connection.execute(
+        "select version, data from state where conversation = ?", (row.number,)
+    ).fetchone() or (0, b"")
+    steps = connection.execute(
+        "select changes from step where conversation = ? and version > ? order by version",
+        (row.number, version),
+    )
+    return state, tuple(changes for (changes,) in steps)
+
+
+def _whole(found: Stored) -> bool:
+    """True when the state and the changes since are those of which the digest is in the conversation's row."""
+    if found.row.closed is not None or len(found.row.state) != seal.STATE:
+        return True
+    digest = seal.state(found.state)
+    for changes in found.changes:
+        digest = seal.changed(digest, changes)
+    return digest == found.row.state

@@ -14,7 +14,7 @@ from agentserver.core.snapshot import UnreadableError
 from agentserver.engines import journal_aside, journal_calendar, journal_head
 from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_care import broken_link
-from agentserver.engines.journal_file import DRIVER, MIGRATIONS, SEALED, open_reading, told
+from agentserver.engines.journal_file import CHANGING, DRIVER, MIGRATIONS, SEALED, open_reading, told
 from agentserver.engines.journal_reader import Reader
 from agentserver.engines.journal_stored import stored
 from agentserver.ports import EngineError
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from agentserver.core.recorded import KeptStep, Story
     from agentserver.engines.journal_head import Noted
 
-_TABLES = ("step", "delivery", "event", "value", "receipt")
+_TABLES = {"step": 1, "delivery": 1, "event": 1, "value": 1, "receipt": SEALED, "state": CHANGING}
+"""The tables of which every row belongs to a conversation, with the version since which that is checked."""
 
 
 def findings(path: Path) -> Iterator[str]:
@@ -87,7 +88,7 @@ def _head(connection: sqlite3.Connection, path: Path, said: Noted | None) -> Ite
 def _conversations(connection: sqlite3.Connection) -> Iterator[str]:
     reader = Reader(connection)
     (version,) = connection.execute("pragma user_version").fetchone()
-    claimed = dict.fromkeys(_TABLES if version >= SEALED else _TABLES[:-1], 0)
+    claimed = dict.fromkeys((table for table, since in _TABLES.items() if version >= since), 0)
     for number, key in connection.execute("select number, id from conversation order by number").fetchall():
         try:
             lines = _conversation(reader, connection, key, claimed)
@@ -96,7 +97,7 @@ def _conversations(connection: sqlite3.Connection) -> Iterator[str]:
             yield str(error)
         except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
             yield f"conversation {key}: its record cannot be read: {type(error).__name__}"
-        for table in set(claimed) & {"value", "receipt"}:
+        for table in set(claimed) & {"value", "receipt", "state"}:
             rows = f"select count(*) from {table} where conversation = ?"  # noqa: S608 - our own names
             claimed[table] += connection.execute(rows, (number,)).fetchone()[0]
     claimed["event"] += journal_aside.told(connection)

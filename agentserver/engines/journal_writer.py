@@ -11,12 +11,11 @@ import logging
 import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core import recording, snapshot
+from agentserver.core import changes, recording, snapshot
 from agentserver.core.dismissal import Dismissed
 from agentserver.core.messages import Outside, Redriven, Reply, Requeued, TurnedAway
 from agentserver.core.receipts import Receipt, given
 from agentserver.core.recorded import given_up
-from agentserver.core.written import Written
 from agentserver.engines import journal_aside, journal_care, journal_head
 from agentserver.engines import journal_seal as seal
 from agentserver.engines.journal_file import FATAL, told
@@ -28,14 +27,13 @@ from agentserver.engines.journal_stored import row_delivery, stored
 from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from agentserver.core.conversation import Conversation
+    from agentserver.core.changes import Changes
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery, Done, Moment
     from agentserver.core.outcome import Outcome
-    from agentserver.core.snapshot import Snapshot
     from agentserver.engines.journal_lock import Lock
 
 logger = logging.getLogger("agentserver.journal")
@@ -51,16 +49,14 @@ class Encoded(NamedTuple):
         moment: in which it was decided.
         cause: what it was decided about.
         records: of what happened.
-        gone_out: the messages that went out with it.
-        parts: of the conversation after it.
+        changes: of the conversation; None when it is closed, or not known what it was.
     """
 
     outcome: Outcome
     moment: Moment
     cause: bytes
     records: bytes
-    gone_out: list[bytes]
-    parts: Snapshot
+    changes: Changes | None
 
 
 class Writer:
@@ -85,11 +81,11 @@ class Writer:
         self._connection = connection
         self._path = path
         self._guards = tuple(guards)
+        self._dump = snapshot.dumping(self._guards)
         self._limit = limit
         self._full: EngineError | None = None
         self._kept: dict[str, Kept] = {}
         self._broken: EngineError | None = None
-        self._written = Written()
         self.owed: list[Left] = []
         self._last = {table: self._highest(table) for table in ("conversation", "step", "delivery", "event")}
         head = journal_head.read(connection)
@@ -121,11 +117,15 @@ class Writer:
             return UnfitError("an outcome that no step has decided cannot be kept")
         try:
             cause, records = recording.dump(outcome), recording.dump_records(outcome)
-            written = self._written.of(outcome.conversation)
-            parts = snapshot.take(outcome.conversation, self._guards, written)
+            changed = self._changes(outcome)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")
-        return Encoded(outcome, outcome.moment, cause, records, recording.gone_out(outcome), parts)
+        return Encoded(outcome, outcome.moment, cause, records, changed)
+
+    def _changes(self, outcome: Outcome) -> Changes | None:
+        if outcome.since is None or outcome.conversation.closed:
+            return None
+        return changes.between(outcome.since, outcome.conversation, self._dump)
 
     def write(
         self, group: Sequence[Encoded | EngineError], left: Iterable[Left] = ()
@@ -162,7 +162,7 @@ class Writer:
                 journal_head.keep(self._connection, head)
             self._connection.execute("commit")
             self.owed.clear()
-        except (sqlite3.Error, ValueError, LookupError, OverflowError) as error:
+        except (sqlite3.Error, TypeError, ValueError, LookupError, OverflowError) as error:
             self._undo()
             return error
         self._head = head
@@ -225,13 +225,12 @@ class Writer:
         if self._full is not None and isinstance(outcome.cause, Outside | TurnedAway | Dismissed):
             return self._full  # what is in hand goes on, so that it comes to rest
         if kept is None:
-            kept = self._open(after, rows)
-        self._add(encoded, kept, rows)
-        self._keep_values(kept, {} if after.closed else encoded.parts.values, rows)
+            kept = self._open(outcome, rows)
+        self._add(encoded, kept, self._keep_state(encoded, kept, rows), rows)
         kept.version = after.version
         closed = float(after.touched) if after.closed else None
         touched = float(after.touched)
-        state = (touched, after.version, closed, kept.chain, encoded.parts.state)
+        state = (touched, after.version, closed, kept.chain, kept.state)
         whole = Sealed(kept.number, after.id, after.principal, after.tree.root, kept.opened, *state)
         rows.states[kept.number] = (*state, whole.seal(kept.belongings), kept.number)
         if after.closed:
@@ -249,8 +248,27 @@ class Writer:
         ).fetchone() or next((row[2:] for row in rows.receipts if row[:2] == place), None)
         return None if row is None else RepeatedError(Receipt(str(row[1]), str(row[0])))
 
-    def _add(self, encoded: Encoded, kept: Kept, rows: Rows) -> None:
-        """Add what an outcome makes for ever: the step, its deliveries, what it let go."""
+    def _keep_state(self, encoded: Encoded, kept: Kept, rows: Rows) -> bytes:
+        """Add the state of the conversation and its values; gives the changes that are to be kept with the step."""
+        outcome, after = encoded.outcome, encoded.outcome.conversation
+        if encoded.changes is not None and kept.follow(outcome, encoded.changes.state):
+            for owner, values in encoded.changes.values.items():
+                rows.values.update(kept.store(owner, values))
+            return encoded.changes.state
+        whole = None if after.closed else snapshot.take(after, self._guards)
+        stored = {} if whole is None else snapshot.by_owner(whole.values)
+        for owner in {**kept.values, **stored}:
+            rows.values.update(kept.store(owner, stored.get(owner, {})))
+        if whole is None:
+            kept.last, kept.state = None, b""
+            rows.wholes[kept.number] = None
+        else:
+            kept.keep(after, whole.state)
+            rows.wholes[kept.number] = (after.version, whole.state)
+        return b""
+
+    def _add(self, encoded: Encoded, kept: Kept, made: bytes, rows: Rows) -> None:
+        """Add what an outcome makes for ever: the step with its changes, its deliveries, what it let go."""
         outcome, moment = encoded.outcome, encoded.moment
         delivery, event = self._last["delivery"] + 1, self._last["event"] + 1
         added = self._add_deliveries(outcome, kept, rows)
@@ -261,34 +279,36 @@ class Writer:
             name, (request, content) = receipt
             rows.receipts.append((kept.number, name, content, request))
         version = outcome.conversation.version
-        made = (delivery, len(added), event, len(left))
+        rows_made = (delivery, len(added), event, len(left))
         parts = (encoded.cause, encoded.records)
         self._last["step"] += 1
-        places = seal.places(self._last["step"], version, *made)
-        kept.chain = seal.chained(kept.chain, *moment, *parts, places, *added, *left)
-        step = (self._last["step"], kept.number, version, *moment, *parts, *made, kept.chain, seal.FORM)
+        places = seal.places(self._last["step"], version, *rows_made)
+        kept.chain = seal.chained(kept.chain, *moment, *parts, made, places, *added, *left)
+        sealed = (kept.chain, seal.FORM, made)
+        step = (self._last["step"], kept.number, version, *moment, *parts, *rows_made, *sealed)
         rows.steps.append(step)
 
     def _find(self, conversation: str) -> Kept | None:
         """Find the stored rows of an open conversation. The version of one that is closed or aside never fits."""
         if journal_aside.is_aside(self._connection, conversation):
-            return Kept(0, 0.0, -1, GENESIS, {}, {})
+            return Kept(0, 0.0, -1, GENESIS)
         found = stored(self._connection, conversation)
         if found is None:
             return None
         row = found.row
         if row.closed is not None:
-            return Kept(row.number, row.opened, -1, row.chain, {}, {})
-        kept = Kept(
-            row.number, row.opened, row.version, row.chain, found.values, found.queued(), found.belongings
-        )
+            return Kept(row.number, row.opened, -1, row.chain)
+        values = snapshot.by_owner(found.values)
+        kept = Kept(row.number, row.opened, row.version, row.chain, values, found.queued(), found.belongings)
         self._kept[conversation] = kept
         return kept
 
-    def _open(self, after: Conversation, rows: Rows) -> Kept:
+    def _open(self, outcome: Outcome, rows: Rows) -> Kept:
+        after = outcome.conversation
         self._last["conversation"] += 1
         opened = float(after.touched)
-        kept = self._kept[after.id] = Kept(self._last["conversation"], opened, 0, GENESIS, {}, {})
+        kept = self._kept[after.id] = Kept(self._last["conversation"], opened, 0, GENESIS)
+        kept.begin(outcome)
         key = (kept.number, after.id, after.principal, after.tree.root)
         rows.opened.append((*key, opened, opened, 0, None, GENESIS, b""))
         return kept
@@ -351,19 +371,6 @@ class Writer:
             digests.append(seal.event(kept.number, columns))
             rows.events.append((self._last["event"], kept.number, *columns[1:]))
         return digests
-
-    def _keep_values(self, kept: Kept, values: Mapping[tuple[str, str], bytes], rows: Rows) -> None:
-        if not values and not kept.values:
-            return
-        for key in kept.values:
-            if key not in values:
-                kept.change(key, None)
-                rows.values[kept.number, *key] = None
-        for key, value in values.items():
-            if kept.values.get(key) != value:
-                kept.change(key, value)
-                rows.values[kept.number, *key] = value
-        kept.values = values
 
 
 def _ending(outcome: Outcome) -> tuple[Ending, str]:

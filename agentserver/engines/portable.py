@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import replaced
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
+from agentserver.core.parts import encode
 from agentserver.core.recorded import KeptStep, Story
 from agentserver.core.recording import Beginning
-from agentserver.core.snapshot import UnreadableError, encode
+from agentserver.core.snapshot import UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

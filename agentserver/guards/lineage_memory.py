@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentserver.core.snapshot import encode
+from agentserver.core.parts import encode
 from agentserver.provenance.ledger import Ledger
 
 if TYPE_CHECKING:

@@ -37,8 +37,9 @@ TABLES = (
     "head",
     "calendar",
     "aside",
+    "state",
 )
-KEYS = {"value": "conversation", "receipt": "conversation", "answer": "approval"}
+KEYS = {"state": "conversation", "value": "conversation", "receipt": "conversation", "answer": "approval"}
 """What stands for the number of a row where there is none."""
 
 
@@ -62,7 +63,7 @@ def journal(tmp_path, everything):
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    """One of everything: open and finished, queued, done, dead, discarded, dropped, stored, taken and not."""
+    """One of everything: open and finished, kept whole and as changes, queued, done, dead, discarded, dropped, stored, taken and not."""
     path, story = tmp_path_factory.mktemp("journal") / "j", Story()
     with closing(open_writing(Place(path, Sync.NORMAL))) as connection:
         writer, outcomes = Writer(connection, path), []
@@ -78,6 +79,9 @@ def everything(tmp_path_factory):
             elif number % 4 == 3:
                 stored = {"name": b"value %d" % number, "other": bytes(99)}
                 outcomes.append(conclude(story, said, Returned(Drafts(), Effects(stored))))
+            if number == 0:
+                outcomes[-1] = said._replace(since=None)  # so that the state is kept whole
+                outcomes.append(story.said(said.conversation, "more"))
             if number > 7:
                 outcomes.append(story.closed(outcomes[-1].conversation))
         left = [Left(outcomes[2].conversation.id)]

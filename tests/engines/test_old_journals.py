@@ -1,7 +1,8 @@
 """Journals that were recorded long ago stay readable for ever: each is opened, traced and decided again.
 
 ``NAME-VERSION.sqlite`` was written by the organism in the folder ``NAME``. ``shop`` was stopped; ``market`` was killed at
-work: handlers running, replies held, todos open, dead letters in open conversations, replies that nobody took.
+work: handlers running, replies held, todos open, dead letters in open conversations, replies that nobody took. The
+number is the version of the journal: since the ninth a step has its changes, and the state is no more in its row.
 """
 
 from __future__ import annotations
@@ -18,10 +19,16 @@ from click.testing import CliRunner
 from agentserver.assembly import build
 from agentserver.cli import cli
 from agentserver.config import load
+from agentserver.core import decisions
+from agentserver.core.messages import Moment, Outside
 from agentserver.engines.journal_care import broken_link
 from agentserver.engines.journal_file import MIGRATIONS, Place, open_reading, open_writing
 from agentserver.engines.journal_reader import Reader
+from agentserver.engines.journal_restore import export
 from agentserver.engines.journal_rows import Ending
+from agentserver.engines.journal_seal import FORM
+from agentserver.engines.journal_verify import findings
+from agentserver.engines.journal_writer import Writer
 from agentserver.engines.replay import replay
 from tests.engines.endings import endings
 
@@ -52,7 +59,7 @@ def verb(*args):
 
 
 def test_there_are_journals_of_a_clean_stop_and_of_a_kill():
-    assert {path.stem for path in JOURNALS} >= {"shop-1", "market-1"}
+    assert {path.stem for path in JOURNALS} >= {"shop-1", "market-1", "market-8"}
 
 
 def test_every_decision_is_taken_again_as_it_was(old):
@@ -96,6 +103,34 @@ def test_it_can_be_looked_into(old):
         assert verb("trace", row["id"], "--html").startswith("<!DOCTYPE html>")
     assert f"{len(rows)} conversations" in verb("replay")
     assert verb("dead", "list")
+
+
+def test_it_goes_on_as_a_journal_of_today(old, tmp_path):
+    rules = build(load(Path("organism.yaml"), environ={})).rules
+    ends = {}
+    going = 0
+    with closing(open_writing(Place(old))) as connection:
+        writer, reader = Writer(connection, old, rules.guards), Reader(connection, rules.guards)
+        for one in list(reader.conversations()):
+            conversation = reader.load(one.id)
+            for number in range(3 if conversation else 0):
+                data = Outside(f"no xml {number}".encode(), f"new {number}")
+                outcome = decisions.receive(conversation, data, rules, Moment(2e9, bytes([number]) * 16))
+                assert writer.commit([outcome]) == [None]
+                conversation = outcome.conversation
+                assert reader.load(one.id) == conversation
+                going += 1
+            ends[one.id] = conversation
+            assert replay(reader.story(one.id), rules) is None
+        form = dict(connection.execute("select form, count(*) from step group by form"))
+    assert form.get(FORM, 0) == going
+    assert list(findings(old)) == []
+    copy = tmp_path / "copy.sqlite"
+    export(old, copy)
+    assert list(findings(copy)) == []
+    with closing(open_reading(copy)) as connection:
+        reader = Reader(connection, rules.guards)
+        assert {one.id: reader.load(one.id) for one in reader.conversations()} == ends
 
 
 def test_the_killed_one_had_everything_in_it(tmp_path):

@@ -1,0 +1,190 @@
+"""A step writes what it has changed, whatever else is in its conversation, and no state is of two versions."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from agentserver.core import decisions
+from agentserver.core.pieces import whole
+from agentserver.core.snapshot import UnreadableError
+from agentserver.engines import journal_kept
+from agentserver.engines.conformance import Story
+from agentserver.engines.journal_file import Place, open_writing
+from agentserver.engines.journal_reader import Reader
+from agentserver.engines.journal_verify import findings
+from agentserver.engines.journal_writer import Writer
+from tests.core.test_sizes import FEW, MANY, pingpong
+
+STEPS = 40
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "j"
+
+
+@pytest.fixture
+def connection(path):
+    with closing(open_writing(Place(path))) as connection:
+        yield connection
+
+
+def fresh():
+    """Two listeners that answer each other for ever, from the beginning."""
+    paper = pingpong()
+    beginning = paper.outcomes[0].since
+    assert beginning.version == 0
+    paper.conversation = paper.outcomes[0].conversation
+    return paper
+
+
+def step(paper):
+    asked = paper.conversation, paper.invoke(paper.waiting.pop()), paper.rules, paper.moment()
+    return paper.apply(whole(decisions.concluding(*asked)))
+
+
+class Written:
+    """Counts the rows that statements write, and the bytes of them."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self._rows = self._bytes = 0
+        connection.set_trace_callback(self._trace)
+
+    def _trace(self, statement):
+        if statement.split(" ", 1)[0] in {"insert", "update", "delete"}:
+            self._rows += 1
+            self._bytes += len(statement)
+
+    def since(self):
+        found = self._rows, self._bytes
+        self._rows = self._bytes = 0
+        return found
+
+
+def costs(path, number):
+    """The rows and bytes of each step of a conversation with so many threads at rest, after the first that is kept."""
+    with closing(open_writing(Place(path))) as connection:
+        paper = pingpong(threads=number)
+        writer, first = Writer(connection, path), paper.outcomes[0]
+        assert writer.commit([first._replace(conversation=paper.conversation, since=None)]) == [None]
+        written, found = Written(connection), []
+        for _ in range(STEPS):
+            assert writer.commit([step(paper)]) == [None]
+            found.append(written.since())
+        connection.set_trace_callback(None)
+        assert Reader(connection).load(paper.conversation.id) == paper.conversation
+    return found
+
+
+def test_a_step_writes_five_rows_and_as_much_in_a_large_conversation_as_in_a_small_one(tmp_path):
+    few, many = costs(tmp_path / "few", FEW), costs(tmp_path / "many", MANY)
+    assert {rows for rows, _ in few} == {5}, (
+        "its own, two deliveries, the conversation's, and the head of the journal"
+    )
+    assert {rows for rows, _ in many} == {5}
+    assert max(size for _, size in many) <= max(size for _, size in few) * 1.05
+    assert max(size for _, size in many) < 4000
+
+
+def test_to_read_a_conversation_costs_what_is_in_it_and_not_what_has_happened_in_it(connection, path):
+    paper, writer = fresh(), Writer(connection, path)
+    assert writer.commit(paper.outcomes) == [None]
+    states = set()
+    for _ in range(150):
+        assert writer.commit([step(paper)]) == [None]
+        (since,) = connection.execute(
+            "select sum(length(changes)) from step where version > coalesce((select version from state), 0)"
+        ).fetchone()
+        assert (since or 0) <= journal_kept.CHANGES
+        states.update(connection.execute("select version, length(data) from state"))
+    assert 2 <= len(states) <= 6, "kept whole now and then"
+    assert all(size < 2000 for _, size in states)
+    assert Reader(connection).load(paper.conversation.id) == paper.conversation
+    assert list(findings(path)) == []
+
+
+def test_one_that_is_short_is_never_kept_whole(connection, path):
+    paper, writer = fresh(), Writer(connection, path)
+    assert writer.commit([*paper.outcomes, *(step(paper) for _ in range(5))]) == [None] * 6
+    assert connection.execute("select count(*) from state").fetchone() == (0,)
+    assert Reader(connection).load(paper.conversation.id) == paper.conversation
+
+
+def test_a_state_of_which_the_changes_are_not_known_is_kept_whole(connection, path):
+    story, writer, reader = Story(), Writer(connection, path), Reader(connection)
+    first = story.said(story.opened(), "1")
+    one, other = story.said(first.conversation, "one"), story.said(first.conversation, "other")
+    errors = writer.commit([first, one, other])
+    assert errors[:2] == [None, None]
+    assert errors[2] is not None
+    # It has the version of what is stored, and is something else.
+    follower = story.said(other.conversation, "follower")
+    assert writer.commit([follower]) == [None]
+    assert connection.execute("select version from state").fetchall() == [(3,)]
+    with pytest.raises(UnreadableError):  # a delivery of the other is not stored: nothing of the two is mixed
+        reader.load(first.conversation.id)
+
+
+def test_after_a_restart_the_first_step_is_kept_whole(connection, path):
+    paper = fresh()
+    assert Writer(connection, path).commit([*paper.outcomes, step(paper), step(paper)]) == [None] * 3
+    again = Writer(connection, path)
+    assert again.commit([step(paper), step(paper)]) == [None, None]
+    assert connection.execute("select version from state").fetchall() == [(4,)]
+    assert Reader(connection).load(paper.conversation.id) == paper.conversation
+
+
+def test_a_commit_that_failed_has_changed_nothing_that_the_next_builds_on(connection, path, monkeypatch):
+    paper, writer = fresh(), Writer(connection, path)
+    assert writer.commit(paper.outcomes) == [None]
+    made = step(paper)
+
+    def broken(self, *_):
+        raise ValueError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "_add", broken)
+        (error,) = writer.commit([made])
+        assert error is not None
+    assert writer.commit([made, step(paper)]) == [None, None]
+    assert Reader(connection).load(paper.conversation.id) == paper.conversation
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update state set data = (select data from old)",
+        "update state set version = version - 1",
+        "delete from state",
+        "update step set changes = x'' where version = (select max(version) from step)",
+        "delete from step where version = (select max(version) from step)",
+        "update conversation set state = zeroblob(16)",
+    ],
+)
+def test_a_state_with_the_changes_of_another_is_refused(connection, path, monkeypatch, damage):
+    monkeypatch.setattr(journal_kept, "CHANGES", 500)
+    paper, writer = fresh(), Writer(connection, path)
+    assert writer.commit(paper.outcomes) == [None]
+    for _ in range(12):
+        assert writer.commit([step(paper)]) == [None]
+        connection.execute("create temp table if not exists old as select data from state limit 0")
+        connection.execute("insert into old select data from state where not exists (select 1 from old)")
+    assert Reader(connection).load(paper.conversation.id) == paper.conversation
+    connection.execute(damage)
+    with pytest.raises(UnreadableError):
+        Reader(connection).load(paper.conversation.id)
+    assert list(findings(path)) != []
+
+
+def test_what_is_over_leaves_no_state(connection, path, monkeypatch):
+    monkeypatch.setattr(journal_kept, "CHANGES", 0)
+    story, writer = Story(), Writer(connection, path)
+    said = story.said(story.opened(), "1")
+    assert writer.commit([said]) == [None]
+    assert connection.execute("select count(*) from state").fetchone() == (1,)
+    assert writer.commit([story.closed(said.conversation)]) == [None]
+    assert connection.execute("select count(*) from state").fetchone() == (0,)
+    assert list(findings(path)) == []

@@ -39,19 +39,22 @@ from agentserver.handoff.edge.copying import copying
 from agentserver.handoff.intents import Vocabulary
 from agentserver.handoff.usage import offered
 from agentserver.pump import Bound, Onlookers, Pump
+from agentserver.pump.observing import checked, observing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from types import TracebackType
 
     from agentserver.config import Organism
     from agentserver.core.approvals import Approval, Decided
+    from agentserver.core.audit import Record
     from agentserver.core.blueprint import Listener
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import CoreGuard
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
+    from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Engine, EngineReader
     from agentserver.pump import ServerExchange
 
@@ -153,6 +156,7 @@ class Server:
         handoffs: the file for the record of handoffs; None keeps none but the engine's.
         stalled: ends the process when a handler has held the event loop for ``limits.stall``; None only logs it.
         heads: where that file's end is kept; beside it without one.
+        observers: those of the program.
     """
 
     organism: Organism
@@ -164,6 +168,7 @@ class Server:
     handoffs: Path | None = None
     stalled: Callable[[], None] | None = None
     heads: Heads | None = None
+    observers: tuple[Observer, ...] = ()
     _pump: Pump | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -178,10 +183,11 @@ class Server:
             bound = {
                 b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners
             }
-            observers = [self.trace.observe]
+            observers: list[Callable[[tuple[Record, ...]], None]] = [self.trace.observe]
             if self.handoffs is not None:
                 copy = await stack.enter_async_context(copying(self.handoffs, heads=self.heads))
                 observers.append(HandoffRecord(copy).observe)
+            observers += await stack.enter_async_context(observing(self.observers))
             onlookers = Onlookers(tuple(observers), self.approver, engine.answers, self.stalled)
             pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
             self._pump = await stack.enter_async_context(pump)
@@ -330,7 +336,7 @@ def intents(handoffs: Handoffs, codecs: Codecs, bounds: Bounds) -> IntentRewrite
     return IntentRewriter(handoffs.vocabulary, bound, codecs, bounds, handoffs.scrub)
 
 
-def build(
+def build(  # noqa: PLR0913 - a keyword each
     organism: Organism,
     *,
     engine: Engine | None = None,
@@ -339,6 +345,7 @@ def build(
     clock: Clock | None = None,
     approver: Approver | None = None,
     guards: Mapping[str, Guard] = NO_GUARDS,
+    observers: Iterable[Observer] = (),
 ) -> Server:
     """Put a server together. It starts when it is entered.
 
@@ -351,6 +358,7 @@ def build(
         approver: shown what waits for a person. Without one and without a journal, into which the command line writes
             answers, nothing that needs a permission is permitted.
         guards: by name, those of the program beside the organism's (see ``agentserver.guards``).
+        observers: told of what was committed (see ``agentserver.observers``).
 
     Raises PayloadError, TypeError and ValueError as ``rules`` does.
     """
@@ -366,4 +374,5 @@ def build(
         approver=approver,
         handoffs=handoff_record(organism) if kept else None,
         heads=handoff_heads(organism) if kept else None,
+        observers=tuple(map(checked, observers)),
     )

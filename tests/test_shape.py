@@ -86,9 +86,10 @@ CATCH_ALL = {
     "agentserver/pump/reporting.py": 2,
     "agentserver/gateways/*": 1,
     "agentserver/guards/hosting.py": 1,
+    "agentserver/pump/observing.py": 1,
 }
 """Where any exception becomes a value, and in how many handlers: around user code (a handler, the words of what it
-raised, a guard), at the boundary of one delivery (its
+raised, a guard, an observer), at the boundary of one delivery (its
 handling, its step, those who are told of it), and in one connection loop."""
 
 WRITERS = ("agentserver/cli/*", "agentserver/gateways/console*")

@@ -31,11 +31,12 @@ from agentserver.testing.permissions import Person, say
 from agentserver.testing.scripted import ScriptedPeer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 
     from agentserver.assembly import Server
     from agentserver.core.audit import Record
     from agentserver.guards import Guard
+    from agentserver.observers import Observer
     from agentserver.ports import Clock
     from agentserver.pump import ServerExchange
     from agentserver.testing.permissions import Asked, Permits
@@ -244,6 +245,7 @@ async def organism(  # noqa: PLR0913 - a keyword each
     timeout: float = TIMEOUT,  # noqa: ASYNC109 - of each answer, not of this function
     approve: Permits | None = None,
     guards: Mapping[str, Guard] = MappingProxyType({}),
+    observers: Iterable[Observer] = (),
 ) -> AsyncIterator[Testbed]:
     """Run an organism in memory for the length of a test.
 
@@ -257,6 +259,7 @@ async def organism(  # noqa: PLR0913 - a keyword each
         approve: the answer to every question about a permission, or a function that gives it and may leave one
             waiting with None. Without one there is no person to ask: what needs a permission is refused.
         guards: as of ``agentserver.assembly.build``.
+        observers: likewise.
 
     Raises:
         ConfigError: the organism cannot load.
@@ -267,7 +270,13 @@ async def organism(  # noqa: PLR0913 - a keyword each
     peers = {name: ScriptedPeer(name, script) for name, script in (scripted or {}).items()}
     person = Person(approve or Answer.DENY)
     approver = None if approve is None else person
-    server = build(_rescripted(loaded, peers), clock=clock or FakeClock(), approver=approver, guards=guards)
+    server = build(
+        _rescripted(loaded, peers),
+        clock=clock or FakeClock(),
+        approver=approver,
+        guards=guards,
+        observers=observers,
+    )
     async with _unwrapped(), server:
         bed = Testbed(server, await server.open(PRINCIPAL), peers, strict, timeout, person)
         async with anyio.create_task_group() as tasks:

@@ -1,0 +1,119 @@
+"""Observers of a program: told in order, in a thread, and unable to stop or slow anything."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import anyio
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.assembly import build
+from agentserver.core.audit import Event, Record
+from agentserver.pump import observing as module
+from agentserver.pump.observing import Observing, observing
+from agentserver.testing import listener, organism, organism_of
+from tests.core.paper import Answer, Ask
+
+pytestmark = pytest.mark.anyio
+
+
+async def answer(payload: Ask, metadata) -> HandlerResponse:
+    return HandlerResponse.respond(Answer(f"re: {payload.text}"))
+
+
+SHOP = organism_of(listener("a", answer, Ask, replies=[Answer]))
+
+
+def step(number):
+    return (Record(Event.SENT, float(number), "c", "t"),)
+
+
+async def test_an_observer_is_told_of_every_step_in_order_in_a_thread_of_its_own():
+    seen, threads = [], set()
+
+    def watch(records):
+        seen.extend(record.event for record in records)
+        threads.add(threading.current_thread().name)
+
+    async with organism(SHOP, observers=[watch]) as o:
+        assert await o.ask(Ask("hi"), to="a") == Answer("re: hi")
+        known = [record.event for record in o.trace().records]
+    assert seen[: len(known)] == known
+    assert len(threads) == 1
+    assert threads != {threading.main_thread().name}
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt(), StopIteration()])
+async def test_what_an_observer_raises_is_logged_once_and_stops_nothing(caplog, error):
+    told = []
+
+    def fail(records):
+        told.append(records)
+        raise error
+
+    async with organism(SHOP, observers=[fail]) as o:
+        for _ in range(3):
+            assert await o.ask(Ask("hi"), to="a") == Answer("re: hi")
+    assert len(told) > 3
+    first, last = [record.getMessage() for record in caplog.records if "observer" in record.getMessage()]
+    assert first.endswith("failed; it is told of later steps")
+    assert f"was not told of 0 steps and failed at {len(told)}" in last
+
+
+async def test_an_observer_that_hangs_holds_nothing_up(monkeypatch, caplog):
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    held = threading.Event()
+    async with organism(SHOP, observers=[lambda _: held.wait(30)]) as o:
+        for _ in range(3):
+            assert await o.ask(Ask("hi"), to="a") == Answer("re: hi")
+    assert any("did not come to an end" in record.getMessage() for record in caplog.records)
+    held.set()
+
+
+async def test_what_an_observer_has_no_time_for_is_left_out_and_said_once(caplog):
+    begun, go, seen = threading.Event(), threading.Event(), []
+
+    def slow(records):
+        begun.set()
+        go.wait(10)
+        seen.append(records)
+
+    watched = Observing(slow, waiting=2)
+    watched.start()
+    watched.observe(step(0))
+    await anyio.to_thread.run_sync(begun.wait, 10)
+    with caplog.at_level(logging.WARNING):
+        for number in range(1, 6):
+            watched.observe(step(number))
+        go.set()
+        await anyio.to_thread.run_sync(watched.end, time.monotonic() + 10)
+    assert seen == [step(0), step(1), step(2)]
+    slow_, lacks = [record.getMessage() for record in caplog.records]
+    assert "is too slow" in slow_
+    assert "was not told of 3 steps" in lacks
+
+
+async def test_a_server_that_stops_tells_what_is_still_to_be_told():
+    seen = []
+    async with observing([seen.append, seen.append]) as told:
+        for observe in told:
+            observe(step(1))
+    assert seen == [step(1), step(1)]
+
+
+class Later:
+    async def __call__(self, records):
+        return None
+
+
+async def later(records):
+    return None
+
+
+@pytest.mark.parametrize("wrong", [None, "print", later, Later()])
+def test_what_cannot_be_called_so_is_refused_when_the_server_is_built(wrong):
+    with pytest.raises(TypeError, match="is no observer"):
+        build(SHOP, observers=[wrong])

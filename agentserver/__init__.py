@@ -1,7 +1,8 @@
 """A server on which LLM agents and tools exchange typed XML messages under rules that hold.
 
 Owns the names that a handler author imports. Each is imported when it is first used, so that a command which needs
-none of them, such as ``agentserver --help``, does not wait for them.
+none of them, such as ``agentserver --help``, does not wait for them. docs/reference.md lists the names of other modules
+that are public; every other name is internal.
 """
 
 from __future__ import annotations

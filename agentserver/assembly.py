@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Approver, Clock, Engine, EngineReader
     from agentserver.pump import ServerExchange
 
+__all__ = ["Server", "build"]
 
 T = TypeVar("T")
 

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from agentserver.core.receipts import Receipt
     from agentserver.core.recorded import Aside, DeadLetter, Story, Summary
 
+__all__ = [
+    "NO_PAST", "Answers", "Approver", "Clock", "Completer", "ConflictError", "DamagedError", "Engine",
+    "EngineError", "EngineReader", "Exchange", "Ingress", "Marks", "OtherMessageError", "Past", "QuotaError",
+    "RepeatedError", "UnfitError",
+]  # fmt: skip
+
 T = TypeVar("T")
 
 

@@ -30,8 +30,10 @@ import anyio
 
 from agentserver import HandlerResponse, xmlify
 from agentserver.assembly import SystemClock, blueprint, guards_of
-from agentserver.config import Bound as Configured
-from agentserver.config import Organism, Place, Secrets
+from agentserver.config import Organism
+from agentserver.config.organism import Bound as Configured
+from agentserver.config.organism import Place
+from agentserver.config.secrets import Secrets
 from agentserver.core.blueprint import Limits, Listener
 from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules

@@ -392,8 +392,6 @@ def exports(module):
     present = importlib.import_module(module.name)
     for name in sorted(name for name in declared if not hasattr(present, name)):
         yield Finding("exports", module.path, 1, f"{name} is in __all__ and nowhere else")
-    for name in sorted(public_names(module) - set(declared)):
-        yield Finding("exports", module.path, 1, f"{name} is public and not in __all__")
 
 
 def declared_names(module):
@@ -401,24 +399,6 @@ def declared_names(module):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return ast.literal_eval(node.value)
     return None
-
-
-def public_names(module):
-    """What a module defines without an underscore; for a package, also what it takes from its own modules."""
-    names = set()
-    for node in module.tree.body:
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and not is_type_variable(node.value):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names.update(target.id for target in targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.ImportFrom) and module.path.endswith("__init__.py") and is_own(node):
-            names.update(alias.asname or alias.name for alias in node.names)
-    return {name for name in names if not name.startswith("_")}
-
-
-def is_type_variable(value):
-    return isinstance(value, ast.Call) and ast.unparse(value.func) in {"TypeVar", "ParamSpec", "TypeVarTuple"}
 
 
 def is_own(node):

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from agentserver.cli.reading import Readers
 
+__all__ = ["cli", "main"]
+
 INTERRUPTED = 130
 
 EXITS = """\

@@ -28,7 +28,7 @@ from agentserver.cli.reading import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentserver.config import Secrets
+    from agentserver.config.secrets import Secrets
     from agentserver.core.approvals import Answer, Approval, Decided
     from agentserver.core.guard import Rules
 

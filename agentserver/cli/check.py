@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.assembly import Server
-    from agentserver.config import Finding, Organism, Place, Severity
+    from agentserver.config import Organism
+    from agentserver.config.findings import Finding, Severity
+    from agentserver.config.organism import Place
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.payload.codec import Codecs
 
@@ -35,13 +37,14 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
     Prints each finding as file:line: path: message, what each listener is to provenance and why, then a summary.
     Exit code 1 when there are mistakes.
     """
-    from agentserver import config
+    from agentserver.config.findings import Severity
+    from agentserver.config.loading import inspect
 
     path = project.located(organism)
-    loaded, findings = config.inspect(path, os.environ)
+    loaded, findings = inspect(path, os.environ)
     for finding in findings:
         project.say(str(finding))
-    warnings = sum(finding.severity is config.Severity.WARNING for finding in findings)
+    warnings = sum(finding.severity is Severity.WARNING for finding in findings)
     if loaded is None:
         project.say(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
         ctx.exit(FOUND)
@@ -49,7 +52,7 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
     objections = tuple(hygiene(loaded, server.rules.codecs))
     for objection in objections:
         project.say(str(objection))
-    hard = sum(objection.severity is config.Severity.ERROR for objection in objections)
+    hard = sum(objection.severity is Severity.ERROR for objection in objections)
     warnings += len(objections) - hard
     for line in _provenance(loaded, server, flows=flows):
         project.say(line)
@@ -65,7 +68,7 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[Finding]:
 
     For the former it is an error, for others a warning.
     """
-    from agentserver.config import Finding
+    from agentserver.config.findings import Finding
     from agentserver.hygiene.objections import Kind, Objection
     from agentserver.hygiene.rules import inspect, read
 
@@ -82,7 +85,7 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[Finding]:
 
 def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, Place]]:
     """Each payload whose schema is looked at: how weighty that is, whose it is, and where that is declared."""
-    from agentserver.config import Severity
+    from agentserver.config.findings import Severity
 
     handoffs, taking_part = organism.handoffs, parties(organism)
     if handoffs is not None and handoffs.source is not None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.config import Secrets
+    from agentserver.config.secrets import Secrets
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Finished

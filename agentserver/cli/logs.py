@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from agentserver.config import Secrets
+    from agentserver.config.secrets import Secrets
 
 
 class Level(StrEnum):
@@ -118,7 +118,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
 
 def configure(options: Logging, secrets: Secrets) -> logging.Handler:
     """Log to standard error from now on; gives the handler. Uncaught exceptions are redacted too."""
-    from agentserver.config import RedactingFilter
+    from agentserver.config.secrets import RedactingFilter
     from agentserver.gateways.terminal import visible_lines  # now, and not when something is amiss
 
     handler = _StandardError()

@@ -44,7 +44,7 @@ def command(ctx: click.Context, organism: Path | None) -> None:
                        gets a session of its own
     ANTHROPIC_API_KEY  as the SDK reads it, like its other variables
     """  # noqa: D301 - click's mark for lines to leave as they are
-    from agentserver.config import Secrets
+    from agentserver.config.secrets import Secrets
     from agentserver.handoff.edge import orchestrate
 
     options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()

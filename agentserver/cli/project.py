@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from agentserver.assembly import Server
-    from agentserver.config import Glimpse, Organism
+    from agentserver.config import Organism
+    from agentserver.config.glimpse import Glimpse
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -68,10 +69,10 @@ def located(path: Path | None) -> Path:
 
 def glimpse(ctx: click.Context, path: Path) -> Glimpse:
     """Read as much as possible of an organism that may not load. Runs none of its code; sets logging up on the way."""
-    from agentserver import config
+    from agentserver.config import glimpse as reading
 
     options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
-    seen = config.glimpse(path, os.environ)
+    seen = reading.glimpse(path, os.environ)
     configure(options, seen.secrets)
     ctx.meta[SECRETS] = seen.secrets.redact
     return seen
@@ -83,9 +84,10 @@ def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -
     ``policy`` is a file in place of all that the organism says of provenance.
     """
     from agentserver import config
+    from agentserver.config.secrets import Secrets
 
     options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
-    configure(options, config.Secrets())
+    configure(options, Secrets())
     try:
         organism = config.load(located(path), environ=os.environ, policy=policy)
     except config.ConfigError as error:
@@ -155,8 +157,8 @@ def say(text: str, *, err: bool = False) -> None:
 
 def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For completion: the names in the organism's files. Runs no code of the organism."""
-    from agentserver.config import project_directory
     from agentserver.config.findings import Report
+    from agentserver.config.loading import project_directory
     from agentserver.config.sources import Sources
 
     del param

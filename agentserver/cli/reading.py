@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from agentserver.config import Secrets
+    from agentserver.config.secrets import Secrets
     from agentserver.core.guard import CoreGuard
     from agentserver.ports import EngineReader
 
@@ -162,7 +162,7 @@ def source_and_secrets(
     on standard error. Ends the command when there is one whose files cannot be read, unless ``--unredacted`` was
     given, and when there is nothing to read.
     """
-    from agentserver.config import Secrets
+    from agentserver.config.secrets import Secrets
 
     file = project.found(organism)
     if file is None:

@@ -21,7 +21,8 @@ from agentserver.cli.reading import journal_option, one_conversation, reading, s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from agentserver.config import Organism, Secrets
+    from agentserver.config import Organism
+    from agentserver.config.secrets import Secrets
     from agentserver.core.guard import Rules
     from agentserver.core.recorded import Story
     from agentserver.engines.whatif import Opinion

@@ -16,7 +16,7 @@ from agentserver.cli import project
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentserver.config import Bound
+    from agentserver.config.organism import Bound
     from agentserver.core.payload.codec import Codec, Codecs
 
 STALE = 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Question
 
+__all__ = ["Answer", "Approval", "Decided"]
 
 WAITING = 100
 """Messages of one conversation that wait for a person at once: people read no more, and questions must not bury one."""

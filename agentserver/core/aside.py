@@ -17,6 +17,8 @@ from agentserver.core.refusals import system_error
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+__all__ = ["last_words"]
+
 REASON = 500
 """Characters of why a conversation is set aside."""
 

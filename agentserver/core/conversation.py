@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from agentserver.core.requests import Request
     from agentserver.core.threads import Thread
 
+__all__ = ["Conversation"]
+
 
 class Conversation(NamedTuple):
     """Everything that one conversation remembers. Every change gives a new value.

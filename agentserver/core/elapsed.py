@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["STEADY", "Calendar", "Jump"]
+
 TOLERANCE: Final = 60.0
 """Seconds by which the clock may part from the time that has passed between two looks before that is a jump."""
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from agentserver.contract import Code, Target
     from agentserver.core.refusals import Refusal
 
+__all__ = ["Delivery", "Done", "EventPlace", "Moment", "Reply"]
+
 SYSTEM = "system"
 """The writer of every SystemError, and its sender until a listener passes it on; no listener may take the name."""
 

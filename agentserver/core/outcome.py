@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         Outside | TurnedAway | Dismissed | Finished | GivenUp | Decided | Closing | Requeued | Redriven
     )
 
+__all__ = ["Outcome"]
+
 
 class Outcome(NamedTuple):
     """The changes of one step. Committed whole or not at all.

@@ -15,6 +15,8 @@ from agentserver.core.messages import Key, Outside, TurnedAway
 if TYPE_CHECKING:
     from agentserver.core.outcome import Outcome
 
+__all__ = ["Receipt", "given"]
+
 LONGEST = 512
 """Characters of a sender's id."""
 

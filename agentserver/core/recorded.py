@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from agentserver.core.outcome import Cause, Outcome
     from agentserver.core.recording import Beginning
 
+__all__ = ["Aside", "DeadLetter", "KeptStep", "Story", "Summary", "UnrecordedError"]
+
 
 class UnrecordedError(LookupError):
     """The engine keeps no steps, so what happened in a conversation is not known."""

@@ -1,1 +1,4 @@
-"""The keepers of conversations: one module per engine, and the suite that each of them passes."""
+"""The keepers of conversations: one module per engine, and the suite that each of them passes.
+
+Internal, but for the names that docs/reference.md lists.
+"""

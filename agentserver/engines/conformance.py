@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from agentserver.core.outcome import Outcome
     from agentserver.ports import Engine
 
+__all__ = ["CHECKS", "BrokenPromiseError", "Check", "Subject", "broken_promises"]
 
 PATIENCE = 60.0
 """Seconds after which a check that has not come to its end counts as failed."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from agentserver.core.receipts import Receipt
     from agentserver.ports import Answers, EngineReader, Marks
 
+__all__ = ["MemoryEngine"]
+
 T = TypeVar("T")
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from agentserver.handoff.stream import Attempt
     from agentserver.ports import Exchange, Ingress
 
+__all__ = ["Bridge", "handoff"]
+
 logger = logging.getLogger("agentserver.bridge")
 
 

@@ -13,6 +13,8 @@ from annotated_types import MaxLen, MinLen
 from agentserver.core.payload.xmlify import xmlify
 from agentserver.provenance.plan import Step
 
+__all__ = ["Plan", "PlanArgument", "PlanStep"]
+
 NAMESPACE = "urn:agentserver-plan"
 
 

@@ -18,6 +18,8 @@ from agentserver.handoff.scrub import clean
 if TYPE_CHECKING:
     from datetime import datetime
 
+__all__ = ["framed"]
+
 NAMESPACE: Final = "urn:agentserver:handoff:v1"
 ELEMENT: Final = "handoff-data"
 NOTICE: Final = (

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from agentserver.handoff.parameters import Parameter
     from agentserver.hygiene.slug import Slug
 
+__all__ = ["Intent", "Vocabulary", "vocabulary"]
+
 NOTE: Final = 500
 """Characters of an intent's free text, unless it says otherwise."""
 EVENT: Final = 2000

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from agentserver.handoff.intents import Checked, Vocabulary
 
+__all__ = ["Approved", "Circumstances", "Rejected", "judge"]
+
 
 class Facts(NamedTuple):
     """The record of an attempt: the parts that were validated, and of the rest that it was there.

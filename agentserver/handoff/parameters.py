@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
+__all__ = ["Parameter", "from_xsd"]
+
 
 class Type(StrEnum):
     """The types of a parameter's value, in JSON and in Python."""

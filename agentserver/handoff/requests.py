@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["Request", "read_text"]
+
 TYPE: Final = "handoff_request"
 """The value of the member ``type`` of a request, and the name of the tool that does the same."""
 LONGEST: Final = 64 * 1024

@@ -23,6 +23,8 @@ from agentserver.handoff.requests import LONGEST, TYPE, Reason, decode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+__all__ = ["Scanner"]
+
 DEPTH: Final = 32
 """Levels of a request."""
 WORK: Final = 64

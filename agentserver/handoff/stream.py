@@ -16,6 +16,8 @@ from agentserver.handoff.scanner import Found, Scanner
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+__all__ = ["request"]
+
 SEEN: Final = 10_000
 """Events of which the listener remembers that it has had them."""
 

@@ -17,6 +17,8 @@ from agentserver.hygiene.objections import Class, Kind, Objection, Reference, Sc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+__all__ = ["RULES"]
+
 SHOWN: Final = 20
 """Objections that one inspection gives at most."""
 

@@ -13,6 +13,8 @@ from lxml import etree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+__all__ = ["Lexical"]
+
 _XSD = "http://www.w3.org/2001/XMLSchema"
 
 

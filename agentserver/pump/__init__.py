@@ -1,4 +1,7 @@
-"""The pump: it drives conversations and has no rules of its own."""
+"""The pump: it drives conversations and has no rules of its own.
+
+Internal: no name in here is public.
+"""
 
 from agentserver.pump.exchange import ServerExchange
 from agentserver.pump.invoke import Bound

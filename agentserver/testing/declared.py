@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentserver.config import Bound, Organism, Place, Secrets
+from agentserver.config import Organism
+from agentserver.config.organism import Bound, Place
+from agentserver.config.secrets import Secrets
 from agentserver.config.signature import Discovery, Refusal, read_signature
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Limits, Listener

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from agentserver.cli.logs import Format, Level, Logging, configure, without_hops
-from agentserver.config import Secrets
+from agentserver.config.secrets import Secrets
 from agentserver.core.audit import Event, Record
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Moment

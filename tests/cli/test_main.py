@@ -72,7 +72,7 @@ def test_ctrl_c_exits_130_without_a_traceback(command, monkeypatch, here):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentserver.config.inspect", interrupted)
+    monkeypatch.setattr("agentserver.config.loading.inspect", interrupted)
     result = command("check")
     assert result.exit_code == 130
     assert "Traceback" not in result.output

@@ -9,7 +9,9 @@ from textwrap import dedent
 
 import pytest
 
-from agentserver.config import Organism, Severity, forget, inspect
+from agentserver.config import Organism, forget
+from agentserver.config.findings import Severity
+from agentserver.config.loading import inspect
 
 OWN = {"listeners", "mine", "shared", "space", "top"}
 """Top-level modules that the tests make."""

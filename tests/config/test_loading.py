@@ -5,7 +5,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentserver.config import ConfigError, load, project_directory
+from agentserver.config import ConfigError, load
+from agentserver.config.loading import project_directory
 from agentserver.config.models import ListenerEntry
 from agentserver.config.validation import keys_of
 from agentserver.core.blueprint import Limits

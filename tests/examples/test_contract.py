@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from agentserver import SystemError
-from agentserver.config import inspect
+from agentserver.config.loading import inspect
 from tests.examples.conftest import run
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import json
 import pytest
 from lxml import etree
 
-from agentserver.config import Secrets
+from agentserver.config.secrets import Secrets
 from agentserver.core import envelope
 from agentserver.core.audit import Event, Record
 from agentserver.gateways import trace_html, trace_text

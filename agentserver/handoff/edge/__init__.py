@@ -1,1 +1,4 @@
-"""The edge at which handoffs meet files, processes and the network."""
+"""The edge at which handoffs meet files, processes and the network.
+
+Internal, but for the names that docs/reference.md lists.
+"""

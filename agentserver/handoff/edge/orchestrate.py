@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from agentserver.handoff.intents import Vocabulary
     from agentserver.handoff.requests import Request
 
+__all__ = ["run"]
+
 UNKNOWN: Final = "unknown"
 FAILED: Final = 1
 BAD_USAGE: Final = 2

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.session import Engine
 
+__all__ = ["hooks"]
+
 _log: Final = logging.getLogger(__name__)
 
 WITHHELD = "The output is withheld."

@@ -13,6 +13,8 @@ from agentserver.provenance.classic import TaintViolationError
 if TYPE_CHECKING:
     from agentserver.provenance.session import Engine
 
+__all__ = ["plugin"]
+
 REFUSED = {"error": "The call was not permitted."}
 """All that a model learns of a refusal."""
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.session import Engine
 
+__all__ = ["AsyncIFCCallbackHandler", "IFCCallbackHandler", "TaintViolationStop", "middleware"]
+
 REFUSED = "The call was not permitted."
 """All that a model learns of a refusal."""
 

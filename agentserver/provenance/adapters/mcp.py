@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.session import Engine
 
+__all__ = ["TrackedSession"]
+
 
 class TrackedSession:
     """Stands in for a ``ClientSession`` or a ``Client``; what it does not name goes there unchanged.

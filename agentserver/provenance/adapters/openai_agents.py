@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.session import Engine
 
+__all__ = ["guarded"]
+
 REFUSED = "The call was not permitted."
 """All that a model learns of a refusal."""
 

@@ -82,7 +82,7 @@ WAIVERS = {
 CATCH_ALL = {
     "agentserver/pump/invoke.py": 2,
     "agentserver/pump/boundary.py": 1,
-    "agentserver/pump/pump.py": 1,
+    "agentserver/pump/steps.py": 1,
     "agentserver/pump/reporting.py": 2,
     "agentserver/gateways/*": 1,
     "agentserver/guards/hosting.py": 1,

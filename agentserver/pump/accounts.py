@@ -125,6 +125,13 @@ class Accounts:
     def book(self, outcome: Outcome) -> None:
         """Count what a committed step changed."""
         messages = len(outcome.added) - len(outcome.dropped) - (outcome.done is not None) - outcome.asking
+        if not messages:  # as of most steps, which take a message and send one
+            known = self._tallies.get(outcome.conversation.id)
+            if known is not None:
+                principal, tally = known
+                tally.bytes += outcome.grown
+                self._accounts[principal].held.bytes += outcome.grown
+                return
         self._add(outcome.conversation, messages, outcome.grown)
 
     @contextmanager
@@ -157,9 +164,6 @@ class Accounts:
 
     def _held(self, principal: str, messages: int, size: int) -> None:
         account = self._account(principal)
-        if not messages:  # as of most steps, which take a message and send one
-            account.held.bytes += size
-            return
         before = self._share(account)
         account.held.add(messages, size)
         self._shared += self._share(account) - before

@@ -16,6 +16,7 @@ from agentserver.core.decisions import Accepted
 from agentserver.core.messages import Finished, GivenUp
 from agentserver.core.plain import plain
 from agentserver.pump.invoke import told
+from agentserver.pump.steps import UndecidedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,10 +55,6 @@ STREAK = 8
 """Conversations in a row whose deliveries fail here that the server does not outlive."""
 
 logger = logging.getLogger("agentserver.pump")
-
-
-class UndecidedError(Exception):
-    """A step could not be decided, or its outcome not be kept. The cause says why."""
 
 
 class Boundary:

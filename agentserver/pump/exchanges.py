@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agentserver.core.messages import Done, EventPlace, Outside, Reply
-    from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
     from agentserver.ports import Engine
 
@@ -89,11 +88,6 @@ class Exchanges:
                 exchange.finish()
             undo.pop_all()
         return exchange
-
-    def release(self, outcome: Outcome) -> None:
-        """Pass on what a committed step let go."""
-        if outcome.replies:
-            self.deliver(outcome.conversation.id, outcome.replies)
 
     def deliver(self, conversation: str, events: Iterable[Reply | Done]) -> None:
         """Pass on what has left a conversation."""

@@ -6,9 +6,7 @@ is a call of core/decisions.py, every promise about storage the engine's.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import defaultdict
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -19,21 +17,21 @@ from agentserver.contract import Code
 from agentserver.core import envelope, principals
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Failed, Finished
-from agentserver.ports import ConflictError, DamagedError, EngineError, RepeatedError, UnfitError
+from agentserver.ports import DamagedError, EngineError, RepeatedError
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.apart import Apart
 from agentserver.pump.aside import set_aside
 from agentserver.pump.asked import acquitting
-from agentserver.pump.boundary import Boundary, UndecidedError
+from agentserver.pump.boundary import Boundary
 from agentserver.pump.exchanges import Exchanges, OverError
 from agentserver.pump.forked import only_here
 from agentserver.pump.invoke import Invoker
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
 from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
+from agentserver.pump.steps import Steps
 from agentserver.pump.suspects import Probation, Unmarked
 from agentserver.pump.tidying import tidy
 from agentserver.pump.timekeeper import Timekeeper
-from agentserver.pump.unhurried import begin, decided, entirely, shielded
 from agentserver.pump.waiting import Waiting
 from agentserver.pump.watchdog import Watchdog
 
@@ -45,14 +43,15 @@ if TYPE_CHECKING:
 
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Outside
+    from agentserver.core.messages import Outside
     from agentserver.core.outcome import Outcome
     from agentserver.ports import Clock, Engine, Marks
     from agentserver.pump.exchange import ServerExchange
     from agentserver.pump.invoke import Bound
-    from agentserver.pump.unhurried import Decision
 
 logger = logging.getLogger("agentserver.pump")
+
+_new = tuple.__new__
 
 LOOK = 3600.0
 """Seconds after which the clock is looked at again."""
@@ -94,8 +93,11 @@ class Pump:
         self._apart = Apart(rules)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or Unmarked()
+        self._marked = engine.marks is not None
         self._invoker = Invoker(rules, resources, self._apart, self._marks)
-        self._boundary = Boundary(rules, clock, self._step, self._set_aside)
+        self._live: dict[str, Conversation] = {}
+        self._steps = Steps(engine, self._live, self._find, self._release, self._forget)
+        self._boundary = Boundary(rules, clock, self._steps.take, self._set_aside)
         self._turns = Turns()
         self._door = Door()
         self._schedule = Schedule(
@@ -104,8 +106,6 @@ class Pump:
         self._probation = Probation(self._marks, self._schedule.put)
         self._watchdog = Watchdog(self._limits.stall, self._invoker.holder, self._marks, onlookers.stalled)
         self._parsed: dict[str, etree._Element] = {}
-        self._live: dict[str, Conversation] = {}
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._exchanges = Exchanges(engine, self)
         self._accounts = Accounts(rules.blueprint.limits)
         self._stopping = self._halted = False
@@ -267,73 +267,26 @@ class Pump:
         # A worker that never waits outside of a commit would never be cancelled.
         while not self._halted:
             delivery = await self._turns.take()
-            mark = self._marks.enter(delivery.id)
+            mark = self._marks.enter(delivery.id) if self._marked else 0
             try:
-                await self._handle(delivery)
-                self._probation.done(delivery)
-                self._marks.leave(mark)
+                conversation = self._live.get(delivery.conversation) or await self._find(
+                    delivery.conversation
+                )
+                parsed = self._parsed.pop(delivery.id, None)
+                if conversation is not None:
+                    call = partial(self._invoker.call, self._bound[delivery.to])
+                    await self._boundary.handle(conversation, delivery, parsed, call)
+                if self._marked:
+                    self._probation.done(delivery)
+                    self._marks.leave(mark)
             finally:
                 self._schedule.done(delivery.to)
-
-    async def _handle(self, delivery: Delivery) -> None:
-        conversation = self._live.get(delivery.conversation) or await self._find(delivery.conversation)
-        parsed = self._parsed.pop(delivery.id, None)
-        if conversation is not None:
-            call = partial(self._invoker.call, self._bound[delivery.to])
-            await self._boundary.handle(conversation, delivery, parsed, call)
-
-    async def _step(self, conversation: str, decide: Decision, *, patient: bool = True) -> bool:
-        """Decide, commit, and only then let the consequences go. A stale decision is taken again.
-
-        One step of a conversation at a time: a decision on a state that is not yet committed could be committed
-        on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
-        While the engine cannot commit, a patient step is tried again and again, since what a handler did cannot be
-        refused any more; another one raises EngineError. Raises UndecidedError when the step is impossible.
-        """
-        failures = 0
-        async with self._locks[conversation]:
-            while (current := self._live.get(conversation) or await self._find(conversation)) is not None:
-                attempt = self._attempt(current, decide)
-                begun = begin(attempt) if self._engine.prompt else attempt
-                if begun is not None and not isinstance(begun, EngineError):
-                    begun = await (shielded(begun) if patient else entirely(begun))
-                failure = begun
-                if failure is None:
-                    return True
-                if isinstance(failure, ConflictError):
-                    self._live.pop(conversation, None)
-                    continue
-                if not patient:
-                    raise failure
-                failures += 1
-                logger.error("a step waits until it can be kept: %s", failure)
-                await anyio.sleep(backoff(failures))
-        self._forget(conversation)
-        return False
-
-    async def _attempt(self, current: Conversation, decide: Decision) -> EngineError | None:
-        """Decide, commit and let the consequences go, or say why not at present. Raises UndecidedError.
-
-        Done to its end for callers that give up and when the pump stops: nothing may be committed and never handled.
-        """
-        try:
-            outcome = await decided(decide, current)
-            if outcome is None:
-                return None
-            await self._engine.commit(outcome)
-        except Exception as error:
-            if isinstance(error, EngineError) and not isinstance(error, UnfitError):
-                return error
-            raise UndecidedError from error
-        self._live[outcome.conversation.id] = outcome.conversation
-        self._release(outcome)
-        return None
 
     def _dispatch(self, ticket: Ticket) -> None:
         """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
         delivery = ticket.delivery
         if delivery.to in self._bound:
-            self._probation.put(ticket)
+            (self._probation if self._marked else self._schedule).put(ticket)
         else:
             gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
             self._tasks.start_soon(self._boundary.conclude, Finished(delivery, None, gone))
@@ -363,9 +316,12 @@ class Pump:
 
     def _release(self, outcome: Outcome) -> None:
         """Let go what was committed. Observers come last, so that nothing else depends on them."""
+        conversation = outcome.conversation
+        self._live[conversation.id] = conversation
         for thread in outcome.closed:
             self._invoker.cancel(thread)
-        self._parsed.update(outcome.parsed)
+        if outcome.parsed:
+            self._parsed.update(outcome.parsed)
         for delivery in outcome.dropped:
             self._parsed.pop(delivery.id, None)
         self._accounts.book(outcome)
@@ -373,18 +329,18 @@ class Pump:
             self._waiting.add(outcome.asked)
         self._waiting.settle(outcome.records)
         for delivery in outcome.ready:
-            self._dispatch(Ticket(outcome.conversation.principal, delivery))
+            self._dispatch(_new(Ticket, (conversation.principal, delivery)))
         if outcome.retry is not None:
-            ticket = Ticket(outcome.conversation.principal, outcome.retry)
+            ticket = Ticket(conversation.principal, outcome.retry)
             self._tasks.start_soon(self._retry, ticket, backoff(outcome.retry.attempt))
-        self._exchanges.release(outcome)
-        if outcome.conversation.closed:
-            self._forget(outcome.conversation.id)
+        if outcome.replies:
+            self._exchanges.deliver(conversation.id, outcome.replies)
+        if conversation.closed:
+            self._forget(conversation.id)
         self._reporter.report(outcome)
 
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
-        self._locks.pop(conversation, None)
         self._accounts.close(conversation)
         self._exchanges.over(conversation)
 

@@ -17,10 +17,10 @@ class Rounds(Generic[T]):
 
     def __init__(self) -> None:
         self._owners: OrderedDict[str, OrderedDict[str, deque[T]]] = OrderedDict()
-        self._count = 0
+        self.count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def put(self, principal: str, conversation: str, item: T) -> None:
         """Add an item behind those of its conversation. An owner that had none waits for a whole round."""
@@ -31,7 +31,7 @@ class Rounds(Generic[T]):
         if items is None:
             items = talks[conversation] = deque()
         items.append(item)
-        self._count += 1
+        self.count += 1
 
     def take(self) -> T:
         """Remove the item whose turn it is. Raises LookupError when there is none."""
@@ -40,7 +40,7 @@ class Rounds(Generic[T]):
         principal, talks = next(iter(self._owners.items()))
         conversation, items = next(iter(talks.items()))
         item = items.popleft()
-        self._count -= 1
+        self.count -= 1
         if items:
             talks.move_to_end(conversation)
         else:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from types import coroutine
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from agentserver.pump.rounds import Rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from agentserver.core.messages import Delivery
 
@@ -62,13 +63,14 @@ class Schedule:
 
     def done(self, listener: str) -> None:
         """One invocation of a listener is over: its room goes to the next that is parked."""
-        if self._parked[listener]:
-            self._hand_on(self._parked[listener].take())
+        parked = self._parked[listener]
+        if parked.count:
+            self._hand_on(parked.take())
         else:
             self._room[listener] += 1
 
 
-STRETCH = 2
+STRETCH = 4
 """Deliveries that workers take in a row before everything else on the event loop gets a turn."""
 
 
@@ -76,47 +78,64 @@ class Turns:
     """The queue that workers take from; principals and conversations take turns in it.
 
     Idle workers are woken at the end of the event loop's turn, for what is then left: a worker that comes back
-    meanwhile finds the next message of its chain without another one being woken for it, as asyncio.Queue would.
+    meanwhile finds the next message of its chain without another one being woken for it, as asyncio.Queue would. Once
+    all workers together have taken a stretch, the one that wants more lets the loop turn.
     """
 
     def __init__(self) -> None:
         self._ready: Rounds[Delivery] = Rounds()
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._dealing = False
+        self._dealing = self._turning = False
         self._stretch = 0
 
     def put(self, ticket: Ticket) -> None:
         """Add a delivery."""
-        self._ready.put(ticket.principal, ticket.delivery.conversation, ticket.delivery)
+        delivery = ticket.delivery
+        self._ready.put(ticket.principal, delivery.conversation, delivery)
         if not self._dealing:
-            self._dealing = True
-            asyncio.get_running_loop().call_soon(self._deal)
+            self._deal_soon()
 
     async def take(self) -> Delivery:
         """The next delivery, when there is one."""
-        while not self._ready or self._stretch >= STRETCH:
-            idle = asyncio.get_running_loop().create_future()
-            self._idle.append(idle)
-            await idle
+        while not self._ready.count or self._stretch >= STRETCH:
+            if self._turning or not self._ready.count:
+                idle = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
+                continue
+            if not self._dealing:
+                self._deal_soon()
+            self._turning = True
+            try:
+                await turn()
+            finally:
+                self._turning = False
         self._stretch += 1
-        if self._stretch == STRETCH:
-            asyncio.get_running_loop().call_soon(self._renew)
-        return self._ready.take()
+        delivery = self._ready.take()
+        if self._stretch >= STRETCH and self._ready.count and not self._dealing:
+            self._deal_soon()  # who takes the next may not be back for long
+        return delivery
 
-    def _renew(self) -> None:
-        """The loop has come round: all workers together may take another stretch."""
-        self._stretch = 0
-        self._deal()
+    def _deal_soon(self) -> None:
+        self._dealing = True
+        asyncio.get_running_loop().call_soon(self._deal)
 
     def _deal(self) -> None:
-        """Wake as many idle workers as may take a delivery, not counting those cancelled meanwhile."""
+        """The loop has come round: wake as many idle workers as may take a delivery, less the one that let it turn."""
         self._dealing = False
-        wanted = min(len(self._ready), STRETCH - self._stretch)
-        while wanted and self._idle:
+        self._stretch = 0
+        wanted = min(self._ready.count, STRETCH) - self._turning
+        while wanted > 0 and self._idle:
             idle = self._idle.popleft()
             if not idle.done():
                 idle.set_result(None)
                 wanted -= 1
+
+
+@coroutine
+def turn() -> Generator[None, None, None]:
+    """Let the event loop come round once."""
+    yield
 
 
 ARRIVALS = 2

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 
-from agentserver.core.outcome import Outcome
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
     from agentserver.core.conversation import Conversation
+    from agentserver.core.outcome import Outcome
     from agentserver.core.pieces import Pieces
 
     Decision: TypeAlias = Callable[[Conversation], Outcome | Pieces[Outcome] | None]
@@ -26,14 +25,6 @@ T = TypeVar("T")
 
 PIECES = 8
 """Pieces of work, of some twenty microseconds each, between two pauses."""
-
-
-async def decided(decide: Decision, conversation: Conversation) -> Outcome | None:
-    """Take a decision on a conversation, in pieces if it is made of them."""
-    found = decide(conversation)
-    if found is None or isinstance(found, Outcome):
-        return found
-    return await unhurried(found)
 
 
 async def unhurried(pieces: Pieces[T]) -> T:

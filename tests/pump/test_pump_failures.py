@@ -170,7 +170,7 @@ async def test_a_conversation_that_ended_elsewhere_is_over_here_too():
                 await d.send(exchange, Ask("2"))
         assert seen == [[]]
         assert d.pump._exchanges.known == {}
-        assert d.pump._locks == {}
+        assert d.pump._steps.alone.inside == {}
 
 
 class Overlap(MemoryEngine):
@@ -355,7 +355,7 @@ async def test_a_conversation_that_is_used_while_others_are_swept_stays_open():
         assert d.pump.conversation(second.id) is not None
         assert await d.ask(Ask("2"), exchange=second) == Answer("re: 2")
         await until(lambda: d.pump.conversation(second.id) is None)
-        assert d.pump._locks == d.pump._exchanges.known == {}
+        assert d.pump._steps.alone.inside == d.pump._exchanges.known == {}
 
 
 async def test_a_conversation_that_waits_longer_than_the_idle_limit_is_not_idle():

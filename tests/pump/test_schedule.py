@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentserver.core.messages import Delivery
 from agentserver.pump.schedule import ARRIVALS, STRETCH, Door, Schedule, Ticket, Turns
+from tests.pump.desk import until
 
 pytestmark = pytest.mark.anyio
 
@@ -84,6 +85,25 @@ async def test_as_many_workers_as_deliveries_are_woken():
         await asyncio.sleep(0)
     assert sorted(taken) == ["0", "1", "2"]
     held.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_workers_that_do_not_come_back_leave_nothing_waiting():
+    turns = Turns()
+    held = asyncio.Event()
+    taken = []
+
+    async def worker():
+        taken.append((await turns.take()).id)
+        await held.wait()
+
+    tasks = [asyncio.create_task(worker()) for _ in range(5 * STRETCH)]
+    await asyncio.sleep(0)
+    for number in range(5 * STRETCH - 1):
+        turns.put(ticket(number))
+    await until(lambda: len(taken) == 5 * STRETCH - 1)
+    for task in tasks:
+        task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 

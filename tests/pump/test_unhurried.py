@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.pump.unhurried import PIECES, begin, decided, entirely, shielded, unhurried
+from agentserver.pump.unhurried import PIECES, begin, entirely, shielded, unhurried
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, until
 
@@ -51,7 +51,6 @@ async def test_what_is_short_is_done_at_once():
     async with Turns() as turns:
         before = turns.count
         assert await unhurried(pieces(PIECES - 1)) == PIECES - 1
-        assert await decided(lambda _: None, None) is None
         assert turns.count == before
 
 

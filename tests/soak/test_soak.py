@@ -65,7 +65,7 @@ class Room:
         pump = self.pump
         return {
             "live": len(pump._live),
-            "locks": len(pump._locks),
+            "locks": len(pump._steps.alone.inside),
             "exchanges": len(pump._exchanges.known),
             "told": len(pump._exchanges._told),
             "outbox": len(self.engine._outbox),

@@ -1,0 +1,164 @@
+"""Steps of conversations, one at a time in each: decided, committed, and only then are the consequences let go.
+
+Owns the order of steps, and what becomes of one that cannot be kept at present or was decided on an old state. Refuses
+to know what is decided and what a step leads to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+import anyio
+
+from agentserver.core.outcome import Outcome
+from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.pump.schedule import backoff
+from agentserver.pump.unhurried import begin, entirely, shielded, unhurried
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+    from typing import Any
+
+    from agentserver.core.conversation import Conversation
+    from agentserver.ports import Engine
+    from agentserver.pump.unhurried import Decision
+
+    Begun: TypeAlias = EngineError | Coroutine[Any, Any, EngineError | None] | None
+
+logger = logging.getLogger("agentserver.pump")
+
+
+class UndecidedError(Exception):
+    """A step could not be decided, or its outcome not be kept. The cause says why."""
+
+
+class Alone:
+    """Lets in one at a time by key, in the order in which they came. Of a key without any nothing is kept."""
+
+    def __init__(self) -> None:
+        self.inside: dict[str, deque[asyncio.Future[None]]] = {}
+
+    async def enter(self, key: str) -> None:
+        """Wait for a turn; ``leave`` ends it."""
+        if key not in self.inside:
+            self.take(key)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self.inside[key].append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave(key)
+            raise
+
+    def take(self, key: str) -> None:
+        """Go in where none is inside."""
+        self.inside[key] = deque()
+
+    def leave(self, key: str) -> None:
+        """Let the next in, not counting those that have given up."""
+        waiting = self.inside[key]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self.inside[key]
+
+
+class Steps:
+    """Takes steps.
+
+    Args:
+        engine: where conversations are kept.
+        live: those at work, as last committed.
+        find: gives one from the engine, if it goes on.
+        release: lets go what was committed.
+        forget: told of one that is over.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        live: MutableMapping[str, Conversation],
+        find: Callable[[str], Awaitable[Conversation | None]],
+        release: Callable[[Outcome], None],
+        forget: Callable[[str], None],
+    ) -> None:
+        self._engine, self._live = engine, live
+        self._find, self._release, self._forget = find, release, forget
+        self.alone = Alone()
+
+    async def take(self, conversation: str, decide: Decision, *, patient: bool = True) -> bool:
+        """Decide, commit, and only then let the consequences go. A stale decision is taken again.
+
+        One step of a conversation at a time: a decision on a state that is not yet committed could be committed
+        on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
+        While the engine cannot commit, a patient step is tried again and again, since what a handler did cannot be
+        refused any more; another one raises EngineError. Raises UndecidedError when the step is impossible.
+        """
+        begun: Begun = None
+        current = self._live.get(conversation)
+        if current is not None and self._engine.prompt and conversation not in self.alone.inside:
+            begun = begin(self._attempt(current, decide))  # most steps end here: nothing can come between
+            if begun is None:
+                return True
+            self.alone.take(conversation)
+        else:
+            await self.alone.enter(conversation)
+        try:
+            goes_on = await self._repeatedly(conversation, decide, begun, patient=patient)
+        finally:
+            self.alone.leave(conversation)
+        if not goes_on:
+            self._forget(conversation)
+        return goes_on
+
+    async def _repeatedly(self, conversation: str, decide: Decision, begun: Begun, *, patient: bool) -> bool:
+        """Finish what was begun, and try again until it can be kept."""
+        failures = 0
+        while True:
+            if begun is None:
+                current = self._live.get(conversation) or await self._find(conversation)
+                if current is None:
+                    return False
+                begun = self._attempt(current, decide)
+                if self._engine.prompt:
+                    begun = begin(begun)
+            if begun is None or isinstance(begun, EngineError):
+                failure = begun
+            else:
+                failure = await (shielded(begun) if patient else entirely(begun))
+            begun = None
+            if failure is None:
+                return True
+            if isinstance(failure, ConflictError):
+                self._live.pop(conversation, None)
+                continue
+            if not patient:
+                raise failure
+            failures += 1
+            logger.error("a step waits until it can be kept: %s", failure)
+            await anyio.sleep(backoff(failures))
+
+    async def _attempt(self, current: Conversation, decide: Decision) -> EngineError | None:
+        """Decide, commit and let the consequences go, or say why not at present. Raises UndecidedError.
+
+        Done to its end for callers that give up and when the pump stops: nothing may be committed and never handled.
+        """
+        try:
+            found = decide(current)
+            outcome = found if found is None or isinstance(found, Outcome) else await unhurried(found)
+            if outcome is None:
+                return None
+            await self._engine.commit(outcome)
+        except Exception as error:
+            if isinstance(error, EngineError) and not isinstance(error, UnfitError):
+                return error
+            raise UndecidedError from error
+        self._release(outcome)
+        return None

@@ -2,7 +2,7 @@ r"""A stranger's text as a reader may be shown it: escaped, replaced or cut.
 
 Owns the one escape of the package: what would not be seen, what would pile up and what would be taken for another
 character stands as ``\n``, ``\r``, ``\t``, ``\xhh``, ``\uhhhh`` or ``\Uhhhhhhhh``, and a backslash as two. So what is
-shown says exactly one text, and ``unescaped`` gives it back. Owns as well what stands for an unseen character where
+shown says exactly one text. Owns as well what stands for an unseen character where
 nothing has to be given back, and the marks of a cut. Refuses to know what a text is about and where it is shown. Pure.
 """
 
@@ -29,9 +29,7 @@ CUTS: Final = ("\n", "\r", CUT, DOTS, _MORE)
 """What may follow where a text was cut."""
 
 _WORD: Final = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
-_ESCAPE: Final = re.compile(r"\\(?:([\\nrt])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _SHORT: Final = {"\\": "\\", "\n": "n", "\r": "r", "\t": "t"}
-_LONG: Final = {short: char for char, short in _SHORT.items()}
 
 
 def escaped(char: str) -> str:
@@ -58,11 +56,6 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """The text for one line: as it is where a reader sees every character of it, else ``visible``."""
     return text if seen(text) else visible(text)
-
-
-def unescaped(text: str) -> str:
-    """The text of which ``visible`` gave this one."""
-    return _ESCAPE.sub(_character, text)
 
 
 # Without a way back
@@ -109,11 +102,6 @@ def paragraph(text: str, most: int, lines: int, redact: Callable[[str], str] = s
 
 def _blank(char: str) -> str:
     return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
-
-
-def _character(match: re.Match[str]) -> str:
-    short, *digits = match.groups()
-    return _LONG[short] if short else chr(int(next(filter(None, digits)), 16))
 
 
 def _ascii(char: str) -> str:

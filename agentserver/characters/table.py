@@ -15,9 +15,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-VERSION: Final = "16.0"
-"""Of the Unicode data that is written out here."""
-
 _IGNORED: Final = (
     *(
         (0x034F, 0x034F),
@@ -29,7 +26,7 @@ _IGNORED: Final = (
     ),
     *((0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF)),
 )
-"""``Default_Ignorable_Code_Point`` without those of the category Cf, which are unseen by that."""
+"""``Default_Ignorable_Code_Point`` of Unicode 16.0 without those of the category Cf, which are unseen by that."""
 
 _BLANK: Final = (0x2800, 0xFFFC, 0x13441, 0x13442, 0x16FE4, 0x1D159)
 """Symbols and letters whose glyph is empty, or stands for an object that is not there."""

@@ -6,11 +6,14 @@ Owns what a name, a path, a dotted path and a time look like. Refuses to know th
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from agentserver.characters.table import seen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAX_NAME = 128
 MAX_DESCRIPTION = 500
@@ -28,22 +31,23 @@ _SIZES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 def _seconds(value: Any) -> Any:
     """``"500ms"``, ``"30s"``, ``"2m"``, ``"1h"`` as seconds; anything else as it is."""
-    if not isinstance(value, str):
-        return value
-    match = _DURATION.fullmatch(value)
-    if match is None:
-        raise ValueError('a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"')
-    return float(match[1]) * _UNITS[match[2]]
+    said = 'a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"'
+    return _measured(value, _DURATION, _UNITS, said)
 
 
 def _bytes(value: Any) -> Any:
     """A size in bytes."""
+    return _measured(value, _SIZE, _SIZES, 'a size is a number of bytes, or text such as "500MB" or "10GB"')
+
+
+def _measured(value: Any, form: re.Pattern[str], units: Mapping[str, float], mistake: str) -> Any:
+    """A number and its unit as a number of the smallest one. Raises ValueError with ``mistake``."""
     if not isinstance(value, str):
         return value
-    match = _SIZE.fullmatch(value)
+    match = form.fullmatch(value)
     if match is None:
-        raise ValueError('a size is a number of bytes, or text such as "500MB" or "10GB"')
-    return int(match[1]) * _SIZES[match[2]]
+        raise ValueError(mistake)
+    return (float if "." in match[1] else int)(match[1]) * units[match[2]]
 
 
 def _unreserved(name: str) -> str:

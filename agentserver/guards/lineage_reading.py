@@ -7,14 +7,14 @@ of its schema. Refuses to judge. No constructor of a payload class is called: it
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lxml import etree
 
 from agentserver.core.minutes import local
 from agentserver.core.payload.lexical import READERS
 from agentserver.core.payload.shape import Kind, PayloadError, Place, Record
-from agentserver.provenance.declared import Declared, declared
+from agentserver.provenance.declared import Declared, dataclasses_in, declared
 from agentserver.provenance.labels import Leaf
 from agentserver.provenance.leaves import text_of
 from agentserver.provenance.quarantine import Channel, capacity
@@ -148,14 +148,7 @@ def _names(cls: Any) -> Mapping[str, tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {}
     for field in fields(cls):
         name = "" if field.metadata.get("type") == "Text" else str(field.metadata.get("name", field.name))
-        found[name] = field.name, next(_classes(hints[field.name]), None)
+        found[name] = field.name, next(dataclasses_in(hints[field.name]), None)
         for choice in field.metadata.get("choices", ()):
-            found[str(choice["name"])] = field.name, next(_classes(choice.get("type")), None)
+            found[str(choice["name"])] = field.name, next(dataclasses_in(choice.get("type")), None)
     return found
-
-
-def _classes(hint: Any) -> Iterator[type]:
-    if isinstance(hint, type) and is_dataclass(hint):
-        yield hint
-    for inner in get_args(hint):
-        yield from _classes(inner)

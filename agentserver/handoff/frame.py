@@ -96,8 +96,3 @@ def _line(text: str) -> str:
 def shown(text: str) -> str:
     """The words as a frame shows them, before escaping."""
     return clean(text.translate(_ANGLES))
-
-
-def content(text: str) -> str:
-    """The words of a frame's ``content`` element: the inverse of the bars."""
-    return "\n".join(line.removeprefix(_BAR) for line in text.strip("\n").split("\n"))

@@ -11,6 +11,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agentserver.hygiene import strict_json
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -87,22 +89,11 @@ def read_text(raw: str) -> Request:
 def decode(raw: str) -> dict[str, Any] | None:
     """The JSON object that a text is; None when it is none, has a member twice, or lone surrogates."""
     try:
-        found = json.loads(raw, object_pairs_hook=_unique, parse_constant=_refused)
+        found = strict_json.loads(raw)
         json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a member twice")
-    return members
-
-
-def _refused(name: str) -> Any:
-    raise ValueError(name)
 
 
 def read(found: Mapping[str, object], raw: str) -> Request:

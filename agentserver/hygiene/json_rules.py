@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentserver.hygiene import json_positions as at
 from agentserver.hygiene import pattern, reference, words
-from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, NODES, PROPERTIES, REPEATED, TRIED
+from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, PROPERTIES, REPEATED, TRIED, oversized
 from agentserver.hygiene.objections import shown
 from agentserver.hygiene.regex import PatternError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from agentserver.hygiene.objections import Schema
 
@@ -29,21 +29,13 @@ DIALECTS: Final = (
 
 def bounded(schema: Schema) -> Said:
     """Nesting and size of the document, containers that contain themselves included."""
-    waiting: list[tuple[Any, int]] = [(schema.tree, 0)]
-    seen = 0
-    while waiting:
-        value, depth = waiting.pop()
-        seen += 1
-        if depth > DEPTH:
-            yield "", f"is nested more than {DEPTH} levels deep, or contains itself"
-            return
-        if seen > NODES:
-            yield "", f"has more than {NODES} values"
-            return
-        if isinstance(value, dict | list):
-            waiting.extend(
-                (each, depth + 1) for each in (value.values() if isinstance(value, dict) else value)
-            )
+    return oversized(schema.tree, _inside, "values")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def self_contained(schema: Schema) -> Said:
@@ -87,7 +79,6 @@ def finite(schema: Schema) -> Said:
 
 
 _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
-_COMBINED = ("allOf", "anyOf", "oneOf", "not", "if")
 
 
 def closed(schema: Schema) -> Said:

@@ -6,11 +6,10 @@ call share it. Refuses to open files: a schema comes in as a value, its referenc
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from agentserver.hygiene import json_rules, xsd_rules, xsd_tree
+from agentserver.hygiene import json_rules, strict_json, xsd_rules, xsd_tree
 from agentserver.hygiene.limits import BYTES
 from agentserver.hygiene.objections import Class, Kind, Objection, Reference, Schema
 
@@ -121,21 +120,10 @@ def read(kind: Kind, data: bytes, place: Reference | None = None) -> Schema | Ob
     if len(data) > BYTES:
         return Objection("document", "", f"has more than {BYTES} bytes")
     try:
-        tree = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refused)
-    except (ValueError, RecursionError):
+        tree = strict_json.loads(data.decode())
+    except ValueError:
         return Objection("document", "", "is no JSON text: UTF-8, no member twice, no NaN, bounded nesting")
     return Schema(Kind.JSON, tree, place)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a member twice")
-    return members
-
-
-def _refused(name: str) -> Any:
-    raise ValueError(name)
 
 
 def identity(schema: Schema) -> str:

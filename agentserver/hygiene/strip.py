@@ -7,10 +7,13 @@ remains: names and listed values stay, and the wording rule is what holds them s
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentserver.hygiene.json_positions import KEYWORDS, VISIBLE, Holds
 from agentserver.hygiene.json_rules import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def visible(schema: Any) -> Any:
@@ -19,45 +22,35 @@ def visible(schema: Any) -> Any:
     Members that carry those names and listed values that hold them are no schemas and stay. The value of a
     keyword that is not known counts as a schema.
     """
-    if isinstance(schema, list):
-        return [visible(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: _inner(key, value) for key, value in schema.items() if key not in VISIBLE}
-
-
-def _inner(keyword: str, value: Any) -> Any:
-    holds = KEYWORDS.get(keyword, Holds.SCHEMA)
-    if holds is Holds.DATA:
-        return deepcopy(value)
-    if holds is Holds.NAMED and isinstance(value, dict):
-        return {name: visible(each) for name, each in value.items()}
-    return visible(value)
+    return _stripped(schema, lambda keyword, _: keyword not in VISIBLE)
 
 
 def bare(schema: Any) -> Any:
     """The structure alone: without unknown keywords and without defaults that read as text, too."""
+    return _stripped(schema, _structural)
+
+
+def _stripped(schema: Any, stays: Callable[[str, Any], bool]) -> Any:
     if isinstance(schema, list):
-        return [bare(each) for each in schema]
+        return [_stripped(each, stays) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: _structure(key, value) for key, value in schema.items() if _structural(key, value)}
+    return {
+        keyword: _inner(keyword, value, stays) for keyword, value in schema.items() if stays(keyword, value)
+    }
+
+
+def _inner(keyword: str, value: Any, stays: Callable[[str, Any], bool]) -> Any:
+    holds = KEYWORDS.get(keyword, Holds.SCHEMA)
+    if holds is Holds.DATA:
+        return deepcopy(value)
+    if holds is Holds.NAMED and isinstance(value, dict):
+        return {name: _stripped(each, stays) for name, each in value.items()}
+    return _stripped(value, stays)
 
 
 def _structural(keyword: str, value: Any) -> bool:
     if keyword == "default":
-        return value is None or isinstance(value, bool | int | float) or _short(value)
+        scalar = value is None or isinstance(value, bool | int | float)
+        return scalar or (isinstance(value, str) and readable(value, spaces=True))
     return keyword in KEYWORDS and keyword not in VISIBLE
-
-
-def _short(value: Any) -> bool:
-    return isinstance(value, str) and readable(value, spaces=True)
-
-
-def _structure(keyword: str, value: Any) -> Any:
-    holds = KEYWORDS[keyword]
-    if holds is Holds.DATA:
-        return deepcopy(value)
-    if holds is Holds.NAMED and isinstance(value, dict):
-        return {name: bare(each) for name, each in value.items()}
-    return bare(value)

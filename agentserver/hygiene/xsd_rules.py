@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from agentserver.hygiene import pattern, reference, words
 from agentserver.hygiene import xsd_tree as at
 from agentserver.hygiene.json_rules import readable
-from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, NODES, OPTIONAL, PROPERTIES, REPEATED, WRITTEN
+from agentserver.hygiene.limits import (
+    DEPTH,
+    EXPANDED,
+    LISTED,
+    OPTIONAL,
+    PROPERTIES,
+    REPEATED,
+    WRITTEN,
+    oversized,
+)
 from agentserver.hygiene.objections import shown
 from agentserver.hygiene.regex import PatternError
 
@@ -44,18 +53,7 @@ _ANY_TYPES: Final = frozenset({"anyType", "anySimpleType", "anyAtomicType"})
 
 def bounded(schema: Schema) -> Said:
     """Nesting and size of the document."""
-    waiting = [(schema.tree, 0)]
-    seen = 0
-    while waiting:
-        element, depth = waiting.pop()
-        seen += 1
-        if depth > DEPTH:
-            yield "", f"is nested more than {DEPTH} levels deep"
-            return
-        if seen > NODES:
-            yield "", f"has more than {NODES} elements"
-            return
-        waiting.extend((child, depth + 1) for child in element)
+    return oversized(schema.tree, iter, "elements")
 
 
 def _elements(schema: Schema) -> Iterator[etree._Element]:

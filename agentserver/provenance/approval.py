@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from agentserver.provenance.explain import explain
 from agentserver.provenance.leaves import text_of
@@ -27,14 +27,6 @@ class Question:
     sink: str
     text: str
     verdict: Verdict
-
-
-class Approver(Protocol):
-    """A person who can be asked. Raising, timing out or answering anything but true denies."""
-
-    async def approve(self, question: Question) -> bool:
-        """Ask for this one call; true permits it."""
-        ...
 
 
 def question(verdict: Verdict) -> Question:

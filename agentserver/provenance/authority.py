@@ -38,13 +38,8 @@ def named(text: str) -> Iterator[str]:
     yield from (match.group() for match in _ACCOUNT.finditer(text))
 
 
-def mentions(text: str, name: str) -> bool:
-    """True when ``text`` holds ``name`` as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``."""
-    return bool(name.strip()) and mention(name.strip()).search(text) is not None
-
-
 def mention(name: str, *, any_case: bool = False) -> re.Pattern[str]:
-    """The pattern of a name as a whole token."""
+    """The pattern of a name as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``."""
     body = re.escape(name).replace(r"\ ", r"\s+")
     return re.compile(rf"(?<![\w@./:+-]){body}(?![\w@/:+-]|\.\w)", re.IGNORECASE if any_case else re.NOFLAG)
 

@@ -55,7 +55,7 @@ def paths(payload: Any, prefix: str = "", above: tuple[type, ...] = ()) -> Itera
     hints = get_type_hints(payload, include_extras=True)
     for field in fields(payload):
         yield f"{prefix}{field.name}"
-        for inner in _dataclasses(hints[field.name]):
+        for inner in dataclasses_in(hints[field.name]):
             if inner not in above:
                 yield from paths(inner, f"{prefix}{field.name}.", (*above, inner))
 
@@ -65,7 +65,7 @@ def _marks(payload: Any, prefix: str, above: tuple[type, ...]) -> Iterator[tuple
     for field in fields(payload):
         path = f"{prefix}{field.name}"
         yield from _checked(path, hints[field.name])
-        for inner in _dataclasses(hints[field.name]):
+        for inner in dataclasses_in(hints[field.name]):
             if inner not in above:
                 yield from _marks(inner, f"{path}.", (*above, inner))
 
@@ -85,12 +85,12 @@ def _metadata(hint: Any) -> Iterator[Any]:
         yield from _metadata(inner)
 
 
-def _dataclasses(hint: Any) -> Iterator[type]:
+def dataclasses_in(hint: Any) -> Iterator[type]:
     """The dataclasses inside a hint: ``list[Annotated[Mail, ...]] | None`` holds ``Mail``."""
     if isinstance(hint, type) and is_dataclass(hint):
         yield hint
     for inner in get_args(hint):
-        yield from _dataclasses(inner)
+        yield from dataclasses_in(inner)
 
 
 def _covering(known: dict[str, Standing], path: str) -> str | None:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from agentserver.characters.printing import MARKS, legible, referenced, unescaped, visible
+from agentserver.characters.printing import MARKS, legible, referenced, visible
 from agentserver.characters.table import unseen
+from tests.characters.unescaping import unescaped
 
 HOSTILE = st.text(
     st.sampled_from(

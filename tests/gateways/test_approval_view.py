@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import xmlify
-from agentserver.characters.printing import unescaped
 from agentserver.characters.table import unseen
 from agentserver.core import envelope
 from agentserver.core.approvals import Approval
@@ -20,6 +19,7 @@ from agentserver.core.messages import Delivery, Question
 from agentserver.core.payload.codec import Codecs
 from agentserver.gateways.approval_view import PAGE, PIECE, pages, reasons, said
 from agentserver.gateways.terminal import paint
+from tests.characters.unescaping import unescaped
 
 
 @dataclass(frozen=True)

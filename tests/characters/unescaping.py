@@ -1,0 +1,18 @@
+"""The way back from what is shown, by which the tests hold that it says exactly one text."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE = re.compile(r"\\(?:([\\nrt])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+_SHORT = {"\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def unescaped(text):
+    """The text of which ``visible`` gave this one."""
+    return _ESCAPE.sub(_character, text)
+
+
+def _character(match):
+    short, *digits = match.groups()
+    return _SHORT[short] if short else chr(int(next(filter(None, digits)), 16))

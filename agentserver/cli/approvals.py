@@ -22,6 +22,7 @@ from agentserver.cli.reading import (
     shown_option,
     source,
     source_and_secrets,
+    the_only,
     when,
 )
 
@@ -154,9 +155,7 @@ def _answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> 
 
 def _chosen(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
     matching = [one for one in found if one.id.startswith(prefix)]
-    if len(matching) != 1:
-        project.refuse(ctx, f"{len(matching) or 'no'} messages wait for a permission under {prefix!r}")
-    return matching[0]
+    return the_only(ctx, matching, f"messages wait for a permission under {prefix!r}")
 
 
 def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:

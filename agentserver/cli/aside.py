@@ -13,7 +13,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.journal import writing
-from agentserver.cli.reading import journal_option, located, reading, source_and_secrets, when
+from agentserver.cli.reading import journal_option, located, reading, source_and_secrets, the_only, when
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +33,7 @@ def command() -> None:
 
 def _chosen(ctx: click.Context, found: Sequence[Aside], prefix: str) -> Aside:
     matching = [one for one in found if one.id.startswith(prefix)]
-    if len(matching) != 1:
-        project.refuse(ctx, f"{len(matching) or 'no'} conversations that are set aside begin with {prefix!r}")
-    return matching[0]
+    return the_only(ctx, matching, f"conversations that are set aside begin with {prefix!r}")
 
 
 @command.command("list")

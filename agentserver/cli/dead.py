@@ -20,6 +20,7 @@ from agentserver.cli.reading import (
     shown_option,
     source,
     source_and_secrets,
+    the_only,
     when,
 )
 
@@ -45,9 +46,7 @@ def command() -> None:
 
 def _chosen(ctx: click.Context, letters: Sequence[DeadLetter], prefix: str) -> DeadLetter:
     found = [letter for letter in letters if letter.delivery.id.startswith(prefix)]
-    if len(found) != 1:
-        project.refuse(ctx, f"{len(found) or 'no'} dead letters begin with {prefix!r}")
-    return found[0]
+    return the_only(ctx, found, f"dead letters begin with {prefix!r}")
 
 
 def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:

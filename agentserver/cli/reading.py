@@ -197,9 +197,13 @@ def legible(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
 
 def one_conversation(ctx: click.Context, reader: EngineReader, prefix: str) -> str:
     """The conversation whose id begins so. Ends the command unless there is exactly one."""
-    found = reader.find(prefix)
+    return the_only(ctx, reader.find(prefix), f"conversations begin with {prefix!r}")
+
+
+def the_only(ctx: click.Context, found: Sequence[T], what: str) -> T:
+    """The one thing that was found. Ends the command unless there is exactly one; ``what`` says of what and by what."""
     if len(found) != 1:
-        project.refuse(ctx, f"{len(found) or 'no'} conversations begin with {prefix!r}")
+        project.refuse(ctx, f"{len(found) or 'no'} {what}")
     return found[0]
 
 

@@ -14,6 +14,7 @@ import pytest
 from agentserver import HandlerMetadata, HandlerResponse, Handoff, Task
 from agentserver.assembly import SystemClock, build
 from agentserver.config import forget, load
+from agentserver.core.detail_form import members
 from agentserver.core.envelope import read
 from agentserver.core.payload.shape import PayloadError
 from agentserver.engines.memory import MemoryEngine
@@ -389,7 +390,7 @@ def test_where_no_intents_are_declared_nobody_can_give_a_task():
                 reply = await exchange.ask(data, "clerk")
                 assert reply.error
             return [
-                json.loads(r.detail)["reason"] for r in server.trace.of(exchange.id) if r.event == "attempted"
+                members(r.detail)["reason"] for r in server.trace.of(exchange.id) if r.event == "attempted"
             ]
 
     assert anyio.run(scenario) == ["forged_task", "target_not_allowlisted"]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agentserver.config.secrets import Secrets
     from agentserver.core.approvals import Answer, Approval, Decided
     from agentserver.core.guard import Rules
+    from agentserver.core.messages import Question
 
 SHORT = 6
 """Characters of an id by which it is answered, at least: an empty or a stray one must not mean what is left."""
@@ -198,8 +199,10 @@ def _rules(organism: Path | None) -> Rules | None:
 
 def _without(one: Approval, secrets: Secrets) -> Approval:
     """A message that waits, as it may be shown."""
+    from agentserver.core.details import reworded
+
     message = secrets.redact(one.delivery.message.decode("utf-8", "backslashreplace")).encode()
-    questions = tuple(each._replace(text=secrets.redact(each.text)) for each in one.questions)
+    questions = tuple(each._replace(why=reworded(each.why, secrets.redact)) for each in one.questions)
     return one._replace(delivery=one.delivery._replace(message=message), questions=questions)
 
 
@@ -222,9 +225,18 @@ def _answered(decided: Decided | None) -> str:
 
 def _line(one: Approval, decided: Decided | None) -> str:
     from agentserver.characters.printing import visible
+    from agentserver.core.wording import WORDING
 
-    question = visible(one.questions[0].text.partition("\n")[0])[:200]
+    question = visible(WORDING.first(one.questions[0].why))[:200]
     return f"{one.id}  {when(one.at)}  {_route(one)}  {question}{_answered(decided)}"
+
+
+def _question(question: Question) -> dict[str, object]:
+    from agentserver.core.detail_form import fields
+    from agentserver.core.wording import WORDING
+
+    why = question.why
+    return {"guard": question.guard, "why": fields(why), "text": WORDING.whole(why), "about": question.about}
 
 
 def _fields(one: Approval, decided: Decided | None) -> dict[str, object]:
@@ -236,7 +248,7 @@ def _fields(one: Approval, decided: Decided | None) -> dict[str, object]:
         "sender": delivery.sender,
         "to": delivery.to,
         "root": delivery.root.rpartition("}")[2],
-        "questions": [question._asdict() for question in one.questions],
+        "questions": [_question(question) for question in one.questions],
         "message": delivery.message.decode("utf-8", "backslashreplace"),
         "digest": one.digest,
         "answer": None if decided is None else {"said": decided.answer, "by": decided.by},

@@ -222,15 +222,15 @@ def _show_trace(form: str | None, records: Sequence[Record]) -> None:
 
 def _show_asked(records: Sequence[Record]) -> None:
     """Say that a permission was needed: a call has no person to ask."""
+    from agentserver.characters.printing import visible
     from agentserver.core.audit import Event
-    from agentserver.gateways.terminal import visible_lines
+    from agentserver.core.wording import WORDING
 
     asked = [record for record in records if record.event is Event.ASKED]
     for record in asked:
-        for line in visible_lines(
-            f"{record.sender} -> {record.to} {record.root} needed a permission: {record.detail}"
-        ):
-            click.echo(line, err=True)
+        first, *more = WORDING.lines(record.detail)
+        for line in (f"{record.sender} -> {record.to} {record.root} needed a permission: {first}", *more):
+            click.echo(visible(line), err=True)
     if asked:
         click.echo("call asks nobody; agentserver run asks, or waits for agentserver approve", err=True)
 

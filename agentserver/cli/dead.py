@@ -218,11 +218,12 @@ def upcoming(ctx: click.Context, organism: Path | None, journal: Path | None) ->
 def _given_up(delivery: Delivery, rules: Rules, reason: str) -> Finished:
     """A delivery that an operator gives up, as one that failed and has no attempts left."""
     from agentserver.contract import Code
+    from agentserver.core.details import Ground
     from agentserver.core.messages import Failed, Finished
 
     listener = rules.blueprint.listeners.get(delivery.to)
     spent = delivery.attempt if listener is None else max(delivery.attempt, listener.retries)
-    failed = Failed(Code.INTERNAL, f"given up by an operator: {reason}")
+    failed = Failed(Code.INTERNAL, Ground.GIVEN_UP.of(reason))
     return Finished(delivery._replace(attempt=spent), None, failed)
 
 

@@ -236,7 +236,9 @@ def _differs(opinion: Opinion) -> bool:
 def _told(opinion: Opinion) -> Iterator[str]:
     """One line, and one below it for each further line that a guard has to say."""
     place = " ".join(filter(None, (opinion.sender, "->", opinion.to or "?", opinion.root)))
-    first, *more = opinion.reason.split("\n")
+    from agentserver.core.wording import WORDING
+
+    first, *more = WORDING.lines(opinion.why) or ("",)
     treated = f"was {opinion.then}, would have been {opinion.now}"
     yield f"step {opinion.version}: {place}: {treated}{f' ({first})' if first else ''}"
     yield from (f"    {line}" for line in more)

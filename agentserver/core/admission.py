@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, TodoUntil
 from agentserver.core.audit import Event
-from agentserver.core.guard import PASSED, Denied
+from agentserver.core.details import Ground
+from agentserver.core.guard import PASSED, Denial
 from agentserver.core.messages import TODO
 from agentserver.core.pieces import whole
 from agentserver.core.refusals import Refusal
@@ -21,6 +22,7 @@ from agentserver.core.todos import WATCHERS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agentserver.core.details import Detail
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Draft
     from agentserver.core.pieces import Pieces
@@ -36,7 +38,7 @@ class Remark(NamedTuple):
 
     event: Event
     to: str
-    detail: str
+    detail: Detail
 
 
 class Judged(NamedTuple):
@@ -93,8 +95,8 @@ def hear(
     attempt = None if rules.rewriter is None else rules.rewriter.rewrite(draft, place)
     if attempt is not None:
         remarks.append(Remark(Event.ATTEMPTED, target, attempt.note))
-        if isinstance(attempt.result, Denied):
-            return Refusal(attempt.result.code, attempt.result.reason, target)
+        if isinstance(attempt.result, Denial):
+            return Refusal(attempt.result.code, attempt.result.detail, target)
         draft, peers = attempt.result, attempt.allowed
     proposals = resolve(draft, place, rules.blueprint)
     forged = overstepped(draft, proposals, place, rules.blueprint.services)
@@ -103,9 +105,9 @@ def hear(
     allowed, denied = _asked(proposals, peers, place.at, rules, memory, remarks)
     # A member that a broadcast may not reach is left out; any other denial is about the message itself.
     if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
-        return Refusal(denied.code, denied.reason, target)
+        return Refusal(denied.code, denied.detail, target)
     if not allowed:
-        return Refusal(Code.ROUTING, f"nobody takes {draft.root} here", target)
+        return Refusal(Code.ROUTING, Ground.NO_TAKER.of(draft.root), target)
     return allowed
 
 
@@ -116,10 +118,10 @@ def _asked(
     rules: Rules,
     memory: Mapping[str, object],
     remarks: list[Remark],
-) -> tuple[list[Proposal], Denied | None]:
+) -> tuple[list[Proposal], Denial | None]:
     """The proposals that every guard lets pass or wants permitted, and the weightiest denial of the others."""
     allowed: list[Proposal] = []
-    worst: Denied | None = None
+    worst: Denial | None = None
     for proposal in proposals:
         ruling = rules.ruling(memory, proposal, at)
         if ruling is PASSED and peers is None:
@@ -139,5 +141,5 @@ def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusa
     asked = [proposal.root for proposal in proposals if proposal.route is Route.SERVICE]
     if asked and todos + asked.count(rules.codecs.of(TodoUntil).name) > WATCHERS:
         told = f"a thread keeps at most {WATCHERS} todos: close some first"
-        return Refusal(Code.VALIDATION, told, TODO, (told,))
+        return Refusal(Code.VALIDATION, Ground.TODOS.of(WATCHERS), TODO, (told,))
     return None

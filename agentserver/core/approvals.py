@@ -27,6 +27,13 @@ class Answer(StrEnum):
     DENY = "deny"
 
 
+class Unasked(StrEnum):
+    """What stands in the place of a person when no person has answered."""
+
+    NOBODY = "nobody is there to ask"
+    LATE = "no answer in time"
+
+
 class Approval(NamedTuple):
     """An admitted message that waits on its thread for a person's answer.
 
@@ -52,7 +59,7 @@ class Decided(NamedTuple):
         approval: id of what it answers.
         digest: of the message that the person was shown.
         answer: what it says.
-        by: who answered, for the record.
+        by: who answered, for the record; of a denial without an answer, a member of ``Unasked``.
     """
 
     approval: str

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core import principals
-from agentserver.core.approvals import Answer, digest
+from agentserver.core.approvals import Answer, Unasked, digest
+from agentserver.core.details import Answered, Unanswered
 from agentserver.core.notices import notice
 from agentserver.core.refusals import system_error
 from agentserver.core.step import Step
@@ -17,6 +18,7 @@ from agentserver.core.step import Step
 if TYPE_CHECKING:
     from agentserver.core.approvals import Decided
     from agentserver.core.conversation import Conversation
+    from agentserver.core.details import Answering
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.outcome import Outcome
@@ -51,13 +53,20 @@ def decide(conversation: Conversation, decided: Decided, rules: Rules, moment: M
     step = Step(conversation, rules, moment)
     step.cause = decided
     if decided.answer is Answer.DENY:
-        step.withdraw(approval, decided.by)
+        step.withdraw(approval, _answered(decided))
         _tell_withdrawn(step, delivery)
         return step.finish()
     if decided.answer is Answer.ALWAYS:
         step.memory = rules.permit(step.memory, approval.questions)
-    step.permit(approval, f"{decided.by}, {decided.answer}")
+    step.permit(approval, _answered(decided))
     return step.finish()
+
+
+def _answered(decided: Decided) -> Answering:
+    """The answer as it goes on record."""
+    if isinstance(decided.by, Unasked):
+        return Unanswered(decided.by.name.lower())
+    return Answered(decided.by, decided.answer)
 
 
 def _tell_withdrawn(step: Step, delivery: Delivery) -> None:

@@ -6,16 +6,16 @@ Owns the vocabulary of events. Refuses to know where records go.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from agentserver.core.details import Detail
 
 DETAIL = 1000
 """Characters of a line that anybody may have written, as a record keeps it."""
 
 LINES = 100
 """Lines of what a guard has to say, as a record keeps it."""
-
-ATTEMPT = 16_000
-"""Characters of the account of a handoff, as a record keeps it."""
 
 
 class Event(StrEnum):
@@ -43,8 +43,22 @@ class Event(StrEnum):
     CLOSED = "closed"  # a thread or the conversation was closed
 
 
-GUARDS = frozenset({Event.ASKED, Event.FLAGGED, Event.REFUSED})
-"""Events whose detail may be a guard's, in several lines."""
+CALLED = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED, Event.DISCARDED})
+"""Events that follow from an invocation."""
+
+NOTED = frozenset(
+    {
+        Event.RECEIVED,
+        Event.REDRIVEN,
+        Event.FLAGGED,
+        Event.ATTEMPTED,
+        Event.REFUSED,
+        Event.ANSWERED,
+        Event.ENDED,
+        Event.CLOSED,
+    }
+)
+"""Events of which a record says more than the delivery concerned; every other is told by its delivery."""
 
 
 class Record(NamedTuple):
@@ -58,10 +72,12 @@ class Record(NamedTuple):
         root: local name of its payload element, empty when unknown.
         hop: its place in the causal chain.
         code: the SystemError code of a refusal or failure, else empty.
-        detail: for operators only; never sent to a listener. As ``to``, one line of at most DETAIL characters, but
-            several where it is a guard's.
+        detail: why, as a value; for operators only, never sent to a listener. None for an event that needs none.
         delivery: the delivery concerned, else empty.
         message: the envelope of a message that was admitted.
+        request: the outside message that led to it; empty where none did, and in what earlier servers kept.
+        began: of an event that follows from an invocation, when it began, in seconds since the epoch; ``at - began`` is
+            how long it took. None where no handler was called, and in what earlier servers kept.
     """
 
     event: Event
@@ -73,6 +89,8 @@ class Record(NamedTuple):
     root: str = ""
     hop: int = 0
     code: str = ""
-    detail: str = ""
+    detail: Detail | None = None
     delivery: str = ""
     message: bytes = b""
+    request: str = ""
+    began: float | None = None

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code
+from agentserver.core.details import Ground
 from agentserver.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from agentserver.core.blueprint import Limits
     from agentserver.core.conversation import Conversation
+    from agentserver.core.details import Detail
     from agentserver.core.messages import Drafts
 
 
@@ -40,19 +42,19 @@ def room(limits: Limits, conversation: Conversation, request: str) -> Room:
     return Room(max(1, left(limits, conversation.messages, spent)), limits.principal_bytes)
 
 
-def exhausted(limits: Limits, hop: int, left: int) -> str:
-    """The budget that one more message of a request would overrun; empty when there is some of everything."""
+def exhausted(limits: Limits, hop: int, left: int) -> Detail | None:
+    """The budget that one more message of a request would overrun; None when there is some of everything."""
     if hop > limits.hops:
-        return f"more than {limits.hops} hops"
-    return "" if left > 0 else "no messages are left"
+        return Ground.HOPS.of(limits.hops)
+    return None if left > 0 else Ground.SPENT.of()
 
 
-def overrun(said: Drafts | Refusal, left: int) -> str:
-    """In what respect a result is more than its request has left; empty when it is not.
+def overrun(said: Drafts | Refusal, left: int) -> Detail | None:
+    """In what respect a result is more than its request has left; None when it is not.
 
     Others of the request may have spent something since it was read, when there was room for it.
     """
     if isinstance(said, Refusal):
-        return said.detail if said.code is Code.BUDGET else ""
+        return said.detail if said.code is Code.BUDGET else None
     many = len(said.drafts)
-    return f"a result of {many} messages where {left} are left" if many > max(1, left) else ""
+    return Ground.RESULT.of(many, left) if many > max(1, left) else None

@@ -10,30 +10,37 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentserver.characters.printing import bounded
+from agentserver.core.details import reworded
 from agentserver.core.messages import Failed
 from agentserver.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agentserver.core.details import Detail
     from agentserver.core.messages import Finished, GivenUp
 
 DETAIL = 2000
-"""Characters of a failure's detail that are kept."""
+"""Characters of a text in a detail that are kept."""
+
+
+def kept(detail: Detail | None, redact: Callable[[str], str]) -> Detail | None:
+    """A detail without secrets, each of its texts bounded."""
+    return None if detail is None else reworded(detail, lambda text: bounded(text, DETAIL, redact))
 
 
 def finished(one: Finished, redact: Callable[[str], str]) -> Finished:
     """An invocation that is over."""
     result = one.result
     if isinstance(result, Failed):
-        return one._replace(result=result._replace(detail=bounded(result.detail, DETAIL, redact)))
+        return one._replace(result=result._replace(detail=kept(result.detail, redact)))
     said = result.said
     if not isinstance(said, Refusal):
         return one
-    detail, to = bounded(said.detail, DETAIL, redact), bounded(said.to, DETAIL, redact)
+    detail, to = kept(said.detail, redact), bounded(said.to, DETAIL, redact)
     return one._replace(result=result._replace(said=replace(said, detail=detail, to=to)))
 
 
 def given_up(one: GivenUp, redact: Callable[[str], str]) -> GivenUp:
     """A delivery that could not be decided about."""
-    return one._replace(detail=bounded(one.detail, DETAIL, redact))
+    return one._replace(detail=kept(one.detail, redact) or one.detail)

@@ -24,6 +24,7 @@ from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
 from agentserver.core.budget import Room, overrun, room
 from agentserver.core.canonical import canonical
+from agentserver.core.details import Ended, Ground, GuardAsks, GuardQuestions, Repaired
 from agentserver.core.dismissal import dismissed, excerpted
 from agentserver.core.messages import TODO, Closing, Failed, TurnedAway
 from agentserver.core.minutes import local
@@ -127,7 +128,9 @@ def close(conversation: Conversation, rules: Rules, moment: Moment, reason: str)
     step = Step(conversation, rules, moment)
     step.cause = Closing(reason)
     step.end()
-    step.minutes.note(Event.CLOSED, thread=conversation.tree.root, to=conversation.principal, detail=reason)
+    step.minutes.note(
+        Event.CLOSED, thread=conversation.tree.root, to=conversation.principal, detail=Ended(reason)
+    )
     return step.finish(closed=True)
 
 
@@ -146,7 +149,7 @@ def accept(
     if element is None and codec is not None:
         element = intake.read_own(delivery, codec, rules.bounds)
     if element is None or codec is None:
-        return Failed(Code.INTERNAL, f"{delivery.root} does not satisfy its present schema")
+        return Failed(Code.INTERNAL, Ground.INVALID.of(delivery.root))
     todos = conversation.todos.notice(delivery).of(thread.id) if conversation.todos.watchers else ()
     listener = rules.blueprint.listeners[delivery.to]
     usage = rules.blueprint.usage[listener.name]
@@ -178,7 +181,7 @@ def concluding(
         return step.finish()
     listener = rules.blueprint.listeners.get(delivery.to)
     if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
-        gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
+        gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
         retries = 0 if listener is None else listener.retries
         failed = result if isinstance(result, Failed) else gone
         if delivery.attempt < retries:
@@ -231,17 +234,18 @@ def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Pieces[Ju
         return unheard(said, place, step.rules)
     step.deprecated = said.deprecated
     for repair in said.repairs:
-        step.minutes.record(Event.REPAIRED, delivery, detail=repair)
+        step.minutes.record(Event.REPAIRED, delivery, detail=Repaired(repair))
     judged = yield from judging(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
     unasked = {Route.SERVICE, Route.ANSWER} if caller.parent is None else {Route.SERVICE}
     for proposal in judged.proposals:
         if proposal.questions and proposal.route in unasked:  # there is no thread on which it could wait
-            reason = f"it needs a permission: {proposal.questions[0].text}"
-            return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, proposal.to))
+            question = proposal.questions[0]
+            asks = GuardQuestions((GuardAsks(question.guard, question.why),), waits=False)
+            return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, asks, proposal.to))
     asked = [proposal for proposal in judged.proposals if proposal.questions]
     if asked and len(asked) + len(step.before.approvals()) > WAITING:
-        reason = f"more than {WAITING} messages would wait for a permission"
-        return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, reason, asked[0].to))
+        full = Ground.WAITING.of(WAITING)
+        return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, full, asked[0].to))
     return judged
 
 
@@ -321,7 +325,7 @@ def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
         delivery=delivery.id,
     )
     if count > limit:
-        return _give_up(step, delivery, Failed(Code.INTERNAL, f"{count} refusals in a row"))
+        return _give_up(step, delivery, Failed(Code.INTERNAL, Ground.REFUSALS.of(count)))
     error = system_error(refusal.code, refusal.corrections, final=count == limit)
     step.send(notice(error, thread.id, step.rules), delivery.request, delivery.hop + 1)
     return step.finish()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.characters.printing import bounded
 from agentserver.core.admission import Judged
-from agentserver.core.causes import DETAIL
+from agentserver.core.causes import DETAIL, kept
 from agentserver.core.messages import Excerpt
 from agentserver.core.refusals import Refusal
 
@@ -54,10 +54,10 @@ def excerpted(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
 
 def dismissed(outside: Outside, judged: Judged, redact: Callable[[str], str]) -> Outside | Dismissed:
     """The part of a refused message that is kept: all of it while it is short, so that it can be judged again."""
-    kept, refusal = excerpted(outside.data, redact), judged.refusal
-    if isinstance(kept, bytes) or refusal is None:
+    left, refusal = excerpted(outside.data, redact), judged.refusal
+    if isinstance(left, bytes) or refusal is None:
         return outside
-    detail, to = (bounded(text, DETAIL, redact) for text in (refusal.detail, refusal.to))
+    detail, to = kept(refusal.detail, redact), bounded(refusal.to, DETAIL, redact)
     short = Refusal(refusal.code, detail, to, refusal.corrections, refusal.root)
-    remarks = [one._replace(detail=bounded(one.detail, DETAIL, redact)) for one in judged.remarks]
-    return Dismissed(kept, outside.request, outside.to, Judged((), short, tuple(remarks)), outside.key)
+    remarks = [one._replace(detail=kept(one.detail, redact) or one.detail) for one in judged.remarks]
+    return Dismissed(left, outside.request, outside.to, Judged((), short, tuple(remarks)), outside.key)

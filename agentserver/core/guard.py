@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from agentserver.core.details import GuardNote, reworded
 from agentserver.core.messages import Question
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from agentserver.contract import Code
     from agentserver.core.blueprint import Blueprint, Listener
+    from agentserver.core.details import Detail
     from agentserver.core.envelope import Bounds
     from agentserver.core.messages import Delivery, Draft
     from agentserver.core.payload.codec import Codecs
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """A proposal may not be sent. The sender learns ``code``; ``reason`` is for the log and the audit."""
+    """A proposal may not be sent. The sender learns ``code``; ``reason`` is for operators."""
 
     code: Code
-    reason: str
+    reason: Detail | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,11 @@ class Asked:
     """A proposal may be sent if a person permits it.
 
     Args:
-        question: what the person is shown.
+        question: the reason, as the person is told it.
         about: what the guard will remember as permitted, if it is for the rest of the conversation.
     """
 
-    question: str
+    question: Detail | str
     about: tuple[str, ...] = ()
 
 
@@ -50,19 +52,26 @@ class Asked:
 class Noted:
     """A proposal may be sent, and ``reason`` goes on record."""
 
-    reason: str
+    reason: Detail | str
 
 
 Verdict: TypeAlias = Denied | Asked | Noted | None
-"""None lets a proposal pass without a word."""
+"""None lets a proposal pass without a word. A reason in words of the guard's own may have several lines."""
+
+
+class Denial(NamedTuple):
+    """The reason why a message may not be sent, and the code that its sender learns."""
+
+    code: Code
+    detail: Detail
 
 
 class Ruling(NamedTuple):
     """The verdict of all guards together on a proposal. The first denial is the last word."""
 
-    denied: Denied | None = None
+    denied: Denial | None = None
     questions: tuple[Question, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Detail, ...] = ()
 
 
 PASSED = Ruling()
@@ -140,8 +149,8 @@ class Attempt(NamedTuple):
         allowed: the only peers in force on the thread that the message opens and below; None for no narrowing.
     """
 
-    result: Draft | Denied
-    note: str
+    result: Draft | Denial
+    note: Detail
     allowed: frozenset[str] | None = None
 
 
@@ -152,7 +161,7 @@ class Rewriter(Protocol):
         """Rewrite a message; None for one that is none of the rewriter's."""
         ...
 
-    def refused(self, refusal: Refusal, place: Place) -> str | None:
+    def refused(self, refusal: Refusal, place: Place) -> Detail | None:
         """The note on record of a payload that its schema refused; None for one that is none of the rewriter's."""
         ...
 
@@ -216,14 +225,17 @@ class Rules:
             if verdict is None:
                 continue
             if isinstance(verdict, Denied):
-                return ruling._replace(denied=verdict, questions=())
+                denial = Denial(verdict.code, _detail(guard, verdict.reason))
+                return ruling._replace(denied=denial, questions=())
             if isinstance(verdict, Asked):
-                ruling = ruling._replace(
-                    questions=(
-                        *ruling.questions,
-                        Question(guard.name, self.redact(verdict.question), verdict.about),
-                    )
-                )
+                why = reworded(_detail(guard, verdict.question), self.redact)
+                question = Question(guard.name, why, verdict.about)
+                ruling = ruling._replace(questions=(*ruling.questions, question))
             else:
-                ruling = ruling._replace(notes=(*ruling.notes, verdict.reason))
+                ruling = ruling._replace(notes=(*ruling.notes, _detail(guard, verdict.reason)))
         return ruling
+
+
+def _detail(guard: CoreGuard, reason: Detail | str) -> Detail:
+    """A guard's reason as a value; words of its own go under its name."""
+    return GuardNote(guard.name, reason) if isinstance(reason, str) else reason

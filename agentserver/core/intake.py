@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agentserver.contract import Code
 from agentserver.core import envelope, replies
 from agentserver.core.canonical import canonical
+from agentserver.core.details import Corrections, Ground
 from agentserver.core.payload.codec import of_system
 from agentserver.core.refusals import Refusal
 from agentserver.core.reserved import forgery
@@ -68,7 +69,7 @@ def _drafted(element: etree._Element, to: str | None, rules: Rules) -> Draft | R
         return (
             forgery(name, to or "")
             if of_system(name)
-            else Refusal(Code.ROUTING, "no payload of that name", to or "")
+            else Refusal(Code.ROUTING, Ground.NO_PAYLOAD.of(), to or "")
         )
     markup = canonical(element)
     if len(markup) > rules.bounds.bytes:  # references can be longer than what they were written as
@@ -77,4 +78,4 @@ def _drafted(element: etree._Element, to: str | None, rules: Rules) -> Draft | R
 
 
 def _malformed(detail: str, to: str | None) -> Refusal:
-    return Refusal(Code.VALIDATION, detail, to or "", (f"the document: {detail}",))
+    return Refusal(Code.VALIDATION, Corrections((detail,)), to or "", (f"the document: {detail}",))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.contract import Code, Target
+    from agentserver.core.details import Detail
     from agentserver.core.refusals import Refusal
 
 __all__ = ["Delivery", "Done", "EventPlace", "Moment", "Reply"]
@@ -110,12 +111,12 @@ class Question(NamedTuple):
 
     Args:
         guard: the guard that wants it permitted.
-        text: what the person is shown.
+        why: the reason, as the person is told it.
         about: what that guard will remember, if the permission is for the rest of the conversation.
     """
 
     guard: str
-    text: str
+    why: Detail
     about: tuple[str, ...] = ()
 
 
@@ -198,10 +199,10 @@ class Returned(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A handler gave no result, or what should reach it could not be read. ``detail`` is for the log only."""
+    """A handler gave no result, or what should reach it could not be read. ``detail`` is for operators only."""
 
     code: Code
-    detail: str = ""
+    detail: Detail | None = None
 
 
 class Key(NamedTuple):
@@ -258,14 +259,14 @@ class GivenUp(NamedTuple):
     """A delivery that the server could not deal with, for a reason that is not its listener's.
 
     Args:
-        detail: for the log only.
+        detail: for operators only.
         element: the payload that its listener was given, for the guards to observe; None when it was given none, or
             when they could not.
         unseen: whether its listener was given a payload that the guards could not observe.
     """
 
     delivery: Delivery
-    detail: str
+    detail: Detail
     element: etree._Element | None = None
     unseen: bool = False
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import legible, paragraph
-from agentserver.core.audit import ATTEMPT, DETAIL, GUARDS, LINES, Event, Record
+from agentserver.core.audit import CALLED, DETAIL, LINES, Event, Record
+from agentserver.core.details import GuardNote, HandoffAttempt, reworded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agentserver.core.details import Detail
     from agentserver.core.messages import Delivery
 
 
@@ -23,6 +25,8 @@ class Minutes:
         conversation: whose they are.
         at: when the step is taken, in seconds since the epoch.
         redact: takes secrets out of a text, before anything of it is cut.
+
+    ``began`` is when the handler began that the step is about, if one did.
     """
 
     def __init__(self, conversation: str, at: float, redact: Callable[[str], str] = str) -> None:
@@ -30,8 +34,11 @@ class Minutes:
         self._conversation = conversation
         self._at = at
         self.records: list[Record] = []
+        self.began: float | None = None
 
-    def record(self, event: Event, delivery: Delivery, *, code: str = "", detail: str = "") -> None:
+    def record(
+        self, event: Event, delivery: Delivery, *, code: str = "", detail: Detail | None = None
+    ) -> None:
         """Note an event of a delivery. The envelope goes with the event that admitted it."""
         self.records.append(
             Record(
@@ -41,31 +48,37 @@ class Minutes:
                 delivery.thread,
                 delivery.sender,
                 delivery.to,
-                local(delivery.root),
+                delivery.root.rpartition("}")[2],
                 delivery.hop,
                 code,
-                self._legible(event, detail) if detail else "",
+                None if detail is None else self._legible(detail),
                 delivery.id,
                 delivery.message if event is Event.SENT else b"",
+                delivery.request,
+                self.began if event in CALLED else None,
             )
         )
 
-    def note(self, event: Event, *, thread: str, to: str, detail: str = "", **more: Any) -> None:
+    def note(self, event: Event, *, thread: str, to: str, detail: Detail | None = None, **more: Any) -> None:
         """Note any event; ``more`` are fields of Record."""
         about = {
             "to": legible(to, DETAIL, self._redact),
-            "detail": self._legible(event, detail) if detail else "",
+            "detail": None if detail is None else self._legible(detail),
             **more,
         }
         self.records.append(Record(event, self._at, self._conversation, thread, **about))
 
-    def _legible(self, event: Event, detail: str) -> str:
-        """A detail as records keep it: a guard's in its own lines, anybody else's in one, handoffs' whole."""
-        if event is Event.ATTEMPTED:  # lengths, hashes and names that the organism declares, as JSON
-            return legible(detail, ATTEMPT)
-        if event in GUARDS:
-            return paragraph(detail, DETAIL, LINES, self._redact)
-        return legible(detail, DETAIL, self._redact)
+    def _legible(self, detail: Detail) -> Detail:
+        """A detail as records keep it: the words of a guard in lines of its own, any others in one."""
+        if isinstance(detail, HandoffAttempt):  # lengths, hashes and names that the organism declares
+            return detail
+        if isinstance(detail, GuardNote):
+            return detail._replace(text=paragraph(detail.text, DETAIL, LINES, self._redact))
+        kept: Detail = reworded(detail, self._line)
+        return kept
+
+    def _line(self, text: str) -> str:
+        return legible(text, DETAIL, self._redact)
 
 
 def local(name: str) -> str:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from agentserver.core import detail_form
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agentserver.core.approvals import Approval
     from agentserver.core.conversation import Conversation
-    from agentserver.core.messages import Delivery
+    from agentserver.core.messages import Delivery, Question
     from agentserver.core.threads import Held, Thread
     from agentserver.core.todos import Watcher
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 FORMAT = 4
 """The version that is written. Every version that was ever written can be read: the first had no approvals, the
-second did not count the messages of each request, the third named the children of each thread."""
+second did not count the messages of each request, the third named the children of each thread, and kept
+the reason of a question as a text."""
 
 ORDINAL, CALLED, INBOX, HELD, REFUSALS, APPROVALS, ALLOWED = 3, 4, 5, 6, 7, 8, 9
 """The indices of a thread's row. Its children are not in it: their own rows name it, and stand in their order."""
@@ -65,7 +68,14 @@ def held_row(held: Iterable[Held]) -> Row:
 
 def approvals_row(approvals: Iterable[Approval]) -> Row:
     """Deliveries that wait for a person."""
-    return [(one.id, one.delivery.id, one.questions, one.at, one.digest) for one in approvals]
+    return [
+        (one.id, one.delivery.id, [_question_row(each) for each in one.questions], one.at, one.digest)
+        for one in approvals
+    ]
+
+
+def _question_row(question: Question) -> Row:
+    return (question.guard, detail_form.dump(question.why), question.about)
 
 
 def allowed_row(allowed: frozenset[str] | None) -> Row | None:

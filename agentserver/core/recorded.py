@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core import recording
+from agentserver.core import record_rows, recording
 from agentserver.core.audit import Event
 from agentserver.core.messages import Reply
+from agentserver.core.wording import WORDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +94,9 @@ class Story:
     def records_of(self, step: KeptStep) -> tuple[Record, ...]:
         """The records of one step."""
         replies = [event for event in step.events if isinstance(event, Reply)]
-        return recording.load_records(step.records, self.beginning, step.moment.now, self.deliveries, replies)
+        return record_rows.load_records(
+            step.records, self.beginning.id, step.moment.now, self.deliveries, replies
+        )
 
     def cause(self, step: KeptStep, rules: Rules) -> Cause:
         """The cause of a step, read under these rules. Raises UnreadableError."""
@@ -136,5 +139,5 @@ def given_up(outcome: Outcome) -> str | None:
     """The reason why the delivery that a step consumed is a dead letter; None when it is none."""
     for record in outcome.records:
         if record.event is Event.FAILED and record.delivery == outcome.done:
-            return f"{record.code}: {record.detail}"
+            return f"{record.code}: {WORDING.whole(record.detail)}"
     return None

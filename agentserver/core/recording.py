@@ -7,7 +7,6 @@ decision are referred to, not repeated. Refuses to know where decisions are kept
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,8 +14,11 @@ from agentserver.contract import Code, Target
 from agentserver.core import approving, decisions, envelope, intake, replies
 from agentserver.core.admission import Judged, Remark
 from agentserver.core.approvals import Answer, Decided
-from agentserver.core.audit import Event, Record
+from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
+from agentserver.core.detail_form import dump as plain_detail
+from agentserver.core.detail_form import load as detail_of
+from agentserver.core.details import Ground
 from agentserver.core.dismissal import KEPT, Dismissed
 from agentserver.core.messages import (
     Closing,
@@ -38,6 +40,7 @@ from agentserver.core.messages import (
 )
 from agentserver.core.parts import encode
 from agentserver.core.receipts import Receipt
+from agentserver.core.record_rows import detail_kept, plain_bytes, whole_bytes
 from agentserver.core.refusals import Refusal
 from agentserver.core.requeue import redrive, requeue
 from agentserver.core.snapshot import UnreadableError
@@ -89,12 +92,12 @@ def dump(outcome: Outcome) -> bytes:
         case Requeued():
             row = ["requeue", cause.delivery.id]
         case Redriven(letter, request, by):
-            kept = {**letter._asdict(), "message": _plain(letter.message), "attempt": 0}
+            kept = {**letter._asdict(), "message": plain_bytes(letter.message), "attempt": 0}
             row = ["redrive", request, by, kept]
         case GivenUp():
             delivery, detail, element, unseen = cause
             observed = element is not None
-            row = ["give_up", delivery.id, delivery.attempt, observed, unseen, detail]
+            row = ["give_up", delivery.id, delivery.attempt, observed, unseen, plain_detail(detail)]
         case Finished():
             delivery = cause.delivery
             called = cause.element is not None
@@ -144,65 +147,6 @@ def load(data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[byt
         raise UnreadableError(f"the decision cannot be read: {type(error).__name__}: {error}") from error
 
 
-def dump_records(outcome: Outcome) -> bytes:
-    """The records of a step. Messages that went out with it are left out, since they are kept anyway."""
-    sent = {delivery.id for delivery in outcome.added}
-    return encode([_record_row(record, sent) for record in outcome.records])
-
-
-def load_records(
-    data: bytes, beginning: Beginning, at: float, deliveries: Mapping[str, Delivery], replies: Sequence[Reply]
-) -> tuple[Record, ...]:
-    """The records that ``dump_records`` wrote.
-
-    Args:
-        data: what was written.
-        beginning: of the conversation.
-        at: when the step was decided.
-        deliveries: those of the conversation, by id.
-        replies: those of the step, in order.
-
-    Raises UnreadableError when it is not what was written.
-    """
-    try:
-        return _records(json.loads(data), beginning, at, deliveries, replies)
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise UnreadableError(f"the records cannot be read: {type(error).__name__}") from error
-
-
-def _records(
-    rows: Any, beginning: Beginning, at: float, deliveries: Mapping[str, Delivery], replies: Sequence[Reply]
-) -> tuple[Record, ...]:
-    left = iter(replies)
-    found: list[Record] = []
-    for event, thread, sender, to, root, hop, code, detail, delivery, message in rows:
-        told = (thread, sender, to, root, hop, code, detail, delivery)
-        record = Record(Event(event), at, beginning.id, *told, _bytes(message))
-        if record.event is Event.SENT and not record.message and delivery in deliveries:
-            record = record._replace(message=deliveries[delivery].message)
-        elif record.event is Event.ANSWERED:
-            reply = next(left, None)
-            record = record if reply is None else record._replace(message=reply.message)
-        found.append(record)
-    return tuple(found)
-
-
-def _record_row(record: Record, sent: set[str]) -> list[Any]:
-    kept = record.event is Event.ANSWERED or record.delivery in sent
-    return [
-        record.event,
-        record.thread,
-        record.sender,
-        record.to,
-        record.root,
-        record.hop,
-        record.code,
-        record.detail,
-        record.delivery,
-        "" if kept else _plain(record.message),
-    ]
-
-
 def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Moment) -> Outcome:  # noqa: PLR0911 - one for each kind
     """Take a recorded decision again, under these rules."""
     match cause:
@@ -241,7 +185,7 @@ def _received(
 def _outside_row(cause: Outside | TurnedAway | Dismissed) -> list[Any]:
     match cause:
         case Outside():
-            return ["receive", _plain(cause.data), cause.request, cause.to]
+            return ["receive", plain_bytes(cause.data), cause.request, cause.to]
         case TurnedAway():
             return ["turn_away", _kept(cause.data), cause.request, cause.to, cause.code]
         case Dismissed():
@@ -259,7 +203,7 @@ class _Loading:
     def cause(self, kind: str, fields: list[Any]) -> Cause:  # noqa: PLR0911 - one for each kind
         match kind, fields:
             case "receive", [data, request, to, *key]:
-                return Outside(_bytes(data), request, to, _key(key))
+                return Outside(whole_bytes(data), request, to, _key(key))
             case "turn_away", [data, request, to, code, *key]:
                 return TurnedAway(_whole(data), request, to, Code(code), _key(key))
             case "dismiss", [excerpt, request, to, judged, *key]:
@@ -271,10 +215,14 @@ class _Loading:
             case "requeue", [delivery]:
                 return Requeued(self._deliveries[delivery])
             case "redrive", [request, by, letter]:
-                return Redriven(Delivery(**{**letter, "message": _bytes(letter["message"])}), request, by)
+                return Redriven(
+                    Delivery(**{**letter, "message": whole_bytes(letter["message"])}), request, by
+                )
             case "give_up", [key, attempt, observed, unseen, detail]:
                 delivery = self._deliveries[key]._replace(attempt=attempt)
-                return GivenUp(delivery, detail, self._element(delivery) if observed else None, unseen)
+                return GivenUp(
+                    delivery, detail_kept(detail), self._element(delivery) if observed else None, unseen
+                )
             case "conclude", [key, attempt, called, result]:
                 delivery = self._deliveries[key]._replace(attempt=attempt)
                 return Finished(delivery, self._element(delivery) if called else None, self._result(*result))
@@ -287,9 +235,9 @@ class _Loading:
     def _result(self, kind: str, *fields: Any) -> Returned | Failed:
         match kind, fields:
             case "failed", (code, detail):
-                return Failed(Code(code), detail)
+                return Failed(Code(code), detail_of(detail))
             case "refused", (code, detail, to, corrections, effects, *payload):
-                refusal = Refusal(Code(code), detail, to, tuple(corrections), *payload)
+                refusal = Refusal(Code(code), detail_of(detail), to, tuple(corrections), *payload)
                 return Returned(refusal, _effects(*effects))
             case "sent", (sent, repairs, deprecated, effects):
                 return Returned(self._said(sent, repairs, deprecated=deprecated), _effects(*effects))
@@ -313,18 +261,18 @@ class _Loading:
             None if isinstance(element, envelope.Malformed) else self._rules.codecs.named(str(element.tag))
         )
         if isinstance(element, envelope.Malformed) or codec is None:
-            return Refusal(Code.VALIDATION, "its payload cannot be read any more")
+            return Refusal(Code.VALIDATION, Ground.UNREADABLE.of())
         return replies.check(element, markup, to, codec)
 
 
 def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[Any]:
     if isinstance(result, Failed):
-        return ["failed", result.code, result.detail]
-    stored = {name: None if v is None else _plain(v) for name, v in result.effects.stored.items()}
+        return ["failed", result.code, plain_detail(result.detail)]
+    stored = {name: None if v is None else plain_bytes(v) for name, v in result.effects.stored.items()}
     effects = [stored, list(result.effects.closed)]
     said = result.said
     if isinstance(said, Refusal):
-        told = [said.code, said.detail, said.to, list(said.corrections), effects]
+        told = [said.code, plain_detail(said.detail), said.to, list(said.corrections), effects]
         return ["refused", *told, said.root, said.said[:KEPT]]
     # Zero stands for the caller, so that no listener's name can be mistaken for it.
     sent: list[list[Any]] = []
@@ -342,33 +290,37 @@ def _key(found: list[str]) -> Key | None:
 
 def _kept(data: bytes | Excerpt) -> Any:
     if isinstance(data, bytes):
-        return _plain(data)
-    return {"beginning": _plain(data.beginning), "length": data.length, "digest": data.digest}
+        return plain_bytes(data)
+    return {"beginning": plain_bytes(data.beginning), "length": data.length, "digest": data.digest}
 
 
 def _whole(data: Any) -> bytes | Excerpt:
-    return _excerpt(**data) if isinstance(data, dict) else _bytes(data)
+    return _excerpt(**data) if isinstance(data, dict) else whole_bytes(data)
 
 
 def _excerpt(beginning: Any, length: int, digest: str) -> Excerpt:
-    return Excerpt(_bytes(beginning), length, digest)
+    return Excerpt(whole_bytes(beginning), length, digest)
 
 
 def _judged_row(judged: Judged) -> list[Any]:
     refusal = judged.refusal
     assert refusal is not None
-    told = [refusal.code, refusal.detail, refusal.to, list(refusal.corrections), refusal.root]
-    return [told, [list(remark) for remark in judged.remarks]]
+    told = [refusal.code, plain_detail(refusal.detail), refusal.to, list(refusal.corrections), refusal.root]
+    return [told, [[event, to, plain_detail(detail)] for event, to, detail in judged.remarks]]
 
 
 def _judged(told: list[Any], remarks: list[Any]) -> Judged:
     code, detail, to, corrections, root = told
-    refusal = Refusal(Code(code), detail, to, tuple(corrections), root)
-    return Judged((), refusal, tuple(Remark(Event(event), *rest) for event, *rest in remarks))
+    refusal = Refusal(Code(code), detail_of(detail), to, tuple(corrections), root)
+    return Judged(
+        (),
+        refusal,
+        tuple(Remark(Event(event), to, detail_kept(detail, event)) for event, to, detail in remarks),
+    )
 
 
 def _effects(stored: dict[str, Any], closed: list[str]) -> Effects:
-    return Effects({name: None if v is None else _bytes(v) for name, v in stored.items()}, tuple(closed))
+    return Effects({name: None if v is None else whole_bytes(v) for name, v in stored.items()}, tuple(closed))
 
 
 def _place(markup: str, messages: Sequence[bytes], at: int) -> list[Any]:
@@ -383,14 +335,3 @@ def _place(markup: str, messages: Sequence[bytes], at: int) -> list[Any]:
         if start >= 0:
             return [number, start, start + len(data)]
     return [markup]
-
-
-def _plain(data: bytes) -> Any:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return [b64encode(data).decode("ascii")]
-
-
-def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else b64decode(value[0], validate=True)

@@ -14,6 +14,8 @@ from agentserver.contract import Code, SystemError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agentserver.core.details import Detail
+
 
 @dataclass(frozen=True, slots=True)
 class Wording:
@@ -41,7 +43,7 @@ class Refusal:
 
     Args:
         code: what its sender learns.
-        detail: for the log and the audit only.
+        detail: why, for operators only.
         to: the target that the sender named, for the log and the audit only.
         corrections: for ``validation``, what to change so that the payload validates, in the schema's own words.
         root: name of the payload element, where its schema is what refused it.
@@ -49,7 +51,7 @@ class Refusal:
     """
 
     code: Code
-    detail: str = ""
+    detail: Detail | None = None
     to: str = ""
     corrections: tuple[str, ...] = ()
     root: str = ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, HandlerResponse, Target
 from agentserver.core import repair
+from agentserver.core.details import Corrections, Failure, Ground
 from agentserver.core.envelope import Malformed, read_payload, read_written
 from agentserver.core.messages import Draft, Drafts, Failed
 from agentserver.core.payload.codec import Unencodable, Unlisted, of_system
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.budget import Room
+    from agentserver.core.details import Detail
     from agentserver.core.envelope import Bounds
     from agentserver.core.payload.codec import Codec, Codecs
     from agentserver.core.pieces import Pieces
@@ -52,10 +54,10 @@ def reading(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces
     if isinstance(value, HandlerResponse):
         return single(value, codecs, bounds)
     if not isinstance(value, list | tuple):
-        return Failed(Code.INTERNAL, f"the handler returned {type(value).__name__}, not a HandlerResponse")
+        return Failed(Code.INTERNAL, Ground.NO_RESPONSE.of(type(value).__name__))
     responses = tuple(islice(value, room.messages + 1))  # its own iteration may be without an end
     if len(responses) > room.messages:
-        return overspent(f"a result of more than {room.messages} messages")
+        return overspent(Ground.MESSAGES.of(room.messages))
     return (yield from _collect((_from_response(response, codecs, bounds) for response in responses), room))
 
 
@@ -76,16 +78,16 @@ def draft(
     try:
         codec = codecs.of(type(payload))
     except Unlisted as error:
-        return Refusal(Code.VALIDATION, str(error), target)
+        return Refusal(Code.VALIDATION, Corrections((str(error),)), target)
     except PayloadError as error:
-        return Failed(Code.INTERNAL, str(error))
+        return Failed(Code.INTERNAL, Failure(str(error)))
     try:
         markup = codec.encode(payload)
     except Unencodable as error:
-        return Refusal(Code.VALIDATION, str(error), target, (str(error),), codec.name)
+        return _faulty((str(error),), target, codec.name)
     element = read_written(markup, bounds, regular=codec.regular)
     if isinstance(element, Malformed):
-        return Refusal(Code.VALIDATION, element.detail, target, (element.detail,), codec.name, markup)
+        return _faulty((element.detail,), target, codec.name, markup)
     if codec.valid(element):
         return _new(Draft, (to, codec.name, markup, element))
     return _invalid(element, markup, to, codec)
@@ -101,23 +103,26 @@ def check(element: etree._Element, markup: str, to: str | Target | None, codec: 
 def _invalid(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Refusal:
     faults = tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element))
     target = to if isinstance(to, str) else ""
-    return Refusal(Code.VALIDATION, "; ".join(faults), target, faults, codec.name, markup)
+    return _faulty(faults, target, codec.name, markup)
 
 
 def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:
     if not isinstance(response, HandlerResponse):
-        return Failed(Code.INTERNAL, f"the handler returned {type(response).__name__} in its sequence")
+        return Failed(Code.INTERNAL, Ground.NO_RESPONSES.of(type(response).__name__))
     to: object = response.to
     if isinstance(to, str):
         to = str.__str__(to)  # a subclass could look different at every look
     elif not isinstance(to, Target):
-        return Failed(
-            Code.INTERNAL, f"the handler named {type(to).__name__} as its target, not a listener's name"
-        )
+        return Failed(Code.INTERNAL, Ground.NO_TARGET.of(type(to).__name__))
     return draft(response.payload, to, codecs, bounds)
 
 
-def overspent(detail: str) -> Refusal:
+def _faulty(faults: tuple[str, ...], to: str = "", root: str = "", said: str = "") -> Refusal:
+    """The refusal of a payload that its sender can correct."""
+    return Refusal(Code.VALIDATION, Corrections(faults), to, faults, root, said)
+
+
+def overspent(detail: Detail) -> Refusal:
     """The refusal of a result for which there is no room. It ends the request."""
     return Refusal(Code.BUDGET, detail)
 
@@ -126,12 +131,13 @@ def _from_text(text: bytes, codecs: Codecs, bounds: Bounds, room: Room) -> Piece
     parsed = repair.read(text, tuple(codecs), bounds, room.messages)
     if isinstance(parsed, repair.Unreadable):
         if parsed.reason is repair.Reason.MANY:
-            return overspent(f"a text of more than {room.messages} payloads")
+            return overspent(Ground.PAYLOADS.of(room.messages))
         named = read_payload(text, bounds) if parsed.unknown_root else None
         if named is not None and not isinstance(named, Malformed) and of_system(str(named.tag)):
             return forgery(str(named.tag))
         code = Code.ROUTING if parsed.unknown_root else Code.VALIDATION
-        return Refusal(code, str(parsed.reason), corrections=(str(parsed.reason),))
+        corrections = (str(parsed.reason),)
+        return Refusal(code, Corrections(corrections), corrections=corrections)
     found = yield from _collect((_draft_markup(markup, codecs, bounds) for markup in parsed.payloads), room)
     if isinstance(found, Drafts):
         return Drafts(found.drafts, tuple(str(note) for note in parsed.notes), deprecated=True)
@@ -142,7 +148,7 @@ def _draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusa
     """Read one payload element that names no target."""
     element = read_payload(markup.encode(), bounds)
     if isinstance(element, Malformed):
-        return Refusal(Code.VALIDATION, element.detail, corrections=(element.detail,))
+        return _faulty((element.detail,))
     codec = codecs.named(str(element.tag))
     assert codec is not None  # nothing else is read
     return check(element, markup, None, codec)
@@ -157,7 +163,7 @@ def _collect(found: Iterable[Draft | Refusal | Failed], room: Room) -> Pieces[Dr
             return item
         size += len(item.markup.encode())
         if size > room.bytes:
-            return overspent(f"a result of more than {room.bytes} bytes")
+            return overspent(Ground.BYTES.of(room.bytes))
         drafts.append(item)
         yield
     return Drafts(tuple(drafts))

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from agentserver.core import intake
 from agentserver.core.audit import Event
 from agentserver.core.canonical import canonical
+from agentserver.core.details import RedrivenFrom
 from agentserver.core.messages import SYSTEM, TODO, Requeued
 from agentserver.core.minutes import local
 from agentserver.core.routing import Proposal, Route
 from agentserver.core.step import Step
+from agentserver.core.wording import WORDING
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -84,11 +86,11 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
     proposal = Proposal(sender, root, letter.to, Route.REDRIVEN, letter.root, markup, element)
     ruling = rules.ruling(step.memory, proposal, step.moment.now)
     if ruling.denied is not None:
-        raise LookupError(f"it may not be a request of its own: {ruling.denied.reason}")
+        raise LookupError(f"it may not be a request of its own: {WORDING.whole(ruling.denied.detail)}")
     about = {"thread": root, "sender": principal, "to": letter.to}
     for note in ruling.notes:
         step.minutes.note(Event.FLAGGED, detail=note, **about)
-    told = f"dead letter {letter.id} of conversation {letter.conversation}, by {redriven.by}"
+    told = RedrivenFrom(letter.id, letter.conversation, redriven.by)
     step.minutes.note(Event.REDRIVEN, root=local(letter.root), detail=told, **about)
     step.send(proposal._replace(questions=ruling.questions), redriven.request, REDRIVEN_HOP)
     return step.finish()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.canonical import canonical
+from agentserver.core.details import Ground
 from agentserver.core.messages import TODO
 from agentserver.core.payload.codec import of_system
 from agentserver.core.refusals import Refusal
@@ -52,4 +53,4 @@ def overstepped(
 
 def forgery(root: str, to: str = "") -> Refusal:
     """The refusal of a payload of the system's namespace."""
-    return Refusal(Code.VALIDATION, f"{root} is the system's own", to, (TOLD,))
+    return Refusal(Code.VALIDATION, Ground.RESERVED.of(root), to, (TOLD,))

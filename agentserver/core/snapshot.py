@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from agentserver.core import parts
+from agentserver.core import detail_form, parts
 from agentserver.core.approvals import Approval
 from agentserver.core.changes import applied
 from agentserver.core.conversation import Conversation
+from agentserver.core.details import KeptText
 from agentserver.core.guard import opening
 from agentserver.core.messages import Question
 from agentserver.core.parts import FORMAT
@@ -237,8 +238,8 @@ def _thread(
     )
 
 
-def _question(guard: str, text: str, about: Iterable[str]) -> Question:
-    return Question(guard, text, tuple(about))
+def _question(guard: str, why: Any, about: Iterable[str]) -> Question:
+    return Question(guard, detail_form.load(why) or KeptText(""), tuple(about))
 
 
 def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, bytes]]:

@@ -14,6 +14,7 @@ from agentserver.core.approvals import Approval, digest
 from agentserver.core.audit import Event
 from agentserver.core.budget import exhausted, left
 from agentserver.core.conversation import Conversation
+from agentserver.core.details import GuardAsks, GuardQuestions
 from agentserver.core.guard import opening
 from agentserver.core.messages import Delivery, Done, EventPlace, Reply
 from agentserver.core.minutes import Minutes, local
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
+    from agentserver.core.details import Answering, Detail
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Moment, Question
     from agentserver.core.outcome import Cause
@@ -66,7 +68,7 @@ class Step:
         self._woken: dict[str, None] = {}
         self._closed: list[str] = []
         self._replies: list[Reply | Done] = []
-        self._exhausted: dict[str, str] = {}
+        self._exhausted: dict[str, Detail] = {}
         self.deprecated = False
         self.cause: Cause | None = None
 
@@ -102,7 +104,7 @@ class Step:
         """Count the messages that a request may still lead to."""
         return left(self.rules.blueprint.limits, self._messages, self.requests.spent(request))
 
-    def exhaust(self, request: str, detail: str) -> None:
+    def exhaust(self, request: str, detail: Detail) -> None:
         """Let a request end with this step: it has used up its budget."""
         self._exhausted.setdefault(request, detail)
 
@@ -143,18 +145,19 @@ class Step:
         self.change.put(thread._replace(approvals=(*thread.approvals, approval)))
         self._asked[approval.id] = approval
         self._asking += 1
-        self.minutes.record(Event.ASKED, delivery, detail="\n".join(question.text for question in questions))
+        asked = tuple([GuardAsks(question.guard, question.why) for question in questions])
+        self.minutes.record(Event.ASKED, delivery, detail=GuardQuestions(asked))
 
-    def permit(self, approval: Approval, by: str) -> None:
+    def permit(self, approval: Approval, answered: Answering) -> None:
         """Let a delivery that waited for a person go on its way."""
         self._answered(approval)
-        self.minutes.record(Event.APPROVED, approval.delivery, detail=by)
+        self.minutes.record(Event.APPROVED, approval.delivery, detail=answered)
         self._place(approval.delivery)
 
-    def withdraw(self, approval: Approval, by: str) -> None:
+    def withdraw(self, approval: Approval, answered: Answering) -> None:
         """Drop a delivery that a person did not permit."""
         self._answered(approval)
-        self.minutes.record(Event.WITHDRAWN, approval.delivery, detail=by)
+        self.minutes.record(Event.WITHDRAWN, approval.delivery, detail=answered)
         self._drop((approval.delivery,))
 
     def _answered(self, approval: Approval) -> None:

@@ -11,7 +11,7 @@ import logging
 import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core import changes, recording, snapshot
+from agentserver.core import changes, record_rows, recording, snapshot
 from agentserver.core.dismissal import Dismissed
 from agentserver.core.messages import Outside, Redriven, Reply, Requeued, TurnedAway
 from agentserver.core.receipts import Receipt, given
@@ -116,7 +116,7 @@ class Writer:
         if outcome.moment is None:
             return UnfitError("an outcome that no step has decided cannot be kept")
         try:
-            cause, records = recording.dump(outcome), recording.dump_records(outcome)
+            cause, records = recording.dump(outcome), record_rows.dump_records(outcome)
             changed = self._changes(outcome)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")

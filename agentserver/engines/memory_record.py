@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core import recording
+from agentserver.core import record_rows, recording
 from agentserver.core.messages import Redriven, Requeued
 from agentserver.core.recorded import DeadLetter, KeptStep, Story, Summary, UnrecordedError, given_up
 from agentserver.core.recording import Beginning
@@ -44,7 +44,7 @@ class MemoryRecord:
         if again is not None and again.id not in self._dead:
             raise UnfitError("what is no dead letter cannot be queued again")
         try:
-            cause, records = recording.dump(outcome), recording.dump_records(outcome)
+            cause, records = recording.dump(outcome), record_rows.dump_records(outcome)
         except (TypeError, ValueError) as error:
             raise UnfitError(f"an outcome that cannot be written: {error}") from error
         added = () if isinstance(outcome.cause, Requeued) else outcome.added

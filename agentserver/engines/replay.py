@@ -15,6 +15,7 @@ from agentserver.core.audit import Event
 from agentserver.core.dismissal import Dismissed
 from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Redriven, Requeued, TurnedAway
 from agentserver.core.minutes import local
+from agentserver.core.wording import WORDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +122,9 @@ def _difference(
 def _essence(record: Record, redact: Callable[[str], str]) -> Record:
     """The part of a record that must not differ. A target may have been recorded before it was known to be a secret."""
     to = redact(record.to)
-    return record._replace(at=0.0, to=to, detail="", code=str(record.code), event=Event(record.event))
+    return record._replace(
+        at=0.0, to=to, detail=None, request="", began=None, code=str(record.code), event=Event(record.event)
+    )
 
 
 def _parted(then: Record | None, now: Record | None, redact: Callable[[str], str]) -> tuple[str, str]:
@@ -142,7 +145,7 @@ def _parted(then: Record | None, now: Record | None, redact: Callable[[str], str
 def _record(record: Record | None) -> str:
     if record is None:
         return "nothing more"
-    return f"{_words(record)}: {record.detail}" if record.detail else _words(record)
+    return f"{_words(record)}: {WORDING.whole(record.detail)}" if record.detail else _words(record)
 
 
 def _words(record: Record) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core import recording
 from agentserver.core.audit import Event
+from agentserver.core.details import Ground, KeptText
 from agentserver.core.messages import SYSTEM
 from agentserver.engines.replay import Difference, again
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from agentserver.core.audit import Record
+    from agentserver.core.details import Detail
     from agentserver.core.guard import Rules
     from agentserver.core.outcome import Outcome
     from agentserver.core.recorded import KeptStep, Story
@@ -46,7 +48,7 @@ class Opinion(NamedTuple):
         sender: who wanted to send it.
         to: to whom, empty when a blocked message named no target.
         root: local name of its payload; empty when it was blocked by both.
-        reason: why it would have been treated so, or why it was when that is what would be gone.
+        why: why it would have been treated so, or why it was when that is what would be gone; None for no reason.
     """
 
     version: int
@@ -56,7 +58,7 @@ class Opinion(NamedTuple):
     root: str
     then: Treatment
     now: Treatment
-    reason: str
+    why: Detail | None
 
     @property
     def differs(self) -> bool:
@@ -120,7 +122,7 @@ class _Message(NamedTuple):
 
 class _Fate(NamedTuple):
     treatment: Treatment
-    reason: str = ""
+    why: Detail | None = None
 
 
 _PASSED = _Fate(Treatment.PASSED)
@@ -132,8 +134,8 @@ def _opinions(step: KeptStep, then: Outcome, now: Outcome) -> Iterator[Opinion]:
     for message in {**before, **after}:
         old = before.get(message) or _missing(then.records)
         new = after.get(message) or _missing(now.records)
-        reason = new.reason or (old.reason if new.treatment is not old.treatment else "")
-        yield Opinion(step.version, step.moment.now, *message[:3], old.treatment, new.treatment, reason)
+        why = new.why or (old.why if new.treatment is not old.treatment else None)
+        yield Opinion(step.version, step.moment.now, *message[:3], old.treatment, new.treatment, why)
     if not before and not after:
         yield from _unsent(step, then.records, now.records)
 
@@ -145,8 +147,7 @@ def _unsent(step: KeptStep, then: Iterable[Record], now: Iterable[Record]) -> It
     if refused is None:
         return
     before, after = (Treatment.PASSED if each is None else Treatment.BLOCKED for each in (old, new))
-    reason = refused.detail or refused.code
-    yield Opinion(step.version, step.moment.now, refused.sender, refused.to, "", before, after, reason)
+    yield Opinion(step.version, step.moment.now, refused.sender, refused.to, "", before, after, _why(refused))
 
 
 def _refusal(records: Iterable[Record]) -> Record | None:
@@ -183,5 +184,10 @@ _REASONS = (Event.REFUSED, Event.FAILED)
 
 def _missing(records: tuple[Record, ...]) -> _Fate:
     """The reason why a message was not sent in a step where another decision sent it."""
-    reasons = [record.detail or record.code for record in records if record.event in _REASONS]
-    return _Fate(Treatment.BLOCKED, reasons[0] if reasons else "it has no such receiver, or a limit is spent")
+    reasons = [_why(record) for record in records if record.event in _REASONS]
+    return _Fate(Treatment.BLOCKED, reasons[0] if reasons else Ground.NO_RECEIVER.of())
+
+
+def _why(record: Record) -> Detail:
+    """The reason of a refusal or a failure; its code where it has no other."""
+    return record.detail or KeptText(record.code)

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.minutes import local
-from agentserver.gateways import explained
+from agentserver.core.wording import WORDING
 from agentserver.gateways.console_view import ASKS, MARGIN, decoded
 from agentserver.gateways.plain_values import entries
 from agentserver.gateways.terminal import Style, plain
@@ -69,8 +69,7 @@ def _route(one: Asking) -> Line:
 def reasons(approval: Approval, more: str = "") -> Iterator[Line]:
     """The guard that asks, and its reason; briefly, where ``more`` says what to type for the rest."""
     for question in approval.questions:
-        told = explained.brief(question.text, more) if more else explained.full(question.text)
-        yield from (((Style.DIM, ASKS), (Style.PLAIN, part)) for line in told for part in line.split("\n"))
+        yield from (((Style.DIM, ASKS), (Style.PLAIN, line)) for line in WORDING.lines(question.why, more))
 
 
 def said(approval: Approval, codecs: Codecs | None, redact: Callable[[str], str] = str) -> list[Line]:

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from agentserver.gateways import explained, trace_text
+from agentserver.gateways import trace_text
 from agentserver.gateways.terminal import Style
 
 if TYPE_CHECKING:
@@ -61,8 +61,4 @@ class HopView:
     def _show(self, talk: Talk, record: Record) -> None:
         hop = talk.reading.take(record)
         if self.on and not trace_text.quiet(record):
-            self._screen.show(trace_text.line(hop), *trace_text.further(hop, _briefly))
-
-
-def _briefly(text: str) -> list[str]:
-    return explained.brief(text, "/trace")
+            self._screen.show(trace_text.line(hop), *trace_text.further(hop, "/trace"))

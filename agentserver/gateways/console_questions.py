@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from agentserver.core import approving
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.audit import Event
+from agentserver.core.wording import WORDING
 from agentserver.gateways import approval_view
 from agentserver.gateways.approval_view import Asking
 from agentserver.gateways.console_lines import ALWAYS
@@ -30,11 +31,9 @@ if TYPE_CHECKING:
 SHORT = 6
 """Characters of an approval's id that name it, as long as they name no other one."""
 
-_OUTCOMES = {
-    Event.APPROVED: ("permitted by {}", Style.GOOD),
-    Event.WITHDRAWN: ("not permitted: {}", Style.WARN),
-    Event.DROPPED: ("gone with its conversation or thread", Style.DIM),
-}
+_OUTCOMES = {Event.APPROVED: Style.GOOD, Event.WITHDRAWN: Style.WARN, Event.DROPPED: Style.DIM}
+
+_GONE = "gone with its conversation or thread"
 
 
 class Questions:
@@ -95,8 +94,8 @@ class Questions:
             if record is None:
                 self._show(approval, 0, brief=True)
             else:
-                text, style = _OUTCOMES[record.event]
-                self._screen.say(f"approval {self._short(approval)}: {text.format(record.detail)}", style)
+                told = WORDING.first(record.detail) or _GONE
+                self._screen.say(f"approval {self._short(approval)}: {told}", _OUTCOMES[record.event])
 
     def ids(self) -> list[str]:
         """The short ids of what waits."""

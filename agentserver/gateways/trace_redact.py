@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from agentserver.core import envelope
+from agentserver.core.details import GuardAsks, GuardQuestions, reworded, words
 from agentserver.core.minutes import local
+from agentserver.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agentserver.core.audit import Record
+    from agentserver.core.details import Detail
+    from agentserver.findings import FindingFacts
 
 MARK = "[redacted]"
 
@@ -56,21 +60,53 @@ class Redaction:
 def redacted(records: Sequence[Record], redaction: Redaction) -> tuple[Record, ...]:
     """The records with less in them. Their messages may be no XML afterwards.
 
-    Where a detail quotes what was taken out of any of the messages, in pieces of GRAM characters or more, in capital
-    or small letters, the quotation goes too. A message that cannot be read goes whole.
+    A finding about a field that is taken out, or about words that came in one, loses its words. Where the words of any
+    other detail quote what was taken out of any of the messages, in pieces of GRAM characters or more, in capital or
+    small letters, the quotation goes too. A message that cannot be read goes whole.
     """
     gone: list[str] = []
     shown = [_message(record.message, redaction, gone) for record in records]
-    quoted = _quoted([record.detail for record in records], gone) if gone else set()
+    details = [_covered(record.detail, redaction) for record in records]
+    texts = [text for detail in details if gone for text in words(detail)]
+    quoted = _quoted(texts, gone) if gone else set()
+
+    def cleaned(text: str) -> str:
+        return redaction.secrets(_without(text, quoted))
+
     return tuple(
         record._replace(
             sender=redaction.secrets(record.sender),
             to=redaction.secrets(record.to),
-            detail=redaction.secrets(_without(record.detail, quoted)),
+            detail=None if detail is None else reworded(detail, cleaned),
             message=redaction.secrets(text).encode("utf-8", "backslashreplace"),
         )
-        for record, text in zip(records, shown, strict=True)
+        for record, detail, text in zip(records, details, shown, strict=True)
     )
+
+
+def _covered(detail: Detail | None, redaction: Redaction) -> Detail | None:
+    """The detail without the words of fields that the redaction covers."""
+    match detail:
+        case Findings():
+            return detail._replace(findings=tuple([_finding(one, redaction) for one in detail.findings]))
+        case GuardQuestions():
+            asked = [GuardAsks(one.guard, _covered(one.why, redaction) or one.why) for one in detail.asked]
+            return detail._replace(asked=tuple(asked))
+        case _:
+            return detail
+
+
+def _finding(one: FindingFacts, redaction: Redaction) -> FindingFacts:
+    fields = [one.argument] if one.trail is None else [one.argument, one.trail.field]
+    if not any(redaction.covers(_last(field)) for field in fields if field):
+        return one
+    trail = None if one.trail is None else one.trail._replace(excerpt=MARK, quoted=MARK)
+    return one._replace(value=MARK, detail=MARK if one.detail else "", trail=trail)
+
+
+def _last(path: str) -> str:
+    """The local name of the field at the end of a path, without the index of a repetition."""
+    return path.rpartition(".")[2].partition("[")[0]
 
 
 def _message(data: bytes, redaction: Redaction, gone: list[str]) -> str:

@@ -14,13 +14,16 @@ from agentserver.characters.printing import counted
 from agentserver.core import envelope
 from agentserver.core.audit import Event
 from agentserver.core.canonical import canonical
-from agentserver.gateways import explained
+from agentserver.core.detail_form import fields
+from agentserver.core.details import HandoffAttempt
+from agentserver.core.wording import WORDING
 from agentserver.gateways.terminal import Style, own_lines, paint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from agentserver.core.audit import Record
+    from agentserver.core.wording import DetailWording
     from agentserver.gateways.terminal import Line, Segment
 
 _STYLES = {
@@ -39,9 +42,6 @@ _STYLES = {
 _CAUSES = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED})
 _TIMED = _CAUSES | {Event.SENT, Event.ANSWERED}
 
-_SAID = {Event.APPROVED: "permitted by ", Event.WITHDRAWN: "not permitted: "}
-"""The words before the person who answered, by answer."""
-
 _QUIET = frozenset(
     {
         Event.RECEIVED,
@@ -57,7 +57,8 @@ _QUIET = frozenset(
 
 def quiet(record: Record) -> bool:
     """True when a live view leaves a record out, because something else tells it too or because it is no news."""
-    return record.event in _QUIET or (record.event is Event.ATTEMPTED and _attempt(record)[0] is Style.BAD)
+    detail = record.detail
+    return record.event in _QUIET or (isinstance(detail, HandoffAttempt) and detail.reason is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def read(records: Iterable[Record]) -> Iterator[Hop]:
     return (reading.take(record) for record in records)
 
 
-def line(hop: Hop) -> Line:
+def line(hop: Hop, wording: DetailWording = WORDING) -> Line:
     """One record as one line: when, from whom to whom, what, and why not, as far as one line tells it."""
     record = hop.record
     style = _STYLES.get(record.event, Style.PLAIN)
@@ -131,36 +132,27 @@ def line(hop: Hop) -> Line:
         parts += [(Style.PLAIN, "  "), (Style.PAYLOAD, record.root)]
     if hop.took is not None:
         parts.append((Style.DIM, f"  {hop.took * 1000:.0f} ms"))
-    why = ": ".join(filter(None, (record.code, record.detail.partition("\n")[0])))
-    if record.event is Event.ATTEMPTED:
-        style, why = _attempt(record)
+    why = ": ".join(filter(None, (record.code, wording.first(record.detail))))
     if why:
-        parts += [(Style.PLAIN, "  "), (style, _SAID.get(record.event, "") + _bounded(why))]
+        parts += [(Style.PLAIN, "  "), (_style_of_why(record), _bounded(why))]
     return tuple(parts)
 
 
-def further(hop: Hop, told: Callable[[str], Sequence[str]] = explained.full) -> tuple[Line, ...]:
-    """The lines of a record's detail after the first, as ``told``: a guard's question or remark may have several."""
-    more = told(hop.record.detail)[1:]
-    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _bounded(each))) for each in more])
+def further(hop: Hop, where: str = "", wording: DetailWording = WORDING) -> tuple[Line, ...]:
+    """The lines of a record's detail after the first; the short form if ``where`` says what to type for the rest."""
+    detail = hop.record.detail
+    told = wording.lines(detail, where)[1:]
+    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _bounded(each))) for each in told])
 
 
 def _margin(hop: Hop) -> str:
     return " " * 12 + "  " * (hop.depth + 1) + "| "
 
 
-def _attempt(record: Record) -> tuple[Style, str]:
-    """The result of an attempt to hand work over, by its account; the account itself where it is none."""
-    try:
-        account = json.loads(record.detail)
-    except ValueError:
-        return Style.PLAIN, record.detail
-    if not (isinstance(account, dict) and "result" in account):
-        return Style.PLAIN, record.detail
-    intent = account.get("intent")
-    told = f"{account['result']} {intent}" if isinstance(intent, str) else str(account["result"])
-    reason = account.get("reason")
-    return (Style.BAD, f"{told}: {reason}") if reason else (Style.GOOD, told)
+def _style_of_why(record: Record) -> Style:
+    if isinstance(record.detail, HandoffAttempt):
+        return Style.GOOD if record.detail.reason is None else Style.BAD
+    return _STYLES.get(record.event, Style.PLAIN)
 
 
 def _route(record: Record) -> Iterator[Segment]:
@@ -213,8 +205,9 @@ def tree_text(records: Sequence[Record], *, payloads: bool = False) -> str:
 
 
 def json_lines(records: Iterable[Record]) -> Iterator[str]:
-    """One JSON object for each record, with ``depth``; ``message`` is the envelope as text."""
+    """One JSON object for each record, as docs/records.md tells: its fields, the detail in words, and its depth."""
     for hop in read(records):
-        fields = hop.record._asdict()
-        fields["message"] = hop.record.message.decode("utf-8", "backslashreplace")
-        yield json.dumps({**fields, "depth": hop.depth})
+        told = hop.record._asdict()
+        told["message"] = hop.record.message.decode("utf-8", "backslashreplace")
+        told["detail"] = fields(hop.record.detail)
+        yield json.dumps({**told, "text": WORDING.whole(hop.record.detail), "depth": hop.depth})

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from agentserver.core.canonical import canonical
+from agentserver.core.details import Ground
 from agentserver.core.guard import Asked
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ class ApprovalGuard:
         about = content(proposal.to, proposal.element)
         if about in _permitted(memory):
             return None
-        told = f"{proposal.sender.name} wants to send this to {proposal.to}, which needs an approval."
-        return Asked(told, (about,))
+        return Asked(Ground.APPROVAL.of(proposal.sender.name, proposal.to), (about,))
 
     def permit(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the content and its receiver."""

@@ -6,15 +6,15 @@ a line for the record. Refuses to know where the vocabulary and its payload clas
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from lxml import etree
 
 from agentserver.contract import Code
-from agentserver.core import replies
-from agentserver.core.guard import Attempt, Denied
+from agentserver.core import detail_form, replies
+from agentserver.core.details import Ground, HandoffAttempt
+from agentserver.core.guard import Attempt, Denial
 from agentserver.core.handoffs import Handoff, Param, Task, Words
 from agentserver.core.messages import Draft
 from agentserver.handoff import audit
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _UNREACHABLE: Final = frozenset({Reason.TARGET_NOT_ALLOWLISTED, Reason.NOT_A_PEER})
 """Refusals that tell a sender no more than that no listener of that name is within its reach."""
-
-_PLAIN: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class IntentRewriter:
@@ -77,7 +75,7 @@ class IntentRewriter:
             return Attempt(_denied(verdict.reason), note)
         return Attempt(self._written(verdict, at), note, verdict.allow_peers)
 
-    def refused(self, refusal: Refusal, place: Place) -> str | None:
+    def refused(self, refusal: Refusal, place: Place) -> HandoffAttempt | None:
         """The record of a handoff, or of a payload that means one, that its schema refused."""
         if refusal.root != self._handoff.name and refusal.root not in self._bound:
             return None
@@ -89,12 +87,12 @@ class IntentRewriter:
         )
         return self._judged(request, place, datetime.fromtimestamp(place.at, UTC))[1]
 
-    def _judged(self, request: Request, place: Place, at: datetime) -> tuple[Verdict, str]:
+    def _judged(self, request: Request, place: Place, at: datetime) -> tuple[Verdict, HandoffAttempt]:
         """The verdict on a request, and its record."""
         shown = at.isoformat(timespec="milliseconds")
         around = Circumstances(place.listener.name, shown, _reach(place), self._scrub)
         verdict = judge(self._vocabulary, request, around)
-        return verdict, _PLAIN.encode(dict(audit.record(verdict, shown).members))
+        return verdict, detail_form.handoff(dict(audit.record(verdict, shown).members))
 
     def _request(self, draft: Draft, place: Place) -> Request | None:
         root = draft.root
@@ -130,7 +128,7 @@ class IntentRewriter:
         checked = self._vocabulary.intents.get(intent)
         return "" if checked is None else checked.intent.note
 
-    def _written(self, approved: Approved, at: datetime) -> Draft | Denied:
+    def _written(self, approved: Approved, at: datetime) -> Draft | Denial:
         """The task, encoded and held against its schema like every other message."""
         task = Task(
             approved.intent,
@@ -139,11 +137,13 @@ class IntentRewriter:
             tuple([Words(frame.source, at, frame.text) for frame in approved.data]),
         )
         found = replies.draft(task, approved.target, self._codecs, self._bounds)
-        return found if isinstance(found, Draft) else Denied(Code.DENIED, f"handoff: {found.detail}")
+        return (
+            found if isinstance(found, Draft) else Denial(Code.DENIED, found.detail or Ground.HANDOFF.of(""))
+        )
 
 
-def _denied(reason: Reason) -> Denied:
-    return Denied(Code.ROUTING if reason in _UNREACHABLE else Code.DENIED, f"handoff: {reason}")
+def _denied(reason: Reason) -> Denial:
+    return Denial(Code.ROUTING if reason in _UNREACHABLE else Code.DENIED, Ground.HANDOFF.of(reason))
 
 
 def _named(to: object) -> str | None:

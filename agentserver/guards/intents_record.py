@@ -5,10 +5,10 @@ Owns the way from an event to a line of that record. Refuses to know where lines
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from agentserver.core.audit import Event
+from agentserver.core.detail_form import members
+from agentserver.core.details import HandoffAttempt
 from agentserver.handoff.audit import AuditRecord
 
 if TYPE_CHECKING:
@@ -31,6 +31,6 @@ class HandoffRecord:
     def observe(self, records: Iterable[Record]) -> None:
         """Take in the records of one committed step."""
         for record in records:
-            if record.event is Event.ATTEMPTED:
-                members = {**json.loads(record.detail), "conversation": record.conversation}
-                self._sink.append(AuditRecord(tuple(members.items())))
+            if isinstance(record.detail, HandoffAttempt):
+                told = {**members(record.detail), "conversation": record.conversation}
+                self._sink.append(AuditRecord(tuple(told.items())))

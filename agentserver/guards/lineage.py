@@ -18,6 +18,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
+from agentserver.core.details import Ground
 from agentserver.core.guard import Asked, Denied, Noted
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO
@@ -25,8 +26,8 @@ from agentserver.core.routing import Route
 from agentserver.guards import lineage_memory, lineage_plan
 from agentserver.guards.lineage_memory import Memory
 from agentserver.guards.lineage_reading import Readings, handed, words
-from agentserver.provenance.approval import digest, question
-from agentserver.provenance.explain import explain, without
+from agentserver.provenance.approval import digest
+from agentserver.provenance.explain import MOST, facts, without
 from agentserver.provenance.judge import judge
 from agentserver.provenance.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.ledger import Ledger
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy import Class, Policy
     from agentserver.provenance.verdict import Finding
     from agentserver.provenance.verdict import Verdict as Judgement
-
-SHOWN = 200
-"""Lines of an explanation or a question that go on record."""
 
 _SERIOUS = (Effect.BLOCK, Effect.ASK)
 
@@ -253,7 +251,7 @@ class LineageGuard:
         if channel.closed:
             return None
         name = proposal.root.rpartition("}")[2]
-        told = f"{proposal.sender.name} is quarantined, and what {name} can tell is {channel}"
+        told = Ground.QUARANTINED.of(proposal.sender.name, name, channel)
         return Noted(told) if self._policy.mode is Mode.AUDIT else Denied(Code.DENIED, told)
 
     # What a person permits
@@ -292,14 +290,14 @@ def _answer(verdict: Judgement, permitted: frozenset[str], redact: Callable[[str
         return None
     told = without(verdict, redact)
     if verdict.decision is Decision.DENY:
-        return Denied(Code.DENIED, _bounded(explain(told)))
+        return Denied(Code.DENIED, facts(told, most=MOST))
     if verdict.decision is Decision.ASK:
         serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
         about = tuple(dict.fromkeys(_digest(verdict, finding) for finding in serious))
         if permitted.issuperset(about):
-            return Noted(_bounded(explain(told, decided="permitted for the rest of the conversation")))
-        return Asked(_bounded(question(told).text), about)
-    return Noted(_bounded(explain(told)))
+            return Noted(facts(told, became="permitted", most=MOST))
+        return Asked(facts(told, most=MOST), about)
+    return Noted(facts(told, most=MOST))
 
 
 def _digest(verdict: Judgement, finding: Finding) -> str:
@@ -308,10 +306,3 @@ def _digest(verdict: Judgement, finding: Finding) -> str:
         return digest(verdict.call)
     about = json.dumps([verdict.call.sink, finding.path, finding.value], separators=(",", ":"))
     return sha256(about.encode()).hexdigest()
-
-
-def _bounded(text: str) -> str:
-    lines = text.split("\n")
-    if len(lines) <= SHOWN:
-        return text
-    return "\n".join([*lines[:SHOWN], f"({len(lines) - SHOWN} more lines)"])

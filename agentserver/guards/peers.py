@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
+from agentserver.core.details import Ground
 from agentserver.core.guard import Denied
 from agentserver.core.routing import Route
 
@@ -36,4 +37,4 @@ class PeersGuard:
         """Pass answers, self-calls and services; a peer must be declared."""
         if proposal.route is not Route.PEER or proposal.to in proposal.sender.peers:
             return None
-        return Denied(Code.ROUTING, f"{proposal.to} is no peer of {proposal.sender.name}")
+        return Denied(Code.ROUTING, Ground.NO_PEER.of(proposal.to, proposal.sender.name))

@@ -153,9 +153,9 @@ class Violation:
     def explain(self) -> str:
         """The trace, with what became of the call."""
         if self.blocked:
-            return explain(self.verdict, decided="blocked, user notified")
+            return explain(self.verdict, became="deny")
         asked = self.verdict.decision is Decision.ASK
-        return explain(self.verdict, decided="approved, call proceeds" if asked else None)
+        return explain(self.verdict, became="approved" if asked else "")
 
 
 class TaintViolationError(RuntimeError):

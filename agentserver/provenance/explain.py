@@ -1,55 +1,49 @@
-"""The reasons why a call was refused, told so that a person can act on them: as text and as data.
+"""The reasons why a call was refused, as values and as a text on which a person can act.
 
-Owns wording. Refuses to be shown to the sender of the call: who is refused learns only that he is, or a probe
-would learn the policy. For operators, reports and the approver's question.
+Owns what of a verdict is told; ``findings`` has the words. Refuses to be shown to the sender of the call: it learns
+only that it is refused, or a probe would learn the policy. For operators, reports and the approver's question.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, replaced
-from agentserver.provenance.labels import Mode, Role
+from agentserver.findings import FindingFacts, Findings, Telling, Trail, TrailHop
 from agentserver.provenance.leaves import text_of
-from agentserver.provenance.policy import Effect, Rule
-from agentserver.provenance.verdict import Decision
+from agentserver.provenance.policy import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentserver.provenance.verdict import Evidence, Finding, Verdict
 
-_HEAD: Final = {
-    Decision.DENY: "BLOCKED",
-    Decision.ASK: "ASKED",
-    Decision.ALLOW: "SEEN",
-}
-_REMEDY: Final = {
-    Rule.DESTINATION: "if this recipient is wanted, allow '{value}' or declare its field a directory",
-    Rule.UNKNOWN_DESTINATION: "nobody named this recipient; if it is wanted, allow '{value}'",
-    Rule.SELECTOR: "if this field may choose, declare it a record, or let the argument accept it",
-    Rule.UNKNOWN_SELECTOR: "no record and no request holds this choice; look it up first, or name it",
-    Rule.PLAN: "ask for the action in the request, or put it into the plan",
-    Rule.DENIED: "the deny list wins over everything else",
-    Rule.EXIT: "fetch only links that a text, a record or the request holds",
-    Rule.STRICT: "strict mode refuses every sink once untrusted text was read",
-    Rule.BOUND: "raise the limit, or split the conversation",
-    Rule.BUDGET: "the quarantined channel has told as much as it may",
-}
+MOST: Final = 40
+"""Findings of one judgement that are kept and told; more are counted."""
 
 
-def explain(verdict: Verdict, *, decided: str | None = None) -> str:
-    """The whole story of a verdict, one block for each finding. ``decided`` tells what became of the call."""
-    call = verdict.call
-    head = _HEAD[verdict.decision]
-    tainted = any(finding.evidence for finding in verdict.findings)
-    with_what = "with tainted inputs" if tainted else "against the policy"
-    lines = [f"{head}: {call.sink}() called {with_what}"]
+def facts(verdict: Verdict, *, became: str = "", most: int | None = None) -> Findings:
+    """The verdict as values: each text on one line and cut, the weightiest finding first, none twice.
+
+    Args:
+        verdict: what is told.
+        became: what became of the call; see ``Findings``.
+        most: findings that are kept; None for all.
+    """
+    found: dict[tuple[object, ...], FindingFacts] = {}
     for finding in sorted(verdict.findings, key=_weight):
-        lines += _told(verdict, finding)
-    lines.append(f"Action: {decided or _action(verdict)}")
-    return "\n".join(lines)
+        one = _facts(finding)
+        found.setdefault(one if one.trail is None else (*one[:-1], *one.trail[:-1]), one)
+    kept = tuple(found.values())[:most]
+    call, decision = verdict.call, verdict.decision.value
+    more = len(found) - len(kept)
+    return Findings(_flat(call.sink), call.step, verdict.mode.value, decision, kept, became, more)
+
+
+def explain(verdict: Verdict, *, became: str = "") -> str:
+    """The whole story of a verdict, one block for each finding; ``became`` as of ``Findings``."""
+    return "\n".join(Telling().full(facts(verdict, became=became), hops=False))
 
 
 def without(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
@@ -72,99 +66,25 @@ def _weight(finding: Finding) -> tuple[bool, bool]:
     return finding.effect is not Effect.BLOCK, finding.evidence is None
 
 
-def _told(verdict: Verdict, finding: Finding) -> list[str]:
-    lines = []
-    place = f"{finding.path}={_quoted(finding.value)}" if finding.path else verdict.call.sink
-    if finding.evidence:
-        origin = finding.evidence.text.origin
-        lines.append(f"Taint source: {origin.source}() at step {origin.step}{_in_field(origin.path)}")
-        lines.append(f"{_label(finding)} detected in argument: {place}")
-        lines.append(f"Lineage: {lineage(verdict, finding, finding.evidence)}")
-        lines.append(f"It was read as: {_quoted(finding.evidence.quoted)}")
-    else:
-        lines.append(f"Reason: {finding.rule}: {place}")
-    if finding.detail:
-        lines.append(f"Detail: {finding.detail}")
-    remedy = _REMEDY.get(finding.rule)
-    if remedy and finding.effect is Effect.BLOCK:
-        lines.append(f"Remedy: {remedy.format(value=_flat(finding.value))}")
-    return lines
+def _facts(finding: Finding) -> FindingFacts:
+    found = finding.evidence
+    return FindingFacts(
+        finding.rule.name.lower(),
+        finding.effect.value,
+        _flat(finding.path),
+        _flat(finding.value),
+        finding.role.value if finding.role else "",
+        _flat(finding.detail),
+        None if found is None else _trail(found),
+    )
 
 
-def lineage(verdict: Verdict, finding: Finding, evidence: Evidence) -> str:
-    """The way of one value, hop by hop, on one line."""
+def _trail(evidence: Evidence) -> Trail:
     origin = evidence.text.origin
-    steps = [f"{origin.source}{_field(origin.path)} (step {origin.step}, untrusted)"]
-    if evidence.via:
-        steps.append(f"undone: {evidence.via}")
-    steps.append(f"value {_quoted(evidence.excerpt)}")
-    steps += dict.fromkeys(f"{hop.listener} (step {hop.step})" for hop in evidence.hops)
-    steps.append(f"{verdict.call.sink}.{finding.path} (step {verdict.call.step})")
-    return " → ".join(steps)
-
-
-def as_data(verdict: Verdict) -> dict[str, Any]:
-    """The verdict as plain data for JSON."""
-    return {
-        "sink": verdict.call.sink,
-        "step": verdict.call.step,
-        "mode": verdict.mode.value,
-        "decision": verdict.decision.value,
-        "findings": [_finding(finding) for finding in verdict.findings],
-    }
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "rule": finding.rule.name.lower(),
-        "reason": finding.rule.value,
-        "effect": finding.effect.value,
-        "argument": finding.path,
-        "value": finding.value,
-        "role": finding.role.value if finding.role else None,
-        "detail": finding.detail,
-    }
-    if finding.evidence:
-        origin = finding.evidence.text.origin
-        found["evidence"] = {
-            "excerpt": finding.evidence.excerpt,
-            "quoted": finding.evidence.quoted,
-            "via": finding.evidence.via,
-            "source": origin.source,
-            "field": origin.path,
-            "step": origin.step,
-            "time": origin.time,
-            "trace": origin.trace,
-            "hops": [
-                {"listener": hop.listener, "field": hop.path, "step": hop.step}
-                for hop in finding.evidence.hops
-            ],
-        }
-    return found
-
-
-def _label(finding: Finding) -> str:
-    return "Untrusted content" if finding.role is Role.PAYLOAD else "Injected value"
-
-
-def _action(verdict: Verdict) -> str:
-    if verdict.decision is Decision.DENY:
-        return "blocked, user notified"
-    if verdict.decision is Decision.ASK:
-        return "waits for an approval"
-    return "logged, call proceeds (audit)" if verdict.mode is Mode.AUDIT else "reported, call proceeds"
-
-
-def _field(path: str) -> str:
-    return f".{path}" if path and not path.startswith("[") else path
-
-
-def _in_field(path: str) -> str:
-    return f", field {path}" if path else ""
-
-
-def _quoted(text: str) -> str:
-    return f'"{_flat(text)}"'
+    hops = tuple(TrailHop(_flat(hop.listener), _flat(hop.path), hop.step) for hop in evidence.hops)
+    excerpt, quoted = _flat(evidence.excerpt), _flat(evidence.quoted)
+    place = (_flat(origin.source), _flat(origin.path), origin.step)
+    return Trail(*place, excerpt, quoted, evidence.via, hops, origin.trace)
 
 
 def _flat(text: str) -> str:

@@ -13,6 +13,7 @@ from agentserver.contract import Code
 from agentserver.core import approving, decisions
 from agentserver.core.approvals import Answer
 from agentserver.core.decisions import Accepted
+from agentserver.core.details import Failure, Ground
 from agentserver.core.messages import Finished, GivenUp
 from agentserver.core.plain import plain
 from agentserver.pump.invoke import told
@@ -114,7 +115,7 @@ class Boundary:
         logger.error(
             "%s ends the process with %s: it is given up", delivery.to, delivery.id, extra=_place(delivery)
         )
-        detail = "the process ended each time while it was worked on alone"
+        detail = Ground.KILLS.of()
         await self._end_or_set_aside(GivenUp(delivery, detail, None, unseen=True))
 
     async def _give_up(self, delivery: Delivery, element: etree._Element | None, error: Exception) -> None:
@@ -123,7 +124,7 @@ class Boundary:
         A conversation in which not even that can be decided goes on no more.
         """
         self._count(delivery, error)
-        given_up = GivenUp(delivery, told(error), element)
+        given_up = GivenUp(delivery, Failure(told(error)), element)
         try:
             await self._end(given_up)
         except UndecidedError as again:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import anyio
 
 from agentserver.contract import Code, HandlerMetadata, HandlerResponse, HandlerResult, Invocation, run_in
+from agentserver.core.details import Failure, Ground
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.messages import NO_EFFECTS, Failed, Finished, Returned
 from agentserver.core.replies import single
@@ -123,7 +124,7 @@ class Invoker:
         delivery, listener = accepted.delivery, bound.listener
         left = self._abandoned.get(listener.name, ())
         if len(left) >= listener.concurrency:
-            busy = Failed(Code.BUSY, f"{len(left)} abandoned invocations of {listener.name} still run")
+            busy = Failed(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
             return Finished(delivery, accepted.element, busy)
         call: _Call = Call(self._clean.fresh(), asyncio.get_running_loop(), listener, delivery.id)
         self._calls[delivery.thread] = call
@@ -140,7 +141,7 @@ class Invoker:
             return None
         said = call.said
         if stage is Stage.LATE or said is None:
-            said = Failed(Code.TIMEOUT, f"no result within {listener.deadline:g} s")
+            said = Failed(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
         return _new(Finished, (delivery, accepted.element, said))
 
     def abandon(self, call: _Call) -> None:
@@ -228,7 +229,7 @@ def _crashed(accepted: Accepted, error: BaseException) -> Failed:
         exc_info=shown,
         extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
     )
-    return Failed(Code.INTERNAL, told(shown))
+    return Failed(Code.INTERNAL, Failure(told(shown)))
 
 
 def writable(error: BaseException) -> BaseException:

@@ -16,6 +16,7 @@ import anyio
 from agentserver.contract import Code
 from agentserver.core import envelope, principals
 from agentserver.core.conversation import Conversation
+from agentserver.core.details import Ground
 from agentserver.core.messages import Failed, Finished
 from agentserver.ports import DamagedError, EngineError, RepeatedError
 from agentserver.pump.accounts import Accounts
@@ -288,7 +289,7 @@ class Pump:
         if delivery.to in self._bound:
             (self._probation if self._marked else self._schedule).put(ticket)
         else:
-            gone = Failed(Code.INTERNAL, f"no listener is called {delivery.to}")
+            gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
             self._tasks.start_soon(self._boundary.conclude, Finished(delivery, None, gone))
 
     async def _find(self, conversation: str) -> Conversation | None:

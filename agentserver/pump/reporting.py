@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.audit import Event
+from agentserver.core.wording import WORDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -81,7 +82,7 @@ class Reporter:
                     record.event,
                     record.sender,
                     record.to,
-                    " ".join(filter(None, (record.root, record.code, record.detail.partition("\n")[0]))),
+                    " ".join(filter(None, (record.root, record.code, WORDING.first(record.detail)))),
                     extra={
                         "conversation": record.conversation,
                         "thread_id": record.thread,

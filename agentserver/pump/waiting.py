@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
-from agentserver.core.approvals import Answer, Decided
+from agentserver.core.approvals import Answer, Decided, Unasked
 from agentserver.core.audit import Event
 from agentserver.ports import EngineError
 from agentserver.pump.reporting import harmless
@@ -91,7 +91,7 @@ class Waiting:
                 await self._take_answers(time, decide)
             now = await time.look()
             for approval in self._overdue(time, now):
-                why = "nobody is there to ask" if self._nobody else "no answer in time"
+                why = Unasked.NOBODY if self._nobody else Unasked.LATE
                 said = Decided(approval.id, approval.digest, Answer.DENY, why)
                 await decide(approval.delivery.conversation, said)
                 self._known.pop(approval.delivery.id, None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentserver.core.approvals import Answer, Approval, Decided
+from agentserver.core.wording import WORDING
 from agentserver.gateways.console_view import decoded
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Person:
                 delivery.sender,
                 delivery.to,
                 decoded(delivery.message, server.rules.codecs),
-                tuple(question.text for question in approval.questions),
+                tuple(WORDING.whole(question.why) for question in approval.questions),
                 approval,
             )
             self.seen.append(asked)

@@ -13,7 +13,9 @@ import pytest
 from agentserver.cli import approvals, project
 from agentserver.config.secrets import Secrets
 from agentserver.core.approvals import Approval
+from agentserver.core.details import GuardNote
 from agentserver.core.messages import Delivery, Question
+from agentserver.core.wording import WORDING
 from tests.cli.conftest import HANDLERS, environment
 from tests.cli.test_run import Terminal
 
@@ -235,7 +237,7 @@ def test_a_script_without_a_journal_is_refused_at_once(guarded, script):
     (guarded / "organism.yaml").write_text(ORGANISM + "journal: none\n")
     shown = script("@clerk name=Ada\n")
     assert "no: denied" in shown
-    assert "withdrawn clerk -> vault Greet nobody is there to ask" in shown
+    assert "withdrawn clerk -> vault Greet not permitted: nobody is there to ask" in shown
 
 
 def test_a_call_is_refused_at_once_and_says_how_to_be_asked(verb):
@@ -336,10 +338,12 @@ def test_who_answers_is_the_owner_of_the_process(monkeypatch):
 
 def test_what_is_listed_and_shown_hides_the_secrets_of_the_organism():
     delivery = Delivery("d", "c", "r", "t", "o", "clerk", "vault", "Greet", b"<Greet>open sesame</Greet>", 1)
-    waiting = Approval("a", delivery, (Question("approval", "send open sesame?"),), 1.0, "digest")
+    waiting = Approval(
+        "a", delivery, (Question("approval", GuardNote("approval", "send open sesame?")),), 1.0, "digest"
+    )
     shown = approvals._without(waiting, Secrets.of(["open sesame"]))
     assert shown.delivery.message == b"<Greet>[redacted]</Greet>"
-    assert shown.questions[0].text == "send [redacted]?"
+    assert WORDING.whole(shown.questions[0].why) == "send [redacted]?"
     assert shown.digest == waiting.digest
 
 

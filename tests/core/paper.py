@@ -11,6 +11,7 @@ from agentserver.core.approvals import Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.conversation import Conversation
 from agentserver.core.decisions import Accepted
+from agentserver.core.details import Failure
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.envelope import SCHEMA, Bounds, read
 from agentserver.core.guard import Rules
@@ -135,9 +136,9 @@ class Paper:
             value = self.handlers[delivery.to](call)
             said = normalise(value, self.rules.codecs, self.rules.bounds, accepted.room)
         except Late:
-            return Finished(delivery, accepted.element, Failed(Code.TIMEOUT, "late"))
+            return Finished(delivery, accepted.element, Failed(Code.TIMEOUT, Failure("late")))
         except RuntimeError as error:
-            return Finished(delivery, accepted.element, Failed(Code.INTERNAL, str(error)))
+            return Finished(delivery, accepted.element, Failed(Code.INTERNAL, Failure(str(error))))
         result = said if isinstance(said, Failed) else Returned(said, collect(storage, todos))
         return Finished(delivery, accepted.element, result)
 

@@ -5,6 +5,7 @@ import pytest
 from agentserver import TodoUntil
 from agentserver.contract import Code
 from agentserver.core.admission import judge
+from agentserver.core.details import GuardNote
 from agentserver.core.guard import Denied
 from agentserver.core.refusals import Refusal
 from agentserver.core.replies import draft
@@ -50,7 +51,7 @@ def test_what_nobody_denies_is_admitted_in_order():
 
 def test_one_denial_is_about_all():
     refusal = asked(shop(Denies(z=Code.DENIED)), (Ask("1"), "b"), (Note("2"), "z"))
-    assert refusal == Refusal(Code.DENIED, "no z", "z")
+    assert refusal == Refusal(Code.DENIED, GuardNote("denies", "no z"), "z")
 
 
 def test_the_first_that_may_not_be_sent_is_the_reason():
@@ -67,7 +68,9 @@ def test_a_broadcast_leaves_out_whom_it_may_not_reach():
     "codes", [{"y": Code.DENIED}, {"x": Code.ROUTING, "y": Code.DENIED, "z": Code.ROUTING}]
 )
 def test_a_broadcast_is_refused_when_a_member_is_denied_what_it_says(codes):
-    assert asked(shop(Denies(**codes)), (Note("x"), None)) == Refusal(Code.DENIED, "no y")
+    assert asked(shop(Denies(**codes)), (Note("x"), None)) == Refusal(
+        Code.DENIED, GuardNote("denies", "no y")
+    )
 
 
 def test_a_broadcast_that_reaches_nobody_is_undeliverable():

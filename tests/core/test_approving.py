@@ -13,9 +13,11 @@ from agentserver.core import approving, decisions, recording
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided, digest
 from agentserver.core.audit import Event
-from agentserver.core.guard import Asked, Attempt, Denied, Noted
+from agentserver.core.details import Failure, GuardNote
+from agentserver.core.guard import Asked, Attempt, Denial, Denied, Noted
 from agentserver.core.messages import Done
 from agentserver.core.snapshot import Snapshot, restore, take
+from agentserver.core.wording import WORDING
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
@@ -56,7 +58,7 @@ def test_what_needs_a_permission_waits_and_its_listener_hears_nothing_of_it():
     (approval,) = p.conversation.approvals()
     assert (approval.delivery.sender, approval.delivery.to) == ("a", "sink")
     assert approval.digest == digest(approval.delivery)
-    assert "a wants to send this to sink" in approval.questions[0].text
+    assert "a wants to send this to sink" in WORDING.whole(approval.questions[0].why)
     assert p.seen("sink") == []
     assert p.replies == []
     assert not any(isinstance(event, Done) for event in p.events)
@@ -71,7 +73,7 @@ def test_once_permitted_it_goes_on_and_the_answer_comes_back():
     p.run()
     assert p.replies == [Answer("told: re: hi")]
     approved = next(record for record in p.records if record.event is Event.APPROVED)
-    assert approved.detail == "somebody, once"
+    assert WORDING.whole(approved.detail) == "permitted by somebody, once"
 
 
 def test_denied_its_sender_learns_so_and_nothing_else():
@@ -300,10 +302,11 @@ def test_a_conversation_of_the_first_format_is_read():
     p.say(Ask("hi"), "a")
     snapshot = take(p.conversation, p.rules.guards)
     number, *fields = json.loads(snapshot.state)
-    fields[8] = [row[:9] for row in fields[8]]
+    below = {row[0]: [other[0] for other in fields[8] if other[2] == row[0]] for row in fields[8]}
+    fields[8] = [[*row[:5], below[row[0]], *row[5:8]] for row in fields[8]]
     fields[10] = [row[:5] for row in fields[10]]
     older = Snapshot(json.dumps([1, *fields]).encode(), snapshot.waiting, snapshot.values)
-    assert number == 3
+    assert number == 4
     assert restore(older, p.rules.guards) == p.conversation
 
 
@@ -347,8 +350,8 @@ def test_what_two_guards_ask_is_one_question_and_one_answer():
     )
     (approval,) = p.conversation.approvals()
     assert [tuple(question) for question in approval.questions] == [
-        ("x", "one?", ("1", "2")),
-        ("y", "two?", ()),
+        ("x", GuardNote("x", "one?"), ("1", "2")),
+        ("y", GuardNote("y", "two?"), ()),
     ]
     p.decide(Said.ALWAYS)
     assert p.conversation.memory == {
@@ -368,7 +371,7 @@ def test_what_a_guard_notes_is_on_record_and_the_message_goes_on():
     p = waiting(None, guards=[Says("x", Noted("look\nhere"))])
     assert len(p.seen("sink")) == 1
     flagged = next(record for record in p.records if record.event is Event.FLAGGED)
-    assert (flagged.to, flagged.sender, flagged.detail) == ("sink", "a", "look\nhere")
+    assert (flagged.to, flagged.sender, WORDING.whole(flagged.detail)) == ("sink", "a", "look\nhere")
 
 
 # Peers that are not in force
@@ -381,7 +384,7 @@ def narrowed(*allowed):
         def rewrite(self, draft, place):
             if draft.to != "b" or place.listener.name != "a":
                 return None
-            return Attempt(draft, "a handoff", frozenset(allowed))
+            return Attempt(draft, GuardNote("r", "a handoff"), frozenset(allowed))
 
         def refused(self, refusal, place):
             return None
@@ -410,7 +413,9 @@ def test_a_thread_with_fewer_peers_reaches_no_other_and_neither_does_anybody_bel
     assert errors(p.seen("c")) == ["routing"]
     below = [thread.allowed for thread in p.conversation.tree.nodes.values() if thread.owner in {"b", "c"}]
     assert below == [frozenset({"c"})] * 2
-    assert [record.detail for record in p.records if record.event is Event.ATTEMPTED] == ["a handoff"]
+    assert [WORDING.whole(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
+        "a handoff"
+    ]
 
 
 def test_only_the_peers_in_force_are_explained():
@@ -457,7 +462,11 @@ def test_fewer_peers_are_kept():
 def test_a_rewriter_that_refuses_is_on_record_too():
     class Refuses:
         def rewrite(self, draft, place):
-            return Attempt(Denied(Code.DENIED, "no such intent"), "refused") if draft.to == "b" else None
+            return (
+                Attempt(Denial(Code.DENIED, Failure("no such intent")), GuardNote("r", "refused"))
+                if draft.to == "b"
+                else None
+            )
 
         def refused(self, refusal, place):
             return None
@@ -467,7 +476,9 @@ def test_a_rewriter_that_refuses_is_on_record_too():
     p.say(Ask("1"), "a")
     p.run()
     assert errors(p.seen("a")) == ["denied"]
-    assert [record.detail for record in p.records if record.event is Event.ATTEMPTED] == ["refused"]
+    assert [WORDING.whole(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
+        "refused"
+    ]
 
 
 def test_questions_are_bounded_in_a_conversation():
@@ -479,7 +490,7 @@ def test_questions_are_bounded_in_a_conversation():
     waiting(p)
     assert len(p.conversation.approvals()) == 60
     assert errors(p.seen("a")) == ["denied"]
-    assert any("more than 100 messages" in record.detail for record in p.records)
+    assert any("more than 100 messages" in WORDING.whole(record.detail) for record in p.records)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from agentserver.core.budget import Room, left
 from agentserver.core.messages import Drafts
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.replies import normalise
+from agentserver.core.wording import WORDING
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 respond = HandlerResponse.respond
@@ -109,7 +110,7 @@ def test_a_result_beyond_the_budget_ends_its_request_and_is_decided_again(result
     outcome = paper.step()
     assert paper.replies == [system_error(Code.BUDGET)]
     assert paper.ends == {request: True}
-    assert [r.detail for r in outcome.records if r.event is Event.REFUSED] == [
+    assert [WORDING.whole(r.detail) for r in outcome.records if r.event is Event.REFUSED] == [
         "a result of more than 1999 messages"
     ]
     cause = recording.load(

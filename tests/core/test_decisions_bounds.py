@@ -11,6 +11,7 @@ from agentserver.core.audit import DETAIL, Event
 from agentserver.core.envelope import write
 from agentserver.core.messages import Done, Failed, Reply
 from agentserver.core.refusals import system_error
+from agentserver.core.wording import WORDING
 from tests.core.paper import Answer, Ask, Late, Note, Paper, errors, listener, rules
 
 respond = HandlerResponse.respond
@@ -326,7 +327,7 @@ def test_records_keep_a_bounded_line_of_what_a_sender_wrote():
     assert len(refused) > 1
     for record in refused:
         assert len(record.to) <= DETAIL
-        assert len(record.detail) <= DETAIL
+        assert len(WORDING.whole(record.detail)) <= DETAIL
         assert record.to.isprintable()
 
 
@@ -338,8 +339,8 @@ def test_records_keep_a_bounded_line_of_an_exceptions_text():
     paper.say(Ask("hi"), "a")
     paper.run()
     (failed,) = (record for record in paper.records if record.event is Event.FAILED)
-    assert failed.detail.startswith("line line ")
-    assert len(failed.detail) == DETAIL
+    assert WORDING.whole(failed.detail).startswith("line line ")
+    assert len(WORDING.whole(failed.detail)) == DETAIL
 
 
 # Determinism and cost

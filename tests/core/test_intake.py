@@ -8,6 +8,7 @@ from agentserver.core.envelope import write
 from agentserver.core.intake import ENVELOPE, read_outside, read_own
 from agentserver.core.messages import Delivery
 from agentserver.core.refusals import Refusal
+from agentserver.core.wording import WORDING
 from tests.core.paper import Ask, Note, listener, rules
 
 RULES = rules(listener("a"))
@@ -81,7 +82,10 @@ def test_the_canonical_form_may_reach_the_bound():
     references = ASK.encode(Ask("-")).replace("-", "x" * (most - 4) + ">").encode()
     assert not isinstance(outside(references), Refusal)
     found = outside(references.replace(b"x>", b"xx>"))
-    assert (found.code, found.detail) == (Code.VALIDATION, f"more than {RULES.bounds.bytes} bytes")
+    assert (found.code, WORDING.whole(found.detail)) == (
+        Code.VALIDATION,
+        f"more than {RULES.bounds.bytes} bytes",
+    )
 
 
 def own(message, codec=ASK):

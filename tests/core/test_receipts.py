@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.contract import Code
-from agentserver.core import decisions, recording
+from agentserver.core import decisions, record_rows, recording
 from agentserver.core.messages import Outside
 from agentserver.core.receipts import Receipt, key
 from agentserver.core.receipts import given as receipt_of
@@ -35,7 +35,7 @@ def test_nothing_of_an_id_can_be_read_in_what_is_recorded():
     data = shop.codecs.of(Ask).encode(Ask("hi")).encode()
     found = key("console", paper.conversation.id, "card 4711 0815", data, "a")
     outcome = decisions.receive(paper.conversation, Outside(data, "r", "a", found), shop, paper.moment())
-    written = recording.dump(outcome) + recording.dump_records(outcome)
+    written = recording.dump(outcome) + record_rows.dump_records(outcome)
     assert b"4711" not in written
     assert receipt_of(outcome) == (found.name, Receipt("r", found.content))
 

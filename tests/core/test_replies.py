@@ -12,6 +12,7 @@ from agentserver.core.messages import Drafts, Failed
 from agentserver.core.payload.codec import Codecs, Unlisted
 from agentserver.core.refusals import Refusal
 from agentserver.core.replies import normalise
+from agentserver.core.wording import WORDING
 from tests.core.paper import Answer, Ask, Note
 
 CODECS = Codecs([Ask, Answer, Note])
@@ -55,7 +56,7 @@ def test_a_class_that_the_closed_codecs_do_not_hold_is_refused_with_advice_for_t
     for value in (HandlerResponse(Note("x"), "b"), [respond(Answer("1")), HandlerResponse(Note("x"), "b")]):
         found = normalise(value, closed, Bounds(), AMPLE)
         assert (found.code, found.to, found.corrections) == (Code.VALIDATION, "b", ())
-        assert "list it under replies:" in found.detail
+        assert "list it under replies:" in WORDING.whole(found.detail)
     assert closed.named(CODECS.of(Note).name) is None
     with pytest.raises(Unlisted):
         closed.add(Note)
@@ -85,7 +86,7 @@ def test_what_is_no_result_is_a_defect(value):
     found = read(value)
     assert isinstance(found, Failed)
     assert found.code is Code.INTERNAL
-    assert found.detail
+    assert WORDING.whole(found.detail)
 
 
 class Names(StrEnum):

@@ -8,6 +8,7 @@ from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Done, Redriven
 from agentserver.core.requeue import redrive, requeue
+from agentserver.core.wording import WORDING
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 SHOP = rules(listener("agent", "tool"), listener("tool", "deep"), listener("deep"))
@@ -141,7 +142,10 @@ def test_a_letter_of_a_closed_conversation_is_answered_to_its_principal(paper, w
     (delivery,) = outcome.added
     assert (delivery.sender, delivery.to, delivery.request, delivery.hop) == ("console", "tool", "again", 2)
     (record,) = [record for record in outcome.records if record.event is Event.REDRIVEN]
-    assert record.detail == f"dead letter {letter.id} of conversation {letter.conversation}, by ada"
+    assert (
+        WORDING.whole(record.detail)
+        == f"dead letter {letter.id} of conversation {letter.conversation}, by ada"
+    )
     new.apply(outcome)
     new.run()
     assert new.replies == [Answer("tool")]

@@ -16,6 +16,7 @@ from agentserver import (
     xmlify,
 )
 from agentserver.contract import Code
+from agentserver.core.details import GuardNote
 from agentserver.core.guard import Attempt
 from agentserver.core.messages import Reply
 from agentserver.core.payload.binding import bind
@@ -98,7 +99,7 @@ def test_a_rewriter_does_not_speak_for_the_system():
     class Turns:
         def rewrite(self, message, place):
             made = draft(OWN_WORDS, message.to, by.codecs, by.bounds)
-            return Attempt(made, "turned")
+            return Attempt(made, GuardNote("r", "turned"))
 
         def refused(self, refusal, place):
             return None

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
 from agentserver.contract import Code
-from agentserver.core import decisions, recording
+from agentserver.core import decisions, record_rows, recording
 from agentserver.core.conversation import Conversation
+from agentserver.core.details import Failure
 from agentserver.core.guard import Denied
 from agentserver.core.messages import Failed, Finished, Moment, Outside, Reply
 from agentserver.core.recording import Beginning
@@ -75,8 +76,8 @@ def test_what_was_decided_is_decided_again(seed):
         decided = again(story, outcome, deliveries)
         for field in ("conversation", "done", "added", "dropped", "ready", "retry", "closed", "replies"):
             assert getattr(decided, field) == getattr(outcome, field), field
-        assert [r._replace(detail="") for r in decided.records] == [
-            r._replace(detail="") for r in outcome.records
+        assert [r._replace(detail=None) for r in decided.records] == [
+            r._replace(detail=None) for r in outcome.records
         ]
         story = decided.conversation
 
@@ -88,10 +89,10 @@ def test_records_survive_without_repeating_messages(seed):
     deliveries = {d.id: d for o in paper.outcomes for d in o.added}
     beginning = Beginning(paper.conversation.id, "console", paper.conversation.tree.root)
     for outcome in paper.outcomes:
-        data = recording.dump_records(outcome)
+        data = record_rows.dump_records(outcome)
         replies = [event for event in outcome.replies if isinstance(event, Reply)]
         assert (
-            recording.load_records(data, beginning, outcome.moment.now, deliveries, replies)
+            record_rows.load_records(data, beginning.id, outcome.moment.now, deliveries, replies)
             == outcome.records
         )
         assert all(delivery.message not in data for delivery in outcome.added)
@@ -252,5 +253,5 @@ def test_a_delivery_for_a_listener_that_is_gone_fails():
     paper.say(Ask("x"), "a")
     paper.rules = rules(listener("b"))
     finished = paper.waiting.pop()
-    paper.conclude(Finished(finished, None, Failed(Code.INTERNAL, "no listener is called a")))
+    paper.conclude(Finished(finished, None, Failed(Code.INTERNAL, Failure("no listener is called a"))))
     assert [reply.code for reply in paper.replies] == ["internal"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentserver.core import recording
+from agentserver.core import record_rows, recording
 from agentserver.core.recorded import KeptStep, Story
 from agentserver.core.recording import Beginning
 
@@ -14,7 +14,7 @@ def story_of(paper):
             outcome.conversation.version,
             outcome.moment,
             recording.dump(outcome),
-            recording.dump_records(outcome),
+            record_rows.dump_records(outcome),
             outcome.added,
             tuple(outcome.replies),
             b"",

@@ -13,6 +13,7 @@ from agentserver.cli import cli
 from agentserver.contract import Code
 from agentserver.core import decisions
 from agentserver.core.approvals import Answer, Decided
+from agentserver.core.details import Failure
 from agentserver.core.elapsed import Calendar, Jump
 from agentserver.core.messages import Drafts, Effects, Failed, Finished, Key, Returned
 from agentserver.core.snapshot import UnreadableError
@@ -75,7 +76,7 @@ def everything(tmp_path_factory):
             if number % 4 == 1:
                 outcomes.append(story.answered(said.conversation, said.ready[0]))
             elif number % 4 == 2:
-                outcomes.append(conclude(story, said, Failed(Code.INTERNAL, "went wrong")))
+                outcomes.append(conclude(story, said, Failed(Code.INTERNAL, Failure("went wrong"))))
             elif number % 4 == 3:
                 stored = {"name": b"value %d" % number, "other": bytes(99)}
                 outcomes.append(conclude(story, said, Returned(Drafts(), Effects(stored))))

@@ -16,6 +16,7 @@ from agentserver.contract import Code
 from agentserver.core import approving, decisions, recording
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided
+from agentserver.core.details import Failure
 from agentserver.core.guard import opening
 from agentserver.core.messages import Failed, Finished, GivenUp, Outside, Question
 from agentserver.core.requeue import requeue
@@ -117,10 +118,10 @@ class Kept:
         moment = self.paper.moment()
         if verb in {"give up", "miss"}:
             unseen = verb == "miss"
-            given_up = GivenUp(delivery, "odd", None if unseen else finished.element, unseen)
+            given_up = GivenUp(delivery, Failure("odd"), None if unseen else finished.element, unseen)
             return decisions.give_up(self.paper.conversation, given_up, WATCHED, moment)
         if verb == "crash":
-            finished = Finished(delivery, finished.element, Failed(Code.INTERNAL, "crash"))
+            finished = Finished(delivery, finished.element, Failed(Code.INTERNAL, Failure("crash")))
         return decisions.conclude(self.paper.conversation, finished, WATCHED, moment)
 
 
@@ -182,7 +183,7 @@ def test_no_verb_drops_what_a_guard_remembers_that_is_not_there():
         name: memory[name] for name in ("gone", "lineage")
     }
     assert fewer.missed(memory) == memory
-    assert fewer.permit(memory, (Question("lineage", "?", ("x",)),)) == memory
+    assert fewer.permit(memory, (Question("lineage", Failure("?"), ("x",)),)) == memory
 
 
 def test_a_conversation_of_a_server_that_named_no_guard_at_first_opens_when_it_is_read():

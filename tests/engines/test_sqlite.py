@@ -12,6 +12,7 @@ import pytest
 
 from agentserver.contract import Code
 from agentserver.core import decisions
+from agentserver.core.details import Failure
 from agentserver.core.messages import Done, Failed, Finished, Outside
 from agentserver.core.requeue import requeue
 from agentserver.engines import journal_care, journal_restore
@@ -358,7 +359,7 @@ def test_an_acknowledgement_that_shares_a_commit_with_what_cannot_be_kept_is_wri
 
 
 def failed(story, conversation, delivery):
-    finished = Finished(delivery, None, Failed(Code.INTERNAL, "boom"))
+    finished = Finished(delivery, None, Failed(Code.INTERNAL, Failure("boom")))
     return decisions.conclude(conversation, finished, story.rules, story.moment())
 
 

@@ -10,6 +10,7 @@ from agentserver.core import approving
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.guard import Asked, Denied, Noted
 from agentserver.core.messages import TODO
+from agentserver.core.wording import WORDING
 from agentserver.engines.replay import replay
 from agentserver.engines.whatif import Treatment, what_if
 from agentserver.guards.peers import PeersGuard
@@ -80,7 +81,7 @@ def recorded(*guards, listeners=(AGENT, BANK, WEB), **more):
 
 def differing(report):
     return [
-        (one.sender, one.to, one.root, one.then, one.now, one.reason)
+        (one.sender, one.to, one.root, one.then, one.now, WORDING.whole(one.why))
         for one in report.opinions
         if one.differs
     ]
@@ -176,7 +177,7 @@ def test_what_was_refused_then_would_have_been_let_through():
         ("agent", "bank", "Ask", BLOCKED, PASSED, "it was heard before")
     ]
     same = [one for one in what_if(story, shop, shop).opinions if one.then is BLOCKED]
-    assert [(one.sender, one.to, one.root, one.now, one.reason) for one in same] == [
+    assert [(one.sender, one.to, one.root, one.now, WORDING.whole(one.why)) for one in same] == [
         ("agent", "bank", "", BLOCKED, "it was heard before")
     ]
 

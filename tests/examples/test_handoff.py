@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from agentserver.core.audit import Event
+from agentserver.core.detail_form import members
 from agentserver.handoff.intents import vocabulary
 from agentserver.handoff.reference import INTENTS
 from tests.examples.conftest import PROJECT, changed, run
@@ -31,7 +32,7 @@ async def read_it(organism):
 
 
 def attempts(conversation):
-    return [json.loads(record.detail) for record in conversation.records(Event.ATTEMPTED)]
+    return [members(record.detail) for record in conversation.records(Event.ATTEMPTED)]
 
 
 def test_the_intents_are_those_of_the_reference_loop(desk):

@@ -12,6 +12,7 @@ import pytest
 
 from agentserver.assembly import rules
 from agentserver.core.approvals import Answer, Decided
+from agentserver.core.wording import WORDING
 from agentserver.engines.journal_file import Place as JournalPlace
 from agentserver.engines.journal_file import Sync
 from agentserver.engines.sqlite import SqliteEngine
@@ -30,7 +31,11 @@ def mails():
 
 
 def said(c, event):
-    return [record.detail for record in c.records(event) if record.to == "outbox"]
+    return [
+        WORDING.whole(record.detail).replace("\n  →", " →")
+        for record in c.records(event)
+        if record.to == "outbox"
+    ]
 
 
 class Person:

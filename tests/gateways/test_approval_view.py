@@ -15,6 +15,7 @@ from agentserver import xmlify
 from agentserver.characters.table import unseen
 from agentserver.core import envelope
 from agentserver.core.approvals import Approval
+from agentserver.core.details import GuardNote
 from agentserver.core.messages import Delivery, Question
 from agentserver.core.payload.codec import Codecs
 from agentserver.gateways.approval_view import PAGE, PIECE, pages, reasons, said
@@ -48,7 +49,7 @@ def waiting(letter):
     codec = CODECS.of(Letter)
     message = envelope.write("clerk", "post", "t", codec.encode(letter))
     delivery = Delivery("d", "c", "r", "t", "o", "clerk", "post", codec.name, message, 1)
-    return Approval("a", delivery, (Question("approval", "why\nnot?"),), 1.0, "f" * 64)
+    return Approval("a", delivery, (Question("approval", GuardNote("approval", "why\nnot?")),), 1.0, "f" * 64)
 
 
 def shown(letter, redact=str):

@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from agentserver.assembly import build
 from agentserver.config import forget, load
+from agentserver.core.detail_form import members
 from agentserver.core.handoffs import Handoff, Param
 from agentserver.gateways.bridge import Bridge, handoff
 from agentserver.handoff.edge.managed import Patience, Source, SourceLost
@@ -59,7 +60,7 @@ def bridge(server, sink, heard=None, principal="triage"):
 
 def recorded(server):
     records = [r for key in server.trace.conversations() for r in server.trace.of(key)]
-    return [json.loads(r.detail) for r in records if r.event == "attempted"]
+    return [members(r.detail) for r in records if r.event == "attempted"]
 
 
 async def test_a_managed_agents_requests_are_judged_by_the_organism_and_reach_its_listeners(organism):

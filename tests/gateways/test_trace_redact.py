@@ -9,6 +9,8 @@ from lxml import etree
 from agentserver.config.secrets import Secrets
 from agentserver.core import envelope
 from agentserver.core.audit import Event, Record
+from agentserver.core.details import Failure
+from agentserver.core.wording import WORDING
 from agentserver.gateways import trace_html, trace_text
 from agentserver.gateways.trace_redact import MARK, Redaction, redacted
 
@@ -24,7 +26,7 @@ def sent(message=MAIL, **more):
 
 
 def refused(detail):
-    return Record(Event.REFUSED, 2.0, "c", "t1", "agent", "bank", code="denied", detail=detail)
+    return Record(Event.REFUSED, 2.0, "c", "t1", "agent", "bank", code="denied", detail=Failure(detail))
 
 
 def said(record):
@@ -90,30 +92,30 @@ def test_a_record_without_a_message_has_none_afterwards():
 def test_a_detail_that_quotes_a_field_loses_the_quotation():
     detail = 'the words "MEET AT THE old" came from a stranger'
     _, one = redacted([sent(), refused(detail)], Redaction(("body",)))
-    assert one.detail == f'the words "{MARK}old" came from a stranger'
+    assert WORDING.whole(one.detail) == f'the words "{MARK}old" came from a stranger'
     assert (one.code, one.to) == ("denied", "bank")
 
 
 def test_a_detail_that_quotes_another_field_stays():
     _, one = redacted([sent(), refused("ann@example.org is not allowed")], Redaction(("body",)))
-    assert one.detail == "ann@example.org is not allowed"
+    assert WORDING.whole(one.detail) == "ann@example.org is not allowed"
 
 
 def test_a_short_value_is_known_as_a_whole():
     _, one, other = redacted([sent(), refused("said brief!"), refused("said brie")], Redaction(("note",)))
-    assert one.detail == f"said {MARK}!"
-    assert other.detail == "said brie"
+    assert WORDING.whole(one.detail) == f"said {MARK}!"
+    assert WORDING.whole(other.detail) == "said brie"
 
 
 def test_letters_that_grow_when_they_are_made_small_do_not_move_the_rest():
     message = envelope.write("a", "b", "t", '<M xmlns="urn:x"><s>\u0130stanbul straits</s></M>')
     _, one = redacted([sent(message), refused("\u0130\u0130 STRAITS \u0130")], Redaction(("*",)))
-    assert one.detail == f"\u0130\u0130{MARK} \u0130"
+    assert WORDING.whole(one.detail) == f"\u0130\u0130{MARK} \u0130"
 
 
 def test_without_a_refusal_says_so_as_before():
     _, one = redacted([sent(), refused("bank is no peer of agent")], Redaction(("*",)))
-    assert one.detail == "bank is no peer of agent"
+    assert WORDING.whole(one.detail) == "bank is no peer of agent"
 
 
 def test_secrets_go_whatever_else_is_asked_for():
@@ -124,7 +126,7 @@ def test_secrets_go_whatever_else_is_asked_for():
         Redaction((), secrets.redact),
     )
     assert f"the key is {MARK}</M>" in said(one)
-    assert (other.detail, other.to) == (f"RuntimeError: {MARK}", MARK)
+    assert (WORDING.whole(other.detail), other.to) == (f"RuntimeError: {MARK}", MARK)
     for text in (trace_html.page("t", [one, other]), trace_text.tree_text([one, other], payloads=True),
                  *trace_text.json_lines([one, other])):  # fmt: skip
         assert "hunter2" not in text
@@ -144,7 +146,7 @@ ALLOWED = {"html", "head", "meta", "title", "style", "body", "h1", "div", "detai
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_page_is_a_tree_of_texts_whatever_the_records_say(text):
     data = text.encode("utf-8", "surrogatepass")
-    record = sent(data)._replace(sender=text, to=text, root=text, code=text, detail=text)
+    record = sent(data)._replace(sender=text, to=text, root=text, code=text, detail=Failure(text))
     for each in (record, *redacted([record], Redaction(("*",)))):
         page = trace_html.page(text, [each])
         page.encode()
@@ -162,7 +164,7 @@ def test_a_page_is_a_tree_of_texts_whatever_the_records_say(text):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_lines_are_lines_whatever_the_records_say(text):
-    record = sent(text.encode("utf-8", "surrogatepass"))._replace(to=text, detail=text)
+    record = sent(text.encode("utf-8", "surrogatepass"))._replace(to=text, detail=Failure(text))
     assert json.loads(next(trace_text.json_lines([record])))["to"] == text
     assert len(trace_text.tree_text([record], payloads=True).splitlines()) == 2
 

@@ -6,12 +6,15 @@ import pytest
 from lxml import etree
 
 from agentserver.core.audit import Event, Record
+from agentserver.core.record_rows import detail_kept
 from agentserver.gateways.terminal import Style
 from agentserver.gateways.trace_html import page
 from agentserver.gateways.trace_text import json_lines, line, quiet, read, tree_text
 
 
 def rec(event, at, thread, sender="", to="", root="", **more):
+    if more.get("detail"):  # as earlier servers kept it
+        more["detail"] = detail_kept(more["detail"], event)
     return Record(event, at, "c", thread, sender, to, root, **more)
 
 
@@ -99,7 +102,8 @@ def test_json_lines_hold_everything():
     first, second = (json.loads(line) for line in list(json_lines(CALL))[1:3])
     assert first == {
         "event": "sent", "at": 10.0, "conversation": "c", "thread": "t1", "sender": "console", "to": "agent", "root": "Ask",
-        "hop": 0, "code": "", "detail": "", "delivery": "d1", "message": "<m/>", "depth": 0,
+        "hop": 0, "code": "", "detail": None, "delivery": "d1", "message": "<m/>", "request": "", "began": None, "text": "",
+        "depth": 0,
     }  # fmt: skip
     assert second["event"] == "handled"
 
@@ -148,9 +152,15 @@ def test_the_page_tells_them_too():
 
 
 def test_json_lines_keep_a_detail_whole():
-    details = {fields["event"]: fields["detail"] for fields in map(json.loads, json_lines(ASKED))}
-    assert details["asked"] == "agent wants to pay\n30 came from\n  a \x1b page"
-    assert details["approved"] == "ada, always"
+    details = {
+        fields["event"]: (fields["detail"], fields["text"]) for fields in map(json.loads, json_lines(ASKED))
+    }
+    words = "agent wants to pay\n30 came from\n  a \x1b page"
+    assert details["asked"] == ({"kind": "text", "text": words}, words)
+    assert details["approved"] == (
+        {"kind": "answered", "by": "ada, always", "answer": ""},
+        "permitted by ada, always",
+    )
 
 
 def attempted(account):
@@ -162,7 +172,10 @@ def attempted(account):
     [
         ({"result": "approve", "intent": "review", "reason": None}, "approve review"),
         ({"result": "reject", "intent": "review", "reason": "word_budget"}, "reject review: word_budget"),
-        ({"result": "reject", "intent": {"len": 9}, "reason": "unknown_intent"}, "reject: unknown_intent"),
+        (
+            {"result": "reject", "intent": {"len": 9, "sha256": "0" * 64}, "reason": "unknown_intent"},
+            "reject: unknown_intent",
+        ),
         ({"result": "reject", "intent": None, "reason": "invalid_json"}, "reject: invalid_json"),
         (["result"], '["result"]'),
         ({"more": 1}, '{"more": 1}'),

@@ -11,6 +11,7 @@ from agentserver import HandlerResponse
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.guard import Noted, opening
 from agentserver.core.snapshot import restore, take
+from agentserver.core.wording import WORDING
 from agentserver.engines.replay import replay
 from agentserver.guards import Guard, ask, deny, note
 from agentserver.guards.hosting import MEMORY, HostedGuard, hosted, named
@@ -36,7 +37,7 @@ def paper(*guards):
 
 
 def refusals(p):
-    return [record.detail for record in p.records if record.event == "refused"]
+    return [WORDING.whole(record.detail) for record in p.records if record.event == "refused"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def test_a_remark_goes_on_record():
     p = paper(To(note("seen")))
     p.say(Ask("hi"), "a")
     p.run()
-    flagged = [r.detail for r in p.records if r.event == "flagged"]
+    flagged = [WORDING.whole(r.detail) for r in p.records if r.event == "flagged"]
     assert flagged == ["g0: seen"]
 
 
@@ -294,7 +295,7 @@ def test_what_a_person_permits_for_good_is_not_asked_again():
         for approval in p.conversation.approvals():
             p.decide(Said.ALWAYS, approval)
         p.run()
-    asked = [r.detail for r in p.records if r.event == "asked"]
+    asked = [WORDING.whole(r.detail) for r in p.records if r.event == "asked"]
     assert len(asked) == 2
     assert [payload.text for payload in p.seen("b")] == ["one", "one", "two"]
     memory = p.conversation.memory["g0"]

@@ -3,7 +3,29 @@ from __future__ import annotations
 import json
 
 from agentserver.core.audit import Event, Record
+from agentserver.core.detail_form import dump, handoff, load
 from agentserver.guards.intents_record import HandoffRecord
+from agentserver.handoff.audit import AuditRecord, Seal, sealed
+
+HASH = "0" * 64
+
+MEMBERS = {
+    "timestamp": "2026-01-01T00:00:00.000+00:00",
+    "source": "a",
+    "target": {"len": 3, "sha256": HASH},
+    "intent": "review",
+    "result": "reject",
+    "reason": "params_schema",
+    "params_keys": ["ticket", {"len": 9, "sha256": HASH}, {"more": 7}],
+    "raw_len": 10,
+    "raw_event_len": 0,
+    "sanitized_event_len": 0,
+    "raw_sha256": HASH,
+    "event_sha256": None,
+    "note_len": 0,
+    "note_sha256": None,
+}
+"""An attempt, by the keys of the record of handoffs."""
 
 
 class Sink:
@@ -11,14 +33,23 @@ class Sink:
         self.records = []
 
     def append(self, record):
-        self.records.append(dict(record.members))
+        self.records.append(record)
 
 
 def test_attempts_and_nothing_else_become_lines():
     sink = Sink()
-    attempt = Record(
-        Event.ATTEMPTED, 1.0, "c1", "t1", "a", "b", detail=json.dumps({"timestamp": "t", "reason": None})
-    )
+    attempt = Record(Event.ATTEMPTED, 1.0, "c1", "t1", "a", "b", detail=handoff(MEMBERS))
     HandoffRecord(sink).observe((Record(Event.SENT, 1.0, "c1", "t1"), attempt))
-    assert sink.records == [{"timestamp": "t", "reason": None, "conversation": "c1"}]
-    assert list(sink.records[0]) == ["timestamp", "reason", "conversation"]
+    expected = {**MEMBERS, "conversation": "c1"}
+    (found,) = sink.records
+    assert dict(found.members) == expected
+    assert list(dict(found.members)) == list(expected)
+
+
+def test_a_line_of_the_chain_is_byte_for_byte_what_earlier_servers_wrote():
+    """They took the members from JSON in the record's detail."""
+    before = AuditRecord(tuple({**json.loads(json.dumps(MEMBERS)), "conversation": "c1"}.items()))
+    sink = Sink()
+    kept = load(json.loads(json.dumps(dump(handoff(MEMBERS)))))
+    HandoffRecord(sink).observe((Record(Event.ATTEMPTED, 1.0, "c1", "t1", detail=kept),))
+    assert sealed(sink.records[0], Seal()) == sealed(before, Seal())

@@ -23,6 +23,7 @@ from agentserver.core.payload.xmlify import PayloadError
 from agentserver.core.requeue import redrive
 from agentserver.core.routing import Proposal, Route
 from agentserver.core.snapshot import restore, take
+from agentserver.core.wording import WORDING
 from agentserver.guards import lineage_memory
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import LineageGuard, Trusted
@@ -141,8 +142,17 @@ def memory(p) -> Memory:
     return p.conversation.memory["lineage"]
 
 
+def on_one_line(detail):
+    """A detail in words, each lineage on one line."""
+    return WORDING.whole(detail).replace("\n  →", " →")
+
+
 def details(p, event):
-    return [record.detail for record in p.records if record.event is event and record.to in {"post", "web"}]
+    return [
+        on_one_line(record.detail)
+        for record in p.records
+        if record.event is event and record.to in {"post", "web"}
+    ]
 
 
 # Modes
@@ -181,11 +191,11 @@ def test_in_confirm_a_person_is_asked_with_the_whole_way():
     p = told(story(confirming()))
     assert p.seen("post") == []
     (approval,) = p.conversation.approvals()
-    ((guard, text, about),) = approval.questions
+    ((guard, why, about),) = approval.questions
+    text = on_one_line(why)
     assert guard == "lineage"
     assert len(about) == 1
     assert f'Lineage: web.text (step 3, untrusted) → value "{EVE}" → post.to' in text
-    assert "body = 'hello'" in text
     decided(p, Said.ONCE)
     assert p.seen("post") == [Letter(EVE, "hello")]
 
@@ -580,7 +590,7 @@ def test_a_quarantined_listener_cannot_say_what_no_closed_schema_holds():
     p = quarantined(1, Note("anything"))
     assert errors(p.seen("helper")) == ["denied", "denied", "denied"]
     (record, *_) = [record for record in p.records if record.event is Event.REFUSED]
-    assert "helper is quarantined, and what Note can tell is unbounded" in record.detail
+    assert "helper is quarantined, and what Note can tell is unbounded" in WORDING.whole(record.detail)
 
 
 def test_a_quarantined_listener_writes_to_no_sink_what_no_closed_schema_holds():

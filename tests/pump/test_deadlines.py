@@ -9,6 +9,7 @@ import pytest
 
 from agentserver import HandlerResponse, invocation
 from agentserver.core.audit import Event
+from agentserver.core.wording import WORDING
 from agentserver.engines.memory import MemoryEngine
 from agentserver.pump.deadlines import Deadlines
 from tests.core.paper import Answer, Ask, Note, listener
@@ -59,7 +60,9 @@ async def test_one_that_swallows_its_cancellation_is_abandoned_and_its_worker_go
         assert "a did not end within 0.01 s of being cancelled and is abandoned; 1 of its" in caplog.text
         holding.released.set()
         await until(lambda: not d.pump._invoker._abandoned["a"])
-    assert [r.detail for r in d.records if r.event is Event.FAILED] == ["no result within 0.01 s"]
+    assert [WORDING.whole(r.detail) for r in d.records if r.event is Event.FAILED] == [
+        "no result within 0.01 s"
+    ]
 
 
 async def test_what_an_abandoned_one_says_and_stores_counts_for_nothing():

@@ -9,6 +9,7 @@ import pytest
 from agentserver import HandlerResponse, SystemError, get_todo_registry, invocation
 from agentserver.core.audit import Event
 from agentserver.core.messages import Done, Reply
+from agentserver.core.wording import WORDING
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError
 from tests.core.paper import Answer, Ask, Note, listener
@@ -305,7 +306,7 @@ async def test_an_idle_conversation_is_closed():
         exchange = await d.open()
         await d.ask(Ask("hi"), exchange=exchange)
         await until(lambda: d.pump.conversation(exchange.id) is None)
-        assert any(r.event is Event.CLOSED and r.detail == "idle" for r in d.records)
+        assert any(r.event is Event.CLOSED and WORDING.whole(r.detail) == "idle" for r in d.records)
 
 
 async def test_a_conversation_at_work_is_not_idle():

@@ -1,0 +1,316 @@
+"""The detail of a record: why something happened, as a value of one of a few kinds.
+
+Owns the kinds, and what of them is words that anybody may have written. Refuses to put a detail into words, which
+wording.py does, to keep it, which detail_form.py does, and to know the events that have one.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Ground(StrEnum):
+    """The grounds on which the server itself decides. wording.py has a sentence for each."""
+
+    APPROVAL = "approval"
+    BUSY = "busy"
+    BYTES = "bytes"
+    GIVEN_UP = "given up"
+    GONE = "gone"
+    HANDOFF = "handoff"
+    HOPS = "hops"
+    INVALID = "invalid"
+    KILLS = "kills"
+    LATE = "late"
+    MESSAGES = "messages"
+    NO_PAYLOAD = "no payload"
+    NO_PEER = "no peer"
+    NO_RECEIVER = "no receiver"
+    NO_RESPONSE = "no response"
+    NO_RESPONSES = "no responses"
+    NO_TAKER = "no taker"
+    NO_TARGET = "no target"
+    PAYLOADS = "payloads"
+    QUARANTINED = "quarantined"
+    REFUSALS = "refusals"
+    RESERVED = "reserved"
+    RESULT = "result"
+    SPENT = "spent"
+    TODOS = "todos"
+    UNREADABLE = "unreadable"
+    WAITING = "waiting"
+
+    def of(self, *names: object) -> Grounds:
+        """The detail, about these."""
+        return Grounds(self, tuple(map(str, names)))
+
+
+class KeptText(NamedTuple):
+    """A text of which no more is known: an earlier server kept it. It may have several lines."""
+
+    text: str
+
+
+class GuardNote(NamedTuple):
+    """The words of a guard, in one line or several.
+
+    Args:
+        guard: its name.
+        text: what it says.
+    """
+
+    guard: str
+    text: str
+
+
+class Failure(NamedTuple):
+    """The words of an exception or of another failure that no handler's result is made of."""
+
+    text: str
+
+
+class Grounds(NamedTuple):
+    """A decision of the server's own.
+
+    Args:
+        ground: the kind.
+        names: what it is about, in the order of the sentence in wording.py.
+    """
+
+    ground: Ground
+    names: tuple[str, ...] = ()
+
+
+class Corrections(NamedTuple):
+    """The faults of a payload, each with what to change."""
+
+    faults: tuple[str, ...]
+
+
+class Repaired(NamedTuple):
+    """A repair without which a deprecated text could not be read."""
+
+    repair: str
+
+
+class GuardAsks(NamedTuple):
+    """The question of one guard.
+
+    Args:
+        guard: its name.
+        why: why it asks.
+    """
+
+    guard: str
+    why: Detail
+
+
+class GuardQuestions(NamedTuple):
+    """The questions to a person who has to permit a message; of one that cannot wait, what would be asked.
+
+    Args:
+        asked: one for each guard that asks.
+        waits: whether it waits for the answer.
+    """
+
+    asked: tuple[GuardAsks, ...]
+    waits: bool = True
+
+
+class Answered(NamedTuple):
+    """The answer of a person.
+
+    Args:
+        by: who answered.
+        answer: ``once``, ``always`` or ``deny``; empty where an earlier server kept both in ``by``.
+    """
+
+    by: str
+    answer: str
+
+
+class Unanswered(NamedTuple):
+    """No answer: ``nobody`` is there to ask, or it is too ``late`` for one."""
+
+    why: str
+
+
+class Ended(NamedTuple):
+    """The end of a conversation, with the reason of the one who ended it."""
+
+    reason: str
+
+
+class RedrivenFrom(NamedTuple):
+    """A dead letter that became a request.
+
+    Args:
+        delivery: its id.
+        conversation: the conversation that it is from.
+        by: the operator.
+    """
+
+    delivery: str
+    conversation: str
+    by: str
+
+
+class Unknown(NamedTuple):
+    """A name that was not validated, by length and SHA-256: the name itself may be an attack."""
+
+    len: int
+    sha256: str
+
+
+class More(NamedTuple):
+    """Names that are counted in, and not told."""
+
+    more: int
+
+
+class HandoffAttempt(NamedTuple):
+    """An attempt to hand work over, by lengths and hashes, in the order of the record of handoffs.
+
+    Args:
+        timestamp: ISO 8601 with zone.
+        source: the listener that asked.
+        target: the listener that was asked.
+        intent: for what.
+        result: ``approve`` or ``reject``.
+        reason: of a rejection, a token.
+        params_keys: names of the values.
+        raw_len: characters of what the source said.
+        raw_event_len: characters of its free text.
+        sanitized_event_len: characters of it that the target was shown.
+        raw_sha256: of what the source said.
+        event_sha256: of its free text.
+        note_len: characters of the note.
+        note_sha256: of the note.
+    """
+
+    timestamp: str
+    source: str
+    target: str | Unknown | None
+    intent: str | Unknown | None
+    result: str
+    reason: str | None
+    params_keys: tuple[str | Unknown | More, ...]
+    raw_len: int
+    raw_event_len: int
+    sanitized_event_len: int
+    raw_sha256: str | None
+    event_sha256: str | None
+    note_len: int
+    note_sha256: str | None
+
+
+Detail: TypeAlias = (
+    KeptText
+    | GuardNote
+    | Failure
+    | Grounds
+    | Corrections
+    | Repaired
+    | GuardQuestions
+    | Answered
+    | Unanswered
+    | Ended
+    | RedrivenFrom
+    | Findings
+    | HandoffAttempt
+)
+"""The kinds of details."""
+
+Answering: TypeAlias = Answered | Unanswered
+
+NAMES: Final[Mapping[type, str]] = MappingProxyType(
+    {
+        KeptText: "text",
+        GuardNote: "note",
+        Failure: "failure",
+        Grounds: "grounds",
+        Corrections: "corrections",
+        Repaired: "repaired",
+        GuardQuestions: "questions",
+        Answered: "answered",
+        Unanswered: "unanswered",
+        Ended: "ended",
+        RedrivenFrom: "dead letter",
+        Findings: "findings",
+        HandoffAttempt: "handoff",
+    }
+)
+"""The name of each kind, in journals and for programs."""
+
+
+# Words
+
+
+def reworded(detail: Any, each: Callable[[str], str]) -> Any:
+    """The detail, or a part of one, with every text in it that anybody may have written as ``each`` gives it back.
+
+    Everything else is the server's own: kinds, numbers, hashes, and names from closed sets.
+    """
+    words = WORDS[type(detail)]
+    return type(detail)(
+        *(
+            _reworded(value, each, words=name in words)
+            for name, value in zip(detail._fields, detail, strict=True)
+        )
+    )
+
+
+def words(detail: Detail | None) -> list[str]:
+    """Every text in a detail that anybody may have written."""
+    found: list[str] = []
+
+    def each(text: str) -> str:
+        found.append(text)
+        return text
+
+    if detail is not None:
+        reworded(detail, each)
+    return found
+
+
+def _reworded(value: Any, each: Callable[[str], str], *, words: bool) -> Any:
+    if type(value) is str:
+        return each(value) if words else value
+    if isinstance(value, tuple):
+        if hasattr(value, "_fields"):
+            return reworded(value, each)
+        return tuple([_reworded(one, each, words=words) for one in value])
+    return value
+
+
+WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
+    {
+        KeptText: frozenset({"text"}),
+        GuardNote: frozenset({"guard", "text"}),
+        Failure: frozenset({"text"}),
+        Grounds: frozenset({"names"}),
+        Corrections: frozenset({"faults"}),
+        Repaired: frozenset({"repair"}),
+        GuardQuestions: frozenset[str](),
+        GuardAsks: frozenset({"guard"}),
+        Answered: frozenset({"by"}),
+        Unanswered: frozenset[str](),
+        Ended: frozenset({"reason"}),
+        RedrivenFrom: frozenset({"by"}),
+        Findings: frozenset({"sink"}),
+        FindingFacts: frozenset({"argument", "value", "detail"}),
+        Trail: frozenset({"source", "field", "excerpt", "quoted", "via"}),
+        TrailHop: frozenset({"listener", "field"}),
+        HandoffAttempt: frozenset({"source", "target", "intent", "params_keys"}),
+        Unknown: frozenset[str](),
+        More: frozenset[str](),
+    }
+)
+"""The fields of each kind, and of each part of one, that are words which anybody may have written."""

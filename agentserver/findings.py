@@ -1,0 +1,275 @@
+"""Findings about a call, as values, and their telling.
+
+Owns both: the form in which a judgement of provenance is kept, and the words in which a person reads it. Refuses to
+judge, and to know messages: provenance makes these values, the core keeps them, and whatever shows them asks here.
+Pure. Every layout follows from the values alone; another wording changes no layout.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NAMED: Final = 3
+"""Places that a summary names; further ones are counted."""
+
+
+class TrailHop(NamedTuple):
+    """A listener that passed untrusted words on.
+
+    Args:
+        listener: its name.
+        field: the field in which it did.
+        step: the number of the observation.
+    """
+
+    listener: str
+    field: str
+    step: int
+
+
+class Trail(NamedTuple):
+    """The way of untrusted words to an argument.
+
+    Args:
+        source: the listener that brought them in.
+        field: the field in which they came.
+        step: the number of the observation.
+        excerpt: the words as the argument spells them.
+        quoted: the words as the source spells them.
+        via: the encoding that was undone to find them, else empty.
+        hops: the listeners that passed them on, in order.
+        trace: id of the delivery that brought them, else empty.
+    """
+
+    source: str
+    field: str
+    step: int
+    excerpt: str
+    quoted: str
+    via: str = ""
+    hops: tuple[TrailHop, ...] = ()
+    trace: str = ""
+
+
+class FindingFacts(NamedTuple):
+    """One rule that fired at one argument.
+
+    Args:
+        rule: a key of ``RULES``.
+        effect: ``report``, ``ask`` or ``block``.
+        argument: its path; empty for a finding about the whole call.
+        value: of the argument.
+        role: ``destination``, ``selector``, ``payload``, ``inert``, or empty.
+        detail: what else the rule has to say.
+        trail: where the value came from, if that is why the rule fired.
+    """
+
+    rule: str
+    effect: str
+    argument: str
+    value: str
+    role: str = ""
+    detail: str = ""
+    trail: Trail | None = None
+
+    @property
+    def remedied(self) -> bool:
+        """True when it blocks and a person is told what would let it pass."""
+        return self.effect == "block" and self.rule in REMEDIED
+
+    @property
+    def quotes(self) -> bool:
+        """True when it says no more than that an argument holds untrusted words."""
+        return self.trail is not None and self.role == "payload" and not (self.detail or self.remedied)
+
+
+class Findings(NamedTuple):
+    """The judgement of a call, without what it was judged by.
+
+    Args:
+        sink: the listener that would be called.
+        step: the number of the call.
+        mode: ``audit``, ``confirm`` or ``enforce``.
+        decision: ``allow``, ``ask`` or ``deny``.
+        findings: the weightiest first.
+        became: what became of the call, where ``decision`` does not tell: ``permitted`` before, for the rest of the
+            conversation, ``approved`` now, or ``deny``.
+        more: findings that were left out.
+    """
+
+    sink: str
+    step: int
+    mode: str
+    decision: str
+    findings: tuple[FindingFacts, ...]
+    became: str = ""
+    more: int = 0
+
+
+REMEDIED: Final = frozenset(
+    {
+        "destination",
+        "unknown_destination",
+        "selector",
+        "unknown_selector",
+        "plan",
+        "denied",
+        "exit",
+        "strict",
+        "bound",
+        "budget",
+    }
+)
+"""Rules against which something can be done when they block."""
+
+PHRASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "head deny": "BLOCKED: {sink}() called {how}",
+        "head ask": "ASKED: {sink}() called {how}",
+        "head allow": "SEEN: {sink}() called {how}",
+        "tainted": "with tainted inputs",
+        "untainted": "against the policy",
+        "source": "Taint source: {source}() at step {step}",
+        "source in field": "Taint source: {source}() at step {step}, field {field}",
+        "quotes": "Untrusted content detected in argument: {argument}={value}",
+        "drives": "Injected value detected in argument: {argument}={value}",
+        "lineage": "Lineage: {origin}",
+        "origin": "{source}{field} (step {step}, untrusted)",
+        "undone": "undone: {via}",
+        "value": "value {excerpt}",
+        "hop": "{listener} (step {step})",
+        "arrow": " → ",
+        "read as": "It was read as: {quoted}",
+        "reason": "Reason: {rule}: {argument}={value}",
+        "reason of call": "Reason: {rule}: {sink}",
+        "detail": "Detail: {detail}",
+        "also": "Also {argument}: untrusted content from {places} ({where} tells all)",
+        "also more": "Also {argument}: untrusted content from {places} and {more} more ({where} tells all)",
+        "place": "{source}{field} (step {step})",
+        "more": "({more} more findings)",
+        "action deny": "Action: blocked, user notified",
+        "action ask": "Action: waits for an approval",
+        "action audit": "Action: logged, call proceeds (audit)",
+        "action allow": "Action: reported, call proceeds",
+        "action approved": "Action: approved, call proceeds",
+        "action permitted": "Action: permitted for the rest of the conversation",
+        "rule denied": "denied destination",
+        "rule destination": "destination from untrusted text",
+        "rule unknown_destination": "destination of unknown origin",
+        "rule selector": "choice from untrusted text",
+        "rule unknown_selector": "choice of unknown origin",
+        "rule content": "untrusted content to an authorised recipient",
+        "rule link": "untrusted link to an authorised recipient",
+        "rule prose": "destination authorised by the request alone",
+        "rule exit": "constructed link",
+        "rule plan": "action that nobody asked for",
+        "rule strict": "tainted run",
+        "rule budget": "quarantine channel exhausted",
+        "rule bound": "beyond what is tracked",
+        "remedy destination": "Remedy: if this recipient is wanted, allow '{value}' or declare its field a directory",
+        "remedy unknown_destination": "Remedy: nobody named this recipient; if it is wanted, allow '{value}'",
+        "remedy selector": "Remedy: if this field may choose, declare it a record, or let the argument accept it",
+        "remedy unknown_selector": (
+            "Remedy: no record and no request holds this choice; look it up first, or name it"
+        ),
+        "remedy plan": "Remedy: ask for the action in the request, or put it into the plan",
+        "remedy denied": "Remedy: the deny list wins over everything else",
+        "remedy exit": "Remedy: fetch only links that a text, a record or the request holds",
+        "remedy strict": "Remedy: strict mode refuses every sink once untrusted text was read",
+        "remedy bound": "Remedy: raise the limit, or split the conversation",
+        "remedy budget": "Remedy: the quarantined channel has told as much as it may",
+    }
+)
+"""Each phrase in which findings are told. Their fields are those of the values."""
+
+
+class Telling:
+    """Findings in words.
+
+    Args:
+        phrases: the wording; one for each key of ``PHRASES``.
+    """
+
+    def __init__(self, phrases: Mapping[str, str] = PHRASES) -> None:
+        self._phrases = phrases
+
+    def full(self, findings: Findings, *, hops: bool = True) -> tuple[str, ...]:
+        """All of them, a line each for what was judged and what became of it; ``hops`` have lines of their own."""
+        told = [line for one in findings.findings for line in self._finding(findings, one, hops=hops)]
+        return (self._head(findings), *told, *self._tail(findings))
+
+    def brief(self, findings: Findings, where: str) -> tuple[str, ...]:
+        """What merely holds untrusted words in one line for each argument.
+
+        The first finding, which weighs most, and each about a value that decides something are told in full.
+
+        Args:
+            findings: what is told.
+            where: what to type for the rest.
+        """
+        told: list[str] = []
+        places: dict[str, dict[str, None]] = {}
+        for number, one in enumerate(findings.findings):
+            if number and one.quotes and one.trail is not None:
+                places.setdefault(one.argument, {})[self._say("place", **self._origin(one.trail))] = None
+            else:
+                told += self._finding(findings, one, hops=True)
+        also = [self._also(argument, list(found), where) for argument, found in places.items()]
+        return (self._head(findings), *told, *also, *self._tail(findings))
+
+    def _say(self, phrase: str, **about: object) -> str:
+        return self._phrases[phrase].format(**about)
+
+    def _head(self, findings: Findings) -> str:
+        how = "tainted" if any(one.trail for one in findings.findings) else "untainted"
+        return self._say(f"head {findings.decision}", sink=findings.sink, how=self._say(how))
+
+    def _finding(self, findings: Findings, one: FindingFacts, *, hops: bool) -> list[str]:
+        about = {"argument": one.argument, "value": f'"{one.value}"', "sink": findings.sink}
+        if one.trail is None:
+            phrase = "reason" if one.argument else "reason of call"
+            told = [self._say(phrase, rule=self._say(f"rule {one.rule}"), **about)]
+        else:
+            trail = one.trail
+            phrase = "source in field" if trail.field else "source"
+            told = [
+                self._say(phrase, source=trail.source, step=trail.step, field=trail.field),
+                self._say("quotes" if one.role == "payload" else "drives", **about),
+                *self._lineage(findings, one.argument, trail, hops=hops),
+                self._say("read as", quoted=f'"{trail.quoted}"'),
+            ]
+        if one.detail:
+            told.append(self._say("detail", detail=one.detail))
+        if one.remedied:
+            told.append(self._say(f"remedy {one.rule}", value=one.value))
+        return told
+
+    def _lineage(self, findings: Findings, argument: str, trail: Trail, *, hops: bool) -> Sequence[str]:
+        """The way of one value, hop by hop."""
+        began = self._say("lineage", origin=self._say("origin", **self._origin(trail)))
+        steps = [self._say("undone", via=trail.via)] if trail.via else []
+        steps.append(self._say("value", excerpt=f'"{trail.excerpt}"'))
+        passed = dict.fromkeys((hop.listener, hop.step) for hop in trail.hops)
+        steps += [self._say("hop", listener=listener, step=step) for listener, step in passed]
+        steps.append(self._say("hop", listener=f"{findings.sink}.{argument}", step=findings.step))
+        arrow = self._say("arrow")
+        return [began, *(f" {arrow}{step}" for step in steps)] if hops else [arrow.join([began, *steps])]
+
+    @staticmethod
+    def _origin(trail: Trail) -> dict[str, object]:
+        field = f".{trail.field}" if trail.field and not trail.field.startswith("[") else trail.field
+        return {"source": trail.source, "field": field, "step": trail.step}
+
+    def _also(self, argument: str, places: Sequence[str], where: str) -> str:
+        phrase, more = ("also more", len(places) - NAMED) if len(places) > NAMED else ("also", 0)
+        named = ", ".join(places[:NAMED])
+        return self._say(phrase, argument=argument, places=named, more=more, where=where)
+
+    def _tail(self, findings: Findings) -> Sequence[str]:
+        more = [self._say("more", more=findings.more)] if findings.more else []
+        action = "audit" if findings.mode == "audit" and findings.decision == "allow" else findings.decision
+        return [*more, self._say(f"action {findings.became or action}")]

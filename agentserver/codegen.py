@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from lxml import etree
 
 from agentserver.core.payload.binding import SCHEMA_BYTES, inlined, judge
-from agentserver.core.payload.schema import XSD
 from agentserver.core.payload.shape import PayloadError
 from agentserver.extras import MissingExtraError, require
+from agentserver.hygiene.simple_types import XSD
 
 SECONDS = 60.0
 """Seconds that the generator may take."""

@@ -173,7 +173,8 @@ def skeleton(text: str) -> str:
     """The look of a name: two names with one skeleton are taken for each other (UTS 39, with case folded last)."""
     pieces = unicodedata.normalize("NFKD", text.translate(TABLE)).translate(TABLE)
     shown = "".join(char for char in pieces if not (unseen(char) or stacks(char)))
-    return shown.casefold().translate(TABLE).translate(_ALIKE)
+    return shown.casefold().translate(TABLE).translate(ALIKE)
 
 
-_ALIKE: Final = str.maketrans("i10", "llo")
+ALIKE: Final = str.maketrans("i10", "llo")
+"""Digits and letters that look like each other, by one of them."""

@@ -15,7 +15,7 @@ from agentserver.config.fields import Dotted, Name, RelativePath, Strict, absent
 from agentserver.handoff import intents
 from agentserver.handoff.edge.records import DEFAULT
 from agentserver.handoff.templates import LONGEST
-from agentserver.hygiene import slug, words
+from agentserver.hygiene import slug
 
 if TYPE_CHECKING:
     from agentserver.config.document import Document
@@ -56,9 +56,9 @@ class ParameterEntry(Strict):
     )
     required: bool = Field(default=True, description="Whether a request must have it.")
     words: int = Field(
-        default=words.BUDGET,
+        default=slug.BUDGET,
         ge=1,
-        le=words.MOST,
+        le=slug.MOST,
         description="How many words a value may spell when the template holds it.",
     )
 

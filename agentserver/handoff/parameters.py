@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.hygiene import words, xsd_tree
+from agentserver.hygiene import slug, xsd_tree
 from agentserver.hygiene.objections import Objection
-from agentserver.hygiene.simple_types import Lexical
+from agentserver.hygiene.simple_types import XSD, Lexical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,7 +69,7 @@ class Parameter:
     lexical: Lexical
     type: Type = Type.TEXT
     required: bool = True
-    words: int = words.BUDGET
+    words: int = slug.BUDGET
 
     def text(self, value: object) -> str | None:
         """The text of a value of this type; None when it is none. What is written is still to be judged."""
@@ -159,7 +159,7 @@ def _described(root: etree._Element, field: etree._Element) -> tuple[Type, Lexic
             return None
         base = step.get("type") or step.get("base") or ""
         narrowed = step.find(xsd_tree.tag("simpleType"))
-        if narrowed is None and base and xsd_tree.qname(step, base)[0] == xsd_tree.XSD:
+        if narrowed is None and base and xsd_tree.qname(step, base)[0] == XSD:
             return _finished(base.rpartition(":")[2], patterns, choices, (least, most))
         narrowed = _named(root, base) if narrowed is None else narrowed
         step = None if narrowed is None else narrowed.find(xsd_tree.tag("restriction"))

@@ -17,7 +17,7 @@ from agentserver.handoff import chain
 from agentserver.handoff.edge import loader
 from agentserver.handoff.edge.steps import read_steps
 from agentserver.handoff.edge.worker import TIMEOUT, ValidationFailed, ValidationWorker
-from agentserver.hygiene import json_rules, limits, rules, strip
+from agentserver.hygiene import json_rules, json_tree, limits, rules
 from agentserver.hygiene.objections import Kind, Objection, Schema
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def admit_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
     objections = loader.admit(value, repo_root)
     if not isinstance(objections, Schema):
         raise PayloadSchemaError("; ".join(map(str, objections[:3])))
-    bare = strip.bare(tree)
+    bare = json_tree.bare(tree)
     assert isinstance(bare, dict)
     return bare
 
@@ -86,7 +86,7 @@ def strip_llm_visible_text(schema: Any) -> Any:
 
     Members of those names and listed values stay; ``admit_payload_schema`` strips more.
     """
-    return strip.visible(schema)
+    return json_tree.visible(schema)
 
 
 def validate(

@@ -11,7 +11,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from agentserver.hygiene import strict_json
+from agentserver.hygiene import json_tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ def read_text(raw: str) -> Request:
 def decode(raw: str) -> dict[str, Any] | None:
     """The JSON object that a text is; None when it is none, has a member twice, or lone surrogates."""
     try:
-        found = strict_json.loads(raw)
+        found = json_tree.loads(raw)
         json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None

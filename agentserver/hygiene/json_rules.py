@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from agentserver.hygiene import json_positions as at
-from agentserver.hygiene import pattern, reference, words
+from agentserver.hygiene import json_tree as at
+from agentserver.hygiene import objections, pattern
 from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, PROPERTIES, REPEATED, TRIED, oversized
 from agentserver.hygiene.objections import shown
 from agentserver.hygiene.regex import PatternError
+from agentserver.hygiene.slug import BUDGET, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -125,7 +126,7 @@ def required(schema: Schema) -> Said:
 def versioned(schema: Schema) -> Said:
     """The ``$id`` names a slug and a version, those of its file where it has one."""
     own = schema.tree.get("$id")
-    named = reference.json_id(own) if isinstance(own, str) else None
+    named = objections.json_id(own) if isinstance(own, str) else None
     if named is None:
         yield "/$id", f"must be SLUG/vN.schema.json, not {shown(own)}"
     elif schema.reference and named != (schema.reference.slug, schema.reference.version):
@@ -199,15 +200,4 @@ def _listed(schema: dict[str, Any]) -> Iterator[str]:
         if not isinstance(value, str | int | float | bool | None):
             yield "lists a value that is no scalar"
         elif isinstance(value, str) and not readable(value, spaces=True):
-            yield f"value {shown(value)} reads as text; use at most {words.BUDGET * 2} words"
-
-
-_NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.$@:")
-_VALUE = _NAME | frozenset(" /#+=,~%()")
-_LONGEST = 64
-
-
-def readable(text: str, *, spaces: bool) -> bool:
-    """True when a name or listed value is too short to instruct a reader."""
-    allowed = _VALUE if spaces else _NAME
-    return len(text) <= _LONGEST and allowed.issuperset(text) and words.count(text) <= words.BUDGET * 2
+            yield f"value {shown(value)} reads as text; use at most {BUDGET * 2} words"

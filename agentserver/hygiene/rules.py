@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from agentserver.hygiene import json_rules, strict_json, xsd_rules, xsd_tree
-from agentserver.hygiene.limits import BYTES
+from agentserver.hygiene import json_rules, json_tree, xsd_rules, xsd_tree
 from agentserver.hygiene.objections import Class, Kind, Objection, Reference, Schema
 
 if TYPE_CHECKING:
@@ -115,15 +114,7 @@ def inspect(schema: Schema) -> tuple[Objection, ...]:
 
 def read(kind: Kind, data: bytes, place: Reference | None = None) -> Schema | Objection:
     """The schema in a file's bytes, or why there is none."""
-    if kind is Kind.XSD:
-        return xsd_tree.read(data, place)
-    if len(data) > BYTES:
-        return Objection("document", "", f"has more than {BYTES} bytes")
-    try:
-        tree = strict_json.loads(data.decode())
-    except ValueError:
-        return Objection("document", "", "is no JSON text: UTF-8, no member twice, no NaN, bounded nesting")
-    return Schema(Kind.JSON, tree, place)
+    return xsd_tree.read(data, place) if kind is Kind.XSD else json_tree.read(data, place)
 
 
 def identity(schema: Schema) -> str:

@@ -6,7 +6,7 @@ Owns the steps of derivation and the one question to the judge at run time. Refu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lxml import etree
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lexical"]
 
-_XSD = "http://www.w3.org/2001/XMLSchema"
+XSD: Final = "http://www.w3.org/2001/XMLSchema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class Lexical:
 def restrict(parent: etree._Element, base: str, steps: Sequence[Sequence[tuple[str, str]]]) -> None:
     """Add a simple type to ``parent``: ``base``, narrowed once for each step of (facet, value) pairs."""
     *inner, last = steps
-    step = etree.SubElement(etree.SubElement(parent, f"{{{_XSD}}}simpleType"), f"{{{_XSD}}}restriction")
+    step = etree.SubElement(etree.SubElement(parent, f"{{{XSD}}}simpleType"), f"{{{XSD}}}restriction")
     if inner:
         restrict(step, base, inner)
     else:
         step.set("base", base)
     for facet, value in last:
-        etree.SubElement(step, f"{{{_XSD}}}{facet}", value=value)
+        etree.SubElement(step, f"{{{XSD}}}{facet}", value=value)
 
 
 class Judge:
@@ -68,9 +68,9 @@ class Judge:
     """
 
     def __init__(self, types: Mapping[str, Lexical]) -> None:
-        schema = etree.Element(f"{{{_XSD}}}schema", nsmap={"xs": _XSD})
+        schema = etree.Element(f"{{{XSD}}}schema", nsmap={"xs": XSD})
         for name, lexical in types.items():
-            element = etree.SubElement(schema, f"{{{_XSD}}}element", name=name)
+            element = etree.SubElement(schema, f"{{{XSD}}}element", name=name)
             restrict(element, "xs:string", list(lexical.steps()))
         try:
             self._schema = etree.XMLSchema(schema)

@@ -2,21 +2,24 @@
 
 Owns the alphabet, the length and the word budget. Refuses to know templates. Only ASCII is let in, since
 scripts that need no spaces write whole sentences without one; quotes, brackets and angle brackets stay out so
-that a value cannot leave its place in the text.
+that a value cannot leave its place in the text. Words are counted however they are separated, in any language.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from agentserver.hygiene import pattern, regex, words
+from agentserver.hygiene import pattern, regex
 from agentserver.hygiene.objections import Objection, shown
 from agentserver.hygiene.simple_types import Judge, Lexical
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from agentserver.hygiene.pattern import Admitted
     from agentserver.hygiene.regex import Expression
@@ -27,7 +30,18 @@ LENGTH: Final = 256
 """Characters that an interpolated value may have."""
 ALPHABET: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/:#@+=,~%$")
 RULE: Final = "slug"
+BUDGET: Final = 3
+"""Words that an interpolated value may spell unless its intent says otherwise."""
+MOST: Final = 12
+"""The highest budget that an intent may ask for."""
+WORD: Final = 10
+"""Letters that pass for one word: each begun ten of a longer run count as one more."""
+SINGLES: Final = 5
+"""Letters standing alone that pass for one word."""
+LETTERS: Final = 8
+"""With no more different letters than this, as in hexadecimal, nothing can be spelled."""
 
+_RUNS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SPANS = regex.spans(ALPHABET)
 
 
@@ -53,13 +67,13 @@ class Slug:
 
     def within(self, value: str) -> bool:
         """True when the value keeps to the word budget."""
-        return self.budget is None or words.count(value, self.own) <= self.budget
+        return self.budget is None or words(value, self.own) <= self.budget
 
 
-def prove(lexical: Lexical, budget: int = words.BUDGET) -> Slug | Objection:
+def prove(lexical: Lexical, budget: int = BUDGET) -> Slug | Objection:
     """The slug that the type is, or why it is none, with a text that it would admit."""
-    if not 1 <= budget <= words.MOST:
-        return _no(f"a word budget is 1 to {words.MOST}")
+    if not 1 <= budget <= MOST:
+        return _no(f"a word budget is 1 to {MOST}")
     if lexical.choices:
         bad = next((choice for choice in lexical.choices if not Slug(None).fits(choice)), None)
         return Slug(None) if bad is None else _no(f"its choice {shown(bad)} is no slug: {_shape()}")
@@ -106,6 +120,31 @@ def _closed(lexical: Lexical, expressions: Sequence[Expression]) -> Objection | 
 
 def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
     alphabet = frozenset[str].intersection(*(regex.letters(expression) for expression in expressions))
-    if len(alphabet) <= words.ALPHABET:
+    if len(alphabet) <= LETTERS:
         return Slug(None)
     return Slug(budget, frozenset[str]().union(*(regex.vocabulary(each) for each in expressions)))
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def words(value: str, own: AbstractSet[str] = frozenset()) -> int:
+    """Words in ``value``: runs of letters, also where only a capital parts them.
+
+    A single letter is no word by itself, but each ``SINGLES`` of them are one, so that ``i-g-n-o-r-e`` is not
+    free. Words in ``own``, lower-case, are not counted.
+    """
+    runs = [run for run in _RUNS.findall(value) if run.lower() not in own]
+    spelled = sum(ceil(len(run) / WORD) for run in runs if len(run) > 1)
+    return spelled + sum(len(run) == 1 for run in runs) // SINGLES
+
+
+_NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.$@:")
+_VALUE = _NAME | frozenset(" /#+=,~%()")
+_READ = 64
+
+
+def readable(text: str, *, spaces: bool) -> bool:
+    """True when a name or listed value is too short to instruct a reader."""
+    allowed = _VALUE if spaces else _NAME
+    return len(text) <= _READ and allowed.issuperset(text) and words(text) <= BUDGET * 2

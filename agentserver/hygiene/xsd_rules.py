@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from agentserver.hygiene import pattern, reference, words
+from agentserver.hygiene import objections, pattern
 from agentserver.hygiene import xsd_tree as at
-from agentserver.hygiene.json_rules import readable
 from agentserver.hygiene.limits import (
     DEPTH,
     EXPANDED,
@@ -23,6 +22,8 @@ from agentserver.hygiene.limits import (
 )
 from agentserver.hygiene.objections import shown
 from agentserver.hygiene.regex import PatternError
+from agentserver.hygiene.simple_types import XSD
+from agentserver.hygiene.slug import BUDGET, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +123,7 @@ def _open(element: etree._Element) -> Iterator[str]:
         yield "mixed content accepts any text"
     for value, _ in at.references(element):
         space, kind = at.qname(element, value)
-        if space == at.XSD and kind in _ANY_TYPES:
+        if space == XSD and kind in _ANY_TYPES:
             yield f"xs:{kind} accepts anything"
     if name in {"element", "attribute"} and not _typed(element):
         yield "accepts anything: give it a type"
@@ -173,7 +174,7 @@ def _demands(part: etree._Element, known: dict[str, etree._Element]) -> bool:
 def versioned(schema: Schema) -> Said:
     """The target namespace ends in a version, that of its file where it has one."""
     own = schema.tree.get("targetNamespace", "")
-    named = reference.namespace(own)
+    named = objections.namespace(own)
     if named is None:
         yield "", f"targetNamespace must end in :vN or /vN, not {shown(own)}"
     elif schema.reference and named != (schema.reference.slug, schema.reference.version):
@@ -233,5 +234,5 @@ def wording(schema: Schema) -> Said:
         if not readable(listed, spaces=True):
             yield (
                 at.place(element),
-                f"value {shown(listed)} reads as text; use at most {words.BUDGET * 2} words",
+                f"value {shown(listed)} reads as text; use at most {BUDGET * 2} words",
             )

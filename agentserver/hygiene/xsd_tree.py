@@ -13,11 +13,11 @@ from lxml import etree
 
 from agentserver.hygiene.limits import BYTES
 from agentserver.hygiene.objections import Kind, Objection, Reference, Schema
+from agentserver.hygiene.simple_types import XSD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-XSD: Final = "http://www.w3.org/2001/XMLSchema"
 _MARK: Final = f"{{{XSD}}}"
 
 _REFERRING: Final = {

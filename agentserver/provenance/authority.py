@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.places import Destination, Form, decoded, destination, host_key, loosened
+from agentserver.provenance.places import ACCOUNT, Destination, Form, decoded, destination, host_key, loosened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_ACCOUNT: Final = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){2,9}")
 _GLUED: Final = re.compile(r"([^A-Z]*\.[a-z]{2,24})\.[A-Z][a-z']*$")
 """A host and the first word of the next sentence, for want of a space."""
 _WORDS: Final = re.compile(r"\S+")
@@ -35,7 +34,7 @@ def named(text: str) -> Iterator[str]:
                 yield token
             if (glued := _GLUED.match(token)) is not None:
                 yield glued[1]
-    yield from (match.group() for match in _ACCOUNT.finditer(text))
+    yield from (match.group() for match in ACCOUNT.finditer(text))
 
 
 def mention(name: str, *, any_case: bool = False) -> re.Pattern[str]:

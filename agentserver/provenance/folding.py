@@ -15,7 +15,7 @@ from collections import deque
 from itertools import compress, islice
 from typing import Final
 
-from agentserver.characters.table import TABLE, unseen
+from agentserver.characters.table import ALIKE, TABLE, unseen
 
 EXPANSION: Final = 4
 """Longest form of one character: a ligature of eighteen letters must not fill the index eighteenfold."""
@@ -24,7 +24,6 @@ _KEEP: Final = re.compile(r"[^\W_]+")
 _ASCII_DROP: Final = bytes(c for c in range(128) if not chr(c).isalnum())
 _ASCII_KEPT: Final = bytes(chr(c).isalnum() for c in range(128)) + bytes(128)
 _ASCII_FOLD: Final = bytes.maketrans(b"i10", b"llo")
-_FOLD: Final = str.maketrans("i10", "llo")
 
 
 def fold(text: str) -> str:
@@ -65,7 +64,7 @@ def _fold_char(char: str) -> str:
     """To the fixed point: a folded character may decompose once more, and the pieces fold again."""
     while True:
         spread = unicodedata.normalize("NFKD", char.translate(TABLE)).translate(TABLE).casefold()
-        kept = "".join(_KEEP.findall(spread.translate(_FOLD)))
+        kept = "".join(_KEEP.findall(spread.translate(ALIKE)))
         folded = "".join(each for each in kept if not unseen(each))[:EXPANSION]
         if folded == char:
             return folded

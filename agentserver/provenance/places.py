@@ -93,7 +93,8 @@ _ROUTES: Final = frozenset("%!/?'`")
 """Characters of a local part that can send a mail elsewhere, or end a quotation."""
 _LDH: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
 _NUMERIC: Final = re.compile(r"\d+|0x[0-9a-f]*")
-_ACCOUNT: Final = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){2,9}")
+ACCOUNT: Final = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){2,9}")
+"""The form of an IBAN."""
 _DISPLAY: Final = re.compile(r"(?:\"[^\"\\]*\"|[^\"\\<>|]*) ?<([^<>]*)>")
 _TWISTED: Final = re.compile(
     r"%(?:[01]|2[35ef]|3[abf]|40|5c|7f|2d|3\d|[46][1-9a-f]|[57][\da]|5f|7e)", re.IGNORECASE
@@ -230,7 +231,7 @@ def _parsed(body: str) -> Destination | None:
         return _of_scheme(scheme[1].lower(), body[scheme.end() :])
     if "@" in body and not _HANDLE.fullmatch(body):
         return _address(body)
-    if _ACCOUNT.fullmatch(body) and any(map(str.isdigit, body[4:])):
+    if ACCOUNT.fullmatch(body) and any(map(str.isdigit, body[4:])):
         return Destination(Form.ACCOUNT, body.replace(" ", ""))
     unclear = _NO_NAME.search(body.removeprefix("@")) or _HOSTED.search(loosened(body))
     return None if unclear else Destination(Form.NAME, body)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.hygiene import json_positions, reference, rules, strip, xsd_tree
+from agentserver.hygiene import json_tree, objections, rules
 from agentserver.hygiene.objections import SHOWN, Class, Kind, Objection, Reference, Schema, shown
+from agentserver.hygiene.simple_types import XSD as NAMESPACE
 
 ROOT = Path(__file__).parents[2]
 
@@ -493,7 +494,7 @@ def test_identities():
     ],
 )
 def test_references_are_restricted(value, said):
-    found = reference.parse(value)
+    found = objections.reference(value)
     assert isinstance(found, Objection)
     assert said in found.detail
 
@@ -501,7 +502,7 @@ def test_references_are_restricted(value, said):
 @pytest.mark.parametrize("kind", Kind)
 def test_a_reference_and_its_path_are_inverse(kind):
     place = Reference("conflict-audit-result", 12, kind)
-    assert reference.parse(reference.path(place)) == place
+    assert objections.reference(objections.path(place)) == place
 
 
 def test_the_librarys_strip_takes_four_keys_by_position():
@@ -517,7 +518,7 @@ def test_the_librarys_strip_takes_four_keys_by_position():
     tree["properties"]["kind"]["enum"] = [{"title": "value"}, "description"]
     tree["$defs"]["line"]["$comment"] = "tool: shell"
     before = deepcopy(tree)
-    found = strip.visible(tree)
+    found = json_tree.visible(tree)
     assert tree == before
     assert "title" not in found
     assert "description" not in found
@@ -531,8 +532,8 @@ def test_the_librarys_strip_takes_four_keys_by_position():
 
 @pytest.mark.parametrize("value", [1, None, "text", True, [], {}])
 def test_scalars_and_empties_are_their_own_strip(value):
-    assert strip.visible(value) == value
-    assert strip.bare(value) == value
+    assert json_tree.visible(value) == value
+    assert json_tree.bare(value) == value
 
 
 def test_admissions_strip_takes_wordy_defaults_and_unknown_keywords_too():
@@ -544,7 +545,7 @@ def test_admissions_strip_takes_wordy_defaults_and_unknown_keywords_too():
         "default": 3,
         "anyOf": [{"$comment": "c", "type": "integer"}],
     }
-    found = strip.bare(tree)
+    found = json_tree.bare(tree)
     assert "x-note" not in found
     assert found["properties"] == {
         "x": {"type": "string"},
@@ -558,7 +559,7 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from([*json_positions.KEYWORDS, "x", "$anchor"]) | st.text(max_size=4),
+            st.sampled_from([*json_tree.KEYWORDS, "x", "$anchor"]) | st.text(max_size=4),
             inner,
             max_size=4,
         )
@@ -572,17 +573,17 @@ JSON = st.recursive(
 def test_no_json_value_breaks_the_rules_or_the_strips(tree):
     found = rules.inspect(Schema(Kind.JSON, tree))
     assert len(found) <= rules.SHOWN
-    assert strip.visible(strip.visible(tree)) == strip.visible(tree)
-    assert strip.bare(strip.bare(tree)) == strip.bare(tree)
+    assert json_tree.visible(json_tree.visible(tree)) == json_tree.visible(tree)
+    assert json_tree.bare(json_tree.bare(tree)) == json_tree.bare(tree)
     json.dumps(tree)
 
 
 @settings(max_examples=200)
-@given(st.dictionaries(st.sampled_from(sorted(json_positions.KEYWORDS)), JSON, max_size=6))
+@given(st.dictionaries(st.sampled_from(sorted(json_tree.KEYWORDS)), JSON, max_size=6))
 def test_nothing_readable_is_left_where_a_schema_stands(tree):
-    for _, each in json_positions.positions(strip.visible(tree)):
+    for _, each in json_tree.positions(json_tree.visible(tree)):
         if isinstance(each, dict):
-            assert not set(json_positions.VISIBLE) & each.keys()
+            assert not set(json_tree.VISIBLE) & each.keys()
 
 
 TAGS = [
@@ -622,7 +623,7 @@ def test_no_tree_breaks_the_rules_for_xsd(tree):
         written = "".join(f' {name}="{value}"' for name, value in attributes.items())
         return f"<xs:{tag}{written}>{''.join(map(write, children))}</xs:{tag}>"
 
-    markup = f'<xs:schema xmlns:xs="{xsd_tree.XSD}">{write(tree)}</xs:schema>'
+    markup = f'<xs:schema xmlns:xs="{NAMESPACE}">{write(tree)}</xs:schema>'
     read = rules.read(Kind.XSD, markup.encode())
     assert isinstance(read, Schema)
     assert len(rules.inspect(read)) <= rules.SHOWN

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.hygiene import slug, words
+from agentserver.hygiene import slug
 from agentserver.hygiene.objections import Objection
 from agentserver.hygiene.slug import Lexical, Slug, prove
 
 PATH = Lexical((r"\./out/[A-Za-z0-9_.-]+\.(md|json)",), most=256)
 
 
-def refusal(lexical, budget=words.BUDGET):
+def refusal(lexical, budget=slug.BUDGET):
     found = prove(lexical, budget)
     assert isinstance(found, Objection)
     return found.detail
@@ -51,7 +51,7 @@ def test_patterns_beyond_the_profile_are_no_proof():
     assert r"\w" in refusal(Lexical((r"\w+",), most=5))
 
 
-@pytest.mark.parametrize("budget", [0, -1, words.MOST + 1])
+@pytest.mark.parametrize("budget", [0, -1, slug.MOST + 1])
 def test_a_budget_has_bounds(budget):
     assert "budget" in refusal(PATH, budget)
 
@@ -105,8 +105,8 @@ def test_a_value_is_not_trusted_to_the_proof(value):
 
 @given(st.text(st.characters(codec="ascii"), max_size=60), st.text("abcXYZ", min_size=2, max_size=30))
 def test_more_text_never_spells_fewer_words(text, more):
-    assert words.count(f"{text}-{more}") >= words.count(more)
-    assert words.count(text) <= len(text)
+    assert slug.words(f"{text}-{more}") >= slug.words(more)
+    assert slug.words(text) <= len(text)
 
 
 def test_the_alphabet_has_no_white_space_and_no_markup():

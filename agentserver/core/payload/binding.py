@@ -29,8 +29,9 @@ from agentserver.core.payload.explain import FAULTS, UNEXPLAINED, Fault, Part, f
 from agentserver.core.payload.model import Model
 from agentserver.core.payload.pattern import misjudged
 from agentserver.core.payload.sample import WRONG
-from agentserver.core.payload.schema import XSD, accepts, wide
+from agentserver.core.payload.schema import accepts, wide
 from agentserver.core.payload.shape import PayloadError, PayloadType
+from agentserver.hygiene.simple_types import XSD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

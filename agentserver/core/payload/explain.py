@@ -15,6 +15,7 @@ from lxml import etree
 
 from agentserver.characters.printing import DOTS, shortened
 from agentserver.core.payload import schema
+from agentserver.core.payload.facets import LENGTHS
 from agentserver.core.payload.lexical import WRITERS, readable
 from agentserver.core.payload.shape import Facets, Kind, Place, Record, Scalar
 
@@ -48,7 +49,6 @@ _WORDS: Mapping[Kind, str] = {
     Kind.DATETIME: "date and time as in 2026-01-31T09:30:00Z",
     Kind.BYTES: "base64",
 }
-_UNITS = {Kind.STR: "characters", Kind.BYTES: "octets"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +248,11 @@ def _narrowings(kind: Kind, facets: Facets) -> Iterator[str]:
     if facets.upper:
         yield f"{'to' if facets.upper.inclusive else 'below'} {write(facets.upper.value)}"
     if facets.least and facets.most is not None:
-        yield f"of {facets.least} to {facets.most} {_UNITS[kind]}"
+        yield f"of {facets.least} to {facets.most} {LENGTHS[kind]}"
     elif facets.least:
-        yield f"of at least {facets.least} {_UNITS[kind]}"
+        yield f"of at least {facets.least} {LENGTHS[kind]}"
     elif facets.most is not None:
-        yield f"of at most {facets.most} {_UNITS[kind]}"
+        yield f"of at most {facets.most} {LENGTHS[kind]}"
     if facets.step:
         yield f"in steps of {facets.step}"
     for pattern in facets.patterns:

@@ -23,7 +23,8 @@ LONGEST = 1000
 STEPS = 3
 """An integer step divides 10 to this power, so that the last digits decide; XSD 1.0 has no other way."""
 
-_LENGTHS = {Kind.STR: "characters", Kind.BYTES: "octets"}
+LENGTHS = {Kind.STR: "characters", Kind.BYTES: "octets"}
+"""The kinds that have a length, and the word for its unit."""
 _ORDERED: Mapping[Kind, type] = {
     Kind.INT: int,
     Kind.FLOAT: float,
@@ -154,7 +155,7 @@ def _most(kind: Kind, facets: Facets, item: Any) -> Facets:
 
 
 def _sized(kind: Kind) -> None:
-    if kind not in _LENGTHS:
+    if kind not in LENGTHS:
         raise ValueError(f"is {kind}, which takes no MinLen, MaxLen or Len; use Ge and Le")
 
 

@@ -16,8 +16,8 @@ from lxml import etree
 from agentserver.core.payload.explain import Fault, Leaf, Part, Slot, listed
 from agentserver.core.payload.pattern import objection, sample
 from agentserver.core.payload.sample import WRONG
-from agentserver.core.payload.schema import XSD
 from agentserver.core.payload.shape import PayloadError
+from agentserver.hygiene.simple_types import XSD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

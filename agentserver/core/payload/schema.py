@@ -17,7 +17,7 @@ from lxml import etree
 
 from agentserver.core.payload.lexical import DIGITS, WRITERS
 from agentserver.core.payload.shape import Count, Facets, Kind, Place, Record, Scalar
-from agentserver.hygiene.simple_types import restrict
+from agentserver.hygiene.simple_types import XSD, restrict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 WIDE = 500
 """Children beyond which an element is judged as it is parsed."""
-
-XSD = "http://www.w3.org/2001/XMLSchema"
 
 _ZONE = r"(Z|[+\-][0-9]{2}:[0-9]{2})?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"

@@ -11,7 +11,7 @@ import stat
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from agentserver.hygiene import reference, rules
+from agentserver.hygiene import objections, rules
 from agentserver.hygiene.limits import BYTES
 from agentserver.hygiene.objections import Objection, Schema, shown
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def load(value: object, root: Path) -> Schema | Objection:
     """The schema that a reference names below ``root``, read but not inspected; or why it is refused."""
-    place = reference.parse(value)
+    place = objections.reference(value)
     if isinstance(place, Objection):
         return place
     try:
-        data = _read(root.resolve(strict=True), root / reference.path(place))
+        data = _read(root.resolve(strict=True), root / objections.path(place))
     except (OSError, ValueError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return Objection(reference.RULE, "", f"{shown(value)} cannot be read: {reason}")
+        return Objection("reference", "", f"{shown(value)} cannot be read: {reason}")
     return rules.read(place.kind, data, place)
 
 

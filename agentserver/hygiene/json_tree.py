@@ -1,18 +1,54 @@
-"""The positions in a JSON document at which schemas stand.
+"""JSON documents as trees: reading foreign ones, the positions at which schemas stand, and schemas without words.
 
-Owns which keyword holds a schema, a list of them, a map of them, or plain data; and the graph of references.
-Refuses to judge. A property that is called ``title`` is no title, and ``enum`` holds values, not schemas.
+Owns what of JSON text is refused; which keyword holds a schema, a list of them, a map of them, or plain data; the graph
+of references; and the taking out of what a model would read as words to it, in two strictnesses, the library's and
+admission's. Refuses to judge. A property that is called ``title`` is no title, and ``enum`` holds values, not schemas.
 """
 
 from __future__ import annotations
 
+import json
+from copy import deepcopy
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from agentserver.hygiene.limits import BYTES
+from agentserver.hygiene.objections import Kind, Objection, Reference, Schema
+from agentserver.hygiene.slug import readable
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+
+def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
+    """The schema in ``data``; or why there is none."""
+    if len(data) > BYTES:
+        return Objection("document", "", f"has more than {BYTES} bytes")
+    try:
+        return Schema(Kind.JSON, loads(data.decode()), reference)
+    except ValueError:
+        return Objection("document", "", "is no JSON text: UTF-8, no member twice, no NaN, bounded nesting")
+
+
+def loads(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError, also for a member twice, NaN, Infinity and too deep nesting."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refused)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member twice")
+    return members
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(name)
 
 
 class Holds(Enum):
@@ -114,3 +150,43 @@ def cost(root: Any) -> tuple[int, int]:
         inner = [sizes[each] for each in needs]
         sizes[pointer] = 1 + sum(size for size, _ in inner), 1 + max((level for _, level in inner), default=0)
     return sizes[""]
+
+
+def visible(schema: Any) -> Any:
+    """A copy without description, title, $comment and examples wherever a schema stands.
+
+    Members that carry those names and listed values that hold them are no schemas and stay. The value of a
+    keyword that is not known counts as a schema.
+    """
+    return _stripped(schema, lambda keyword, _: keyword not in VISIBLE)
+
+
+def bare(schema: Any) -> Any:
+    """The structure alone: without unknown keywords and without defaults that read as text, too."""
+    return _stripped(schema, _structural)
+
+
+def _stripped(schema: Any, stays: Callable[[str, Any], bool]) -> Any:
+    if isinstance(schema, list):
+        return [_stripped(each, stays) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        keyword: _inner(keyword, value, stays) for keyword, value in schema.items() if stays(keyword, value)
+    }
+
+
+def _inner(keyword: str, value: Any, stays: Callable[[str, Any], bool]) -> Any:
+    holds = KEYWORDS.get(keyword, Holds.SCHEMA)
+    if holds is Holds.DATA:
+        return deepcopy(value)
+    if holds is Holds.NAMED and isinstance(value, dict):
+        return {name: _stripped(each, stays) for name, each in value.items()}
+    return _stripped(value, stays)
+
+
+def _structural(keyword: str, value: Any) -> bool:
+    if keyword == "default":
+        scalar = value is None or isinstance(value, bool | int | float)
+        return scalar or (isinstance(value, str) and readable(value, spaces=True))
+    return keyword in KEYWORDS and keyword not in VISIBLE

@@ -33,10 +33,6 @@ EXPORTS = 15
 
 WAIVERS = {
     (
-        "body",
-        "agentserver/core/plain.py:plain",
-    ): "one step, read from top to bottom; each call in it is paid by every hop",
-    (
         "parameters",
         "agentserver/guards/lineage.py:_Said.__init__",
     ): "a value whose last part is read when it is needed",

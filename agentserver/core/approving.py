@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 from agentserver.contract import Code
 from agentserver.core import principals
 from agentserver.core.approvals import Answer, Unasked, digest
+from agentserver.core.commands import Permit, Remember, Send, Withdraw
 from agentserver.core.details import Answered, Unanswered
 from agentserver.core.notices import notice
 from agentserver.core.refusals import system_error
-from agentserver.core.step import Step
+from agentserver.core.transaction import transact
 
 if TYPE_CHECKING:
     from agentserver.core.approvals import Decided
+    from agentserver.core.commands import Command
     from agentserver.core.conversation import Conversation
     from agentserver.core.details import Answering
     from agentserver.core.guard import Rules
@@ -50,16 +52,16 @@ def decide(conversation: Conversation, decided: Decided, rules: Rules, moment: M
         approval.digest != digest(delivery) or barred(conversation, decided.by, rules)
     ):
         return None
-    step = Step(conversation, rules, moment)
-    step.cause = decided
     if decided.answer is Answer.DENY:
-        step.withdraw(approval, _answered(decided))
-        _tell_withdrawn(step, delivery)
-        return step.finish()
-    if decided.answer is Answer.ALWAYS:
-        step.memory = rules.permit(step.memory, approval.questions)
-    step.permit(approval, _answered(decided))
-    return step.finish()
+        commands: list[Command] = [
+            Withdraw(approval, _answered(decided)),
+            *_told_withdrawn(conversation, delivery, rules),
+        ]
+    else:
+        commands = [Permit(approval, _answered(decided))]
+        if decided.answer is Answer.ALWAYS:
+            commands.append(Remember(rules.permit(rules.recall(conversation), approval.questions)))
+    return transact(conversation, rules, moment, decided, commands)
 
 
 def _answered(decided: Decided) -> Answering:
@@ -69,10 +71,11 @@ def _answered(decided: Decided) -> Answering:
     return Answered(decided.by, decided.answer)
 
 
-def _tell_withdrawn(step: Step, delivery: Delivery) -> None:
+def _told_withdrawn(conversation: Conversation, delivery: Delivery, rules: Rules) -> tuple[Send, ...]:
     """Tell the sender of a withdrawn message: as the caller of its thread, or as the one that answered it."""
-    caller = step.tree.nodes[delivery.thread].parent == delivery.origin
+    caller = conversation.tree.nodes[delivery.thread].parent == delivery.origin
     thread = delivery.thread if caller else delivery.origin
-    if step.tree.get(thread) is not None:
-        error = notice(system_error(Code.DENIED), thread, step.rules, caller=caller, about=delivery.to)
-        step.send(error, delivery.request, delivery.hop + 1)
+    if conversation.tree.get(thread) is None:
+        return ()
+    error = notice(system_error(Code.DENIED), thread, rules, caller=caller, about=delivery.to)
+    return (Send(error, delivery.request, delivery.hop + 1),)

@@ -61,5 +61,5 @@ class Conversation(NamedTuple):
 
     def working_on(self, delivery: Delivery) -> Thread | None:
         """The thread whose first delivery this is, if it still is."""
-        thread = self.tree.get(delivery.thread)
+        thread = self.tree.nodes.get(delivery.thread)
         return thread if thread is not None and thread.inbox and thread.inbox[0].id == delivery.id else None

@@ -1,6 +1,7 @@
 """The decisions of a conversation: it receives messages, accepts deliveries and concludes what handlers did with them.
 
-Owns every decision about messages: who is called, who is answered, what is refused, when a thread closes.
+Owns every decision about messages: who is called, who is answered, what is refused, when a thread closes. Each gives
+commands, which one transaction carries out.
 Synchronous and pure: time and randomness are arguments, so a recorded decision can be taken again. Refuses to know
 handlers, queues, clocks and storage.
 """
@@ -9,46 +10,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import (
-    Code,
-    HandlerMetadata,
-    SystemError,
-    TodoClosed,
-    TodoComplete,
-    TodoRegistered,
-    TodoUntil,
-)
+from agentserver.contract import Code, HandlerMetadata, SystemError, TodoComplete, TodoUntil
 from agentserver.core import causes, intake
 from agentserver.core.admission import Judged, judge, judging, unheard
 from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
 from agentserver.core.budget import Room, overrun, room
 from agentserver.core.canonical import canonical
-from agentserver.core.details import Ended, Ground, GuardAsks, GuardQuestions, Repaired
+from agentserver.core.commands import (
+    Begin,
+    Bury,
+    Close,
+    Complete,
+    Enter,
+    Exhaust,
+    Forget,
+    Prune,
+    Remember,
+    Retry,
+    Send,
+    Store,
+    Strike,
+    Take,
+    Watch,
+)
+from agentserver.core.details import Ground, GuardAsks, GuardQuestions, Repaired
 from agentserver.core.dismissal import dismissed, excerpted
-from agentserver.core.messages import TODO, Closing, Failed, TurnedAway
+from agentserver.core.messages import Closing, Draft, Drafts, Failed, TurnedAway
 from agentserver.core.minutes import local
 from agentserver.core.notices import notice
 from agentserver.core.payload.codec import of_system
 from agentserver.core.pieces import whole
-from agentserver.core.plain import plain
+from agentserver.core.plain import plain, plain_request
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.routing import Place, Route
-from agentserver.core.step import Step
 from agentserver.core.todos import nudge
+from agentserver.core.transaction import transact, transacting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lxml import etree
 
+    from agentserver.core.commands import Command
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Draft, Drafts, Effects, Finished, GivenUp, Moment, Outside
+    from agentserver.core.messages import Delivery, Finished, GivenUp, Moment, Outside, Returned
     from agentserver.core.outcome import Outcome
     from agentserver.core.payload.codec import Codec
     from agentserver.core.pieces import Pieces
     from agentserver.core.routing import Proposal
+    from agentserver.core.threads import Thread
     from agentserver.core.todos import Watcher
 
 
@@ -84,54 +96,46 @@ def receive(
 
     ``read`` is what ``intake`` made of it, if it was asked before, or the judgement, if it is on record.
     """
-    step = Step(conversation, rules, moment)
-    step.cause = outside
-    request = outside.request
-    step.requests.begin(request)
     if read is None:
         read = intake.read_outside(outside.data, outside.to, rules)
-    place = Place(
-        rules.blueprint.principal(conversation.principal), conversation.tree.root, None, step.moment.now
-    )
+    quick = plain_request(conversation, outside, rules, moment, read) if isinstance(read, Draft) else None
+    return receiving(conversation, outside, rules, moment, read) if quick is None else quick
+
+
+def receiving(
+    conversation: Conversation, outside: Outside, rules: Rules, moment: Moment, read: Draft | Refusal | Judged
+) -> Outcome:
+    """Admit a message that was read, or answer it."""
+    moment = moment.not_before(conversation.touched)
+    principal, root = conversation.principal, conversation.tree.root
+    place = Place(rules.blueprint.principal(principal), root, None, moment.now)
     if isinstance(read, Refusal):
         read = unheard(read, place, rules)
-    judged = read if isinstance(read, Judged) else judge((read,), place, rules, step.memory)
-    _remark(step, judged, conversation.tree.root, conversation.principal)
+    judged = read if isinstance(read, Judged) else judge((read,), place, rules, rules.recall(conversation))
+    commands: list[Command] = [Begin(outside.request), *_remarked(judged, root, principal)]
     if judged.refusal is not None:
-        step.cause = dismissed(outside, judged, rules.redact)
-        return _turn_away(step, request, judged.refusal)
+        cause = dismissed(outside, judged, rules.redact)
+        commands += _turned_away(conversation, outside.request, judged.refusal, rules)
+        return transact(conversation, rules, moment, cause, commands)
     for proposal in judged.proposals:
-        step.minutes.note(
-            Event.RECEIVED,
-            thread=conversation.tree.root,
-            sender=conversation.principal,
-            to=proposal.to,
-            root=local(proposal.root),
-        )
-        step.send(proposal, request, 1)
-    return step.finish()
+        about = {"thread": root, "sender": principal, "to": proposal.to, "root": local(proposal.root)}
+        commands += (Enter(Event.RECEIVED, about), Send(proposal, outside.request, 1))
+    return transact(conversation, rules, moment, outside, commands)
 
 
 def turn_away(
     conversation: Conversation, outside: Outside, code: Code, rules: Rules, moment: Moment
 ) -> Outcome:
     """Answer an outside message with a SystemError without looking at it."""
-    step = Step(conversation, rules, moment)
     kept = excerpted(outside.data, rules.redact)
-    step.cause = TurnedAway(kept, outside.request, outside.to, code, outside.key)
-    step.requests.begin(outside.request)
-    return _turn_away(step, outside.request, Refusal(code))
+    cause = TurnedAway(kept, outside.request, outside.to, code, outside.key)
+    refused = _turned_away(conversation, outside.request, Refusal(code), rules)
+    return transact(conversation, rules, moment, cause, (Begin(outside.request), *refused))
 
 
 def close(conversation: Conversation, rules: Rules, moment: Moment, reason: str) -> Outcome:
     """End the conversation: drop what is queued and close every thread."""
-    step = Step(conversation, rules, moment)
-    step.cause = Closing(reason)
-    step.end()
-    step.minutes.note(
-        Event.CLOSED, thread=conversation.tree.root, to=conversation.principal, detail=Ended(reason)
-    )
-    return step.finish(closed=True)
+    return transact(conversation, rules, moment, Closing(reason), (Close(reason),))
 
 
 def accept(
@@ -172,70 +176,98 @@ def concluding(
     conversation: Conversation, finished: Finished, rules: Rules, moment: Moment
 ) -> Pieces[Outcome]:
     """Decide what follows from an invocation; a few pieces for each message of its result."""
-    step = Step(conversation, rules, moment)
-    step.cause = finished = causes.finished(finished, rules.redact)
-    delivery, result = finished.delivery, finished.result
-    thread = conversation.working_on(delivery)
-    if thread is None:
-        step.minutes.record(Event.DISCARDED, delivery)
-        return step.finish()
-    listener = rules.blueprint.listeners.get(delivery.to)
-    if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
-        gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
-        retries = 0 if listener is None else listener.retries
-        failed = result if isinstance(result, Failed) else gone
-        if delivery.attempt < retries:
-            return _again(step, finished, failed)
-        step.take(delivery)
-        _observe(step, finished)
-        return _give_up(step, delivery, failed)
-    step.take(delivery)
-    step.minutes.record(Event.HANDLED, delivery)
-    step.todos = step.todos.notice(delivery)
-    _observe(step, finished)
-    over = overrun(result.said, step.left(delivery.request))
-    if over:
-        step.exhaust(delivery.request, over)
-        return step.finish()
-    _apply(step, delivery.thread, result.effects)
-    judged = yield from _judged(step, finished, result.said)
-    _remark(step, judged, delivery.thread, delivery.to)
-    if judged.refusal is not None:
-        return _refuse(step, delivery, judged.refusal)
-    return (yield from _send(step, delivery, judged.proposals))
+    finished = causes.finished(finished, rules.redact)
+    moment = moment.not_before(conversation.touched)
+    commands = yield from _following(conversation, finished, rules, moment)
+    return (yield from transacting(conversation, rules, moment, finished, commands))
 
 
 def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
     """End the work of a delivery that could not be decided about, without another look at what came of it."""
-    step = Step(conversation, rules, moment)
-    step.cause = given_up = causes.given_up(given_up, rules.redact)
+    given_up = causes.given_up(given_up, rules.redact)
+    moment = moment.not_before(conversation.touched)
     delivery = given_up.delivery
-    if conversation.working_on(delivery) is None:
-        step.minutes.record(Event.DISCARDED, delivery)
-        return step.finish()
-    step.take(delivery)
-    _observe(step, given_up)
+    thread = conversation.working_on(delivery)
+    if thread is None:
+        return transact(conversation, rules, moment, given_up, (Enter(Event.DISCARDED, {}, delivery),))
+    memory = _observed(conversation, given_up, rules, moment)
     if given_up.unseen:
-        step.memory = rules.missed(step.memory)
-    return _give_up(step, delivery, Failed(Code.INTERNAL, given_up.detail))
+        memory = rules.missed(memory)
+    failed = Failed(Code.INTERNAL, given_up.detail)
+    commands = (Remember(memory), *_gone(thread, delivery, failed, rules))
+    return transact(conversation, rules, moment, given_up, commands)
 
 
-def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Pieces[Judged]:
+def _following(
+    conversation: Conversation, finished: Finished, rules: Rules, moment: Moment
+) -> Pieces[Sequence[Command]]:
+    """The commands that follow from an invocation."""
+    delivery, _, result = finished
+    thread = conversation.working_on(delivery)
+    if thread is None:
+        return (Enter(Event.DISCARDED, {}, delivery),)
+    listener = rules.blueprint.listeners.get(delivery.to)
+    if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
+        gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
+        failed = result if isinstance(result, Failed) else gone
+        again = listener is not None and delivery.attempt < listener.retries
+        if again and delivery.attempt:  # what was read is known from the first attempt on
+            return (Retry(delivery, failed),)
+        seen = Remember(_observed(conversation, finished, rules, moment))
+        return (seen, Retry(delivery, failed)) if again else (seen, *_gone(thread, delivery, failed, rules))
+    said, effects = result
+    memory = _observed(conversation, finished, rules, moment)
+    taken = (Take(delivery, isinstance(said, Drafts) and said.deprecated), Remember(memory))
+    over = overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
+    if over:
+        return (*taken, Exhaust(delivery.request, over))
+    commands: list[Command] = list(taken)
+    if effects.closed:
+        commands += [Forget(thread.id, watcher) for watcher in effects.closed]
+    if effects.stored:
+        commands.append(Store(thread.id, effects.stored))
+    if isinstance(said, Drafts) and said.repairs:
+        commands += [Enter(Event.REPAIRED, {"detail": Repaired(repair)}, delivery) for repair in said.repairs]
+    judged = yield from _judged(conversation, finished, result, rules, memory, moment.now)
+    if judged.remarks:
+        commands += _remarked(judged, thread.id, delivery.to)
+    if judged.refusal is not None:
+        return commands + _refused(thread, delivery, judged.refusal, rules)
+    return commands + _sent(thread, delivery, judged.proposals, rules)
+
+
+def _observed(
+    conversation: Conversation, about: Finished | GivenUp, rules: Rules, moment: Moment
+) -> Mapping[str, object]:
+    """The guards' memory after they saw what a listener was given. One that failed has read it all the same."""
+    memory = rules.recall(conversation)
+    if about.element is None:
+        return memory
+    return rules.observe(memory, about.delivery, about.element, moment.now)
+
+
+def _judged(
+    conversation: Conversation,
+    finished: Finished,
+    result: Returned,
+    rules: Rules,
+    memory: Mapping[str, object],
+    at: float,
+) -> Pieces[Judged]:
     """Admit the messages of a result: all of them, or none with the reason."""
-    delivery = finished.delivery
-    thread = step.tree.nodes[delivery.thread]
-    caller = step.tree.caller(thread)
-    listener = step.rules.blueprint.listeners[delivery.to]
+    delivery, (said, effects) = finished.delivery, result
+    thread = conversation.tree.nodes[delivery.thread]
+    caller = conversation.tree.caller(thread)
+    listener = rules.blueprint.listeners[delivery.to]
     if thread.allowed is not None:
-        listener = step.rules.narrowed(listener.name, thread.allowed).listener
-    given = _given(step, finished)
-    place = Place(listener, thread.id, caller.owner, step.moment.now, given)
+        listener = rules.narrowed(listener.name, thread.allowed).listener
+    place = Place(listener, thread.id, caller.owner, at, _given(finished, rules))
     if isinstance(said, Refusal):
-        return unheard(said, place, step.rules)
-    step.deprecated = said.deprecated
-    for repair in said.repairs:
-        step.minutes.record(Event.REPAIRED, delivery, detail=Repaired(repair))
-    judged = yield from judging(said.drafts, place, step.rules, step.memory, len(step.todos.of(thread.id)))
+        return unheard(said, place, rules)
+    todos = 0
+    if conversation.todos.watchers:
+        todos = sum(one.watcher_id not in effects.closed for one in conversation.todos.of(thread.id))
+    judged = yield from judging(said.drafts, place, rules, memory, todos)
     unasked = {Route.SERVICE, Route.ANSWER} if caller.parent is None else {Route.SERVICE}
     for proposal in judged.proposals:
         if proposal.questions and proposal.route in unasked:  # there is no thread on which it could wait
@@ -243,137 +275,91 @@ def _judged(step: Step, finished: Finished, said: Drafts | Refusal) -> Pieces[Ju
             asks = GuardQuestions((GuardAsks(question.guard, question.why),), waits=False)
             return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, asks, proposal.to))
     asked = [proposal for proposal in judged.proposals if proposal.questions]
-    if asked and len(asked) + len(step.before.approvals()) > WAITING:
+    if asked and len(asked) + len(conversation.approvals()) > WAITING:
         full = Ground.WAITING.of(WAITING)
         return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, full, asked[0].to))
     return judged
 
 
-def _given(step: Step, finished: Finished) -> bytes | None:
+def _given(finished: Finished, rules: Rules) -> bytes | None:
     """The SystemError that a listener was called with, in canonical form."""
     element = finished.element
-    if element is None or finished.delivery.root != step.rules.codecs.of(SystemError).name:
+    if element is None or finished.delivery.root != rules.codecs.of(SystemError).name:
         return None
     return canonical(element)
 
 
-def _remark(step: Step, judged: Judged, thread: str, sender: str) -> None:
-    for event, to, detail in judged.remarks:
-        step.minutes.note(event, thread=thread, sender=sender, to=to, detail=detail)
+def _remarked(judged: Judged, thread: str, sender: str) -> list[Enter]:
+    return [
+        Enter(event, {"thread": thread, "sender": sender, "to": to, "detail": detail})
+        for event, to, detail in judged.remarks
+    ]
 
 
-def _apply(step: Step, thread: str, effects: Effects) -> None:
-    for watcher in effects.closed:
-        step.close_todo(thread, watcher)
-    if effects.stored:
-        node = step.tree.nodes[thread]
-        merged = {**node.storage, **effects.stored}
-        kept = {name: value for name, value in merged.items() if value is not None}
-        step.change.put(node._replace(storage=kept))
-
-
-def _send(step: Step, delivery: Delivery, proposals: tuple[Proposal, ...]) -> Pieces[Outcome]:
-    """Admit every proposal. An answer first ends the sub-tasks that were under way."""
-    thread = step.tree.nodes[delivery.thread]
-    _forgive(step, delivery.thread)
-    if any(proposal.route is Route.ANSWER for proposal in proposals):
-        step.prune(thread.id)
+def _sent(thread: Thread, delivery: Delivery, proposals: Sequence[Proposal], rules: Rules) -> list[Command]:
+    """Send every proposal; it ends a row of refusals. An answer first ends the sub-tasks that were under way."""
+    commands: list[Command] = [Strike(thread.id, 0)] if thread.refusals else []
+    if Route.ANSWER in [proposal.route for proposal in proposals]:
+        commands.append(Prune(thread.id))
     for proposal in proposals:
         if proposal.route is Route.SERVICE:
-            _serve(step, proposal, delivery)
-        else:
-            # Nothing else of the system's is ever admitted as an answer than a SystemError that is passed on.
-            passed_on = proposal.route is Route.ANSWER and of_system(proposal.root)
-            sent = proposal._replace(about=delivery.to) if passed_on else proposal
-            step.send(sent, delivery.request, delivery.hop + 1)
-        yield
-    return step.finish()
+            commands.append(_served(delivery, proposal, rules))
+            continue
+        # Nothing else of the system's is ever admitted as an answer than a SystemError that is passed on.
+        passed_on = proposal.route is Route.ANSWER and of_system(proposal.root)
+        sent = proposal._replace(about=delivery.to) if passed_on else proposal
+        commands.append(Send(sent, delivery.request, delivery.hop + 1))
+    return commands
 
 
-def _serve(step: Step, proposal: Proposal, delivery: Delivery) -> None:
-    """Answer a message to ``system.todo``. The service reads nothing but what the todo schemas accept."""
-    codecs = step.rules.codecs
-    codec = codecs.named(proposal.root)
+def _served(delivery: Delivery, proposal: Proposal, rules: Rules) -> Watch | Complete:
+    """Read a message to ``system.todo``. The service reads nothing but what the todo schemas accept."""
+    codec = rules.codecs.named(proposal.root)
     assert codec is not None
     asked = codec.decode(proposal.element)
-    answer: TodoRegistered | TodoClosed
     if isinstance(asked, TodoUntil):
-        watcher = next(step.ids)
-        step.todos = step.todos.watch(delivery.thread, asked, watcher)
-        answer = TodoRegistered(watcher)
-    else:
-        assert isinstance(asked, TodoComplete)
-        answer = TodoClosed(asked.watcher_id, step.close_todo(delivery.thread, asked.watcher_id))
-    reply = notice(answer, delivery.thread, step.rules, sender=TODO)
-    step.send(reply, delivery.request, delivery.hop + 1)
+        return Watch(delivery, asked)
+    assert isinstance(asked, TodoComplete)
+    return Complete(delivery, asked.watcher_id)
 
 
-def _refuse(step: Step, delivery: Delivery, refusal: Refusal) -> Outcome:
+def _refused(thread: Thread, delivery: Delivery, refusal: Refusal, rules: Rules) -> list[Command]:
     """Tell the sender that its messages were not admitted; one that will not learn is given up."""
-    limit = step.rules.blueprint.limits.refusals
-    thread = step.tree.nodes[delivery.thread]
+    limit = rules.blueprint.limits.refusals
     count = thread.refusals + 1
-    step.change.put(thread._replace(refusals=count))
-    step.minutes.note(
-        Event.REFUSED,
-        thread=thread.id,
-        sender=delivery.to,
-        to=refusal.to,
-        hop=delivery.hop,
-        code=refusal.code,
-        detail=refusal.detail,
-        delivery=delivery.id,
-    )
+    about = {
+        "thread": thread.id,
+        "sender": delivery.to,
+        "to": refusal.to,
+        "hop": delivery.hop,
+        "code": refusal.code,
+        "detail": refusal.detail,
+        "delivery": delivery.id,
+    }
+    commands: list[Command] = [Strike(thread.id, count), Enter(Event.REFUSED, about)]
     if count > limit:
-        return _give_up(step, delivery, Failed(Code.INTERNAL, Ground.REFUSALS.of(count)))
+        return commands + _gone(thread, delivery, Failed(Code.INTERNAL, Ground.REFUSALS.of(count)), rules)
     error = system_error(refusal.code, refusal.corrections, final=count == limit)
-    step.send(notice(error, thread.id, step.rules), delivery.request, delivery.hop + 1)
-    return step.finish()
+    return [*commands, Send(notice(error, thread.id, rules), delivery.request, delivery.hop + 1)]
 
 
-def _forgive(step: Step, thread_id: str) -> None:
-    """End a row of refusals: the next one counts from the start."""
-    thread = step.tree.nodes[thread_id]
-    if thread.refusals:
-        step.change.put(thread._replace(refusals=0))
-
-
-def _observe(step: Step, finished: Finished | GivenUp) -> None:
-    """Let the guards see what a listener was given. One that failed has read it all the same."""
-    if finished.element is not None:
-        step.memory = step.rules.observe(step.memory, finished.delivery, finished.element, step.moment.now)
-
-
-def _again(step: Step, finished: Finished, failed: Failed) -> Outcome:
-    """Let a crash or a missed deadline be tried again. What was read is known from the first attempt on."""
-    delivery = finished.delivery
-    if not delivery.attempt:
-        _observe(step, finished)
-    step.again(delivery)
-    step.minutes.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
-    return step.finish()
-
-
-def _give_up(step: Step, delivery: Delivery, failed: Failed) -> Outcome:
+def _gone(thread: Thread, delivery: Delivery, failed: Failed, rules: Rules) -> list[Command]:
     """End the work of a thread with a SystemError to its caller."""
-    step.minutes.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
-    _forgive(step, delivery.thread)
-    step.prune(delivery.thread)
-    told = system_error(failed.code)
-    error = notice(told, delivery.thread, step.rules, caller=True, about=delivery.to)
-    step.send(error, delivery.request, delivery.hop + 1)
-    return step.finish()
+    error = notice(system_error(failed.code), thread.id, rules, caller=True, about=delivery.to)
+    sent = Send(error, delivery.request, delivery.hop + 1)
+    return [Bury(delivery, failed), Strike(thread.id, 0), Prune(thread.id), sent]
 
 
-def _turn_away(step: Step, request: str, refusal: Refusal) -> Outcome:
-    root = step.before.tree.root
-    step.minutes.note(
-        Event.REFUSED,
-        thread=root,
-        sender=step.before.principal,
-        to=refusal.to,
-        code=refusal.code,
-        detail=refusal.detail,
-    )
-    step.send(notice(system_error(refusal.code, refusal.corrections), root, step.rules), request, 0)
-    return step.finish()
+def _turned_away(
+    conversation: Conversation, request: str, refusal: Refusal, rules: Rules
+) -> tuple[Enter, Send]:
+    root = conversation.tree.root
+    about = {
+        "thread": root,
+        "sender": conversation.principal,
+        "to": refusal.to,
+        "code": refusal.code,
+        "detail": refusal.detail,
+    }
+    error = notice(system_error(refusal.code, refusal.corrections), root, rules)
+    return Enter(Event.REFUSED, about), Send(error, request, 0)

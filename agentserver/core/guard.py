@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from agentserver.contract import Code
     from agentserver.core.blueprint import Blueprint, Listener
+    from agentserver.core.conversation import Conversation
     from agentserver.core.details import Detail
     from agentserver.core.envelope import Bounds
     from agentserver.core.messages import Delivery, Draft
@@ -188,6 +189,10 @@ class Rules:
         """A listener where it may reach no others than these."""
         listener = self.blueprint.listeners[name]
         return Narrowed(replace(listener, peers=listener.peers & allowed), self.explain)
+
+    def recall(self, conversation: Conversation) -> Mapping[str, object]:
+        """Each guard's memory of a conversation, which opens with its first step."""
+        return conversation.memory if conversation.version else opening(self.guards)
 
     def observe(
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float

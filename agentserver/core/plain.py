@@ -1,7 +1,7 @@
-"""The step that nearly every step is: one message in, one message on, and nothing else.
+"""The steps that nearly every step is: one message in, one message on, and nothing else.
 
-Owns no rule: it gives what the general step of ``concluding`` would give, or None for everything that needs a second
-look. Tests hold it to that by deciding every step both ways.
+Owns no rule: it gives what the general steps, ``concluding`` and ``receiving``, would give, or None for everything that
+needs a second look. Tests hold it to that by deciding every step both ways.
 """
 
 from __future__ import annotations
@@ -12,26 +12,28 @@ from agentserver.core import envelope
 from agentserver.core.admission import hear
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
-from agentserver.core.messages import Delivery, Drafts, Returned
-from agentserver.core.minutes import Minutes
+from agentserver.core.messages import Delivery, Done, Drafts, EventPlace, Reply, Returned
+from agentserver.core.minutes import Minutes, local
 from agentserver.core.outcome import Outcome
 from agentserver.core.overlay import changeable
 from agentserver.core.payload.codec import of_system
 from agentserver.core.refusals import Refusal
 from agentserver.core.requests import Request
 from agentserver.core.routing import Place, Route
-from agentserver.core.step import PARSED_LIMIT
 from agentserver.core.threads import Thread, ThreadTree
+from agentserver.core.transaction import PARSED_LIMIT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableMapping
+
     from agentserver.core.admission import Remark
-    from agentserver.core.blueprint import Limits
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Draft, Finished, Moment
+    from agentserver.core.messages import Draft, Finished, Moment, Outside
+    from agentserver.core.routing import Proposal
 
 
 def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome | None:
-    """The outcome of an invocation that sent one ordinary message to a peer or to a caller in the server."""
+    """The outcome of an invocation that sent one ordinary message: to a peer, to its caller, or out of the server."""
     delivery, element, result = finished
     thread = conversation.working_on(delivery)
     request = conversation.requests.get(delivery.request)
@@ -39,76 +41,210 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
     if thread is None or thread.parent is None or request is None or listener is None or element is None:
         return None
     draft = _only(result)
-    if draft is None or rules.rewriter is not None or not _calm(conversation, thread, request):
+    if draft is None or not _calm(conversation, thread, request, rules, delivery.hop + 1):
         return None
-    if not _affordable(rules.blueprint.limits, conversation, request, delivery.hop + 1):
+    if moment.now < conversation.touched:
+        moment = moment.not_before(conversation.touched)
+    caller = conversation.tree.nodes[thread.parent]
+    memory = rules.observe(conversation.memory, delivery, element, moment.now)
+    proposal = _heard(draft, Place(listener, thread.id, caller.owner, moment.now), rules, memory)
+    if proposal is None:
+        return None
+    if proposal.route is Route.PEER or (proposal.route is Route.ANSWER and not thread.children):
+        leaves = proposal.route is Route.ANSWER and caller.parent is None
+        then = _answered if leaves else _passed_on
+        return then(conversation, finished, rules, moment, memory, proposal)
+    return None
+
+
+def plain_request(
+    conversation: Conversation, outside: Outside, rules: Rules, moment: Moment, draft: Draft
+) -> Outcome | None:
+    """The outcome of a message from outside that goes to one listener."""
+    root = conversation.tree.nodes[conversation.tree.root]
+    requests, limits = conversation.requests, rules.blueprint.limits
+    if conversation.todos.watchers or rules.rewriter is not None or outside.request in requests:
+        return None
+    if limits.hops < 1 or limits.messages < 1 or conversation.messages >= limits.conversation_messages:
         return None
     moment = moment.not_before(conversation.touched)
-    nodes = changeable(conversation.tree.nodes)
-    caller = nodes[thread.parent]
-    memory = rules.observe(conversation.memory, delivery, element, moment.now)
-    remarks: list[Remark] = []
-    heard = hear(draft, Place(listener, thread.id, caller.owner, moment.now), rules, memory, remarks)
-    if isinstance(heard, Refusal) or remarks or len(heard) != 1 or heard[0].questions:
+    memory = rules.recall(conversation)
+    principal = rules.blueprint.principal(conversation.principal)
+    proposal = _heard(draft, Place(principal, root.id, None, moment.now), rules, memory)
+    if proposal is None or proposal.route is not Route.PEER:
         return None
-    route, opened, messages = heard[0].route, conversation.tree.opened, conversation.messages
-    requests = changeable(conversation.requests)
-    requests[request.id] = Request(*request[:-1], request.messages + 1)
-    ids = moment.ids()
+    ids, messages = moment.ids(), conversation.messages
+    nodes = changeable(conversation.tree.nodes)
+    receiver = _receiver(conversation.tree, nodes, root, proposal.to, messages, ids)
+    fresh = receiver.ordinal == conversation.tree.opened
+    if requests and not fresh:  # an earlier request may have been taken up on the thread
+        return None
+    sent = _delivery(proposal, receiver, next(ids), conversation.id, outside.request, 1)
+    nodes[receiver.id] = receiver.with_inbox((sent,))
+    requests = changeable(requests)
+    requests[outside.request] = Request(outside.request, (receiver.id,), 1, 0, False, 1)
+    minutes = Minutes(conversation.id, moment.now, rules.redact)
+    minutes.note(
+        Event.RECEIVED, thread=root.id, sender=principal.name, to=proposal.to, root=local(proposal.root)
+    )
+    minutes.record(Event.SENT, sent)
+    tree = ThreadTree(root.id, nodes, conversation.tree.opened + fresh)
+    return Outcome(
+        conversation.version,
+        _next(conversation, tree, requests, messages + 1, memory, moment),
+        added=(sent,),
+        grown=len(sent.message),
+        ready=(sent,),
+        records=tuple(minutes.records),
+        parsed={sent.id: proposal.element} if len(sent.message) <= PARSED_LIMIT else {},
+        moment=moment,
+        cause=outside,
+        since=conversation,
+    )
+
+
+def _passed_on(
+    conversation: Conversation,
+    finished: Finished,
+    rules: Rules,
+    moment: Moment,
+    memory: Mapping[str, object],
+    proposal: Proposal,
+) -> Outcome:
+    """The outcome of a message to a peer or to a caller in the server."""
+    delivery = finished.delivery
+    tree, messages = conversation.tree, conversation.messages
+    ids, opened = moment.ids(), tree.opened
+    nodes = changeable(tree.nodes)
+    thread = nodes[delivery.thread]
     rest = thread.inbox[1:]
     nodes[thread.id] = thread = thread.with_inbox(rest)
-    if route is Route.PEER:
-        receiver = _resting(conversation.tree, thread, heard[0].to)
-        if receiver is None:
-            receiver = Thread(next(ids), heard[0].to, thread.id, opened, messages)
-            opened += 1
-            nodes[thread.id] = thread._replace(children=thread.children.followed_by(receiver.id))
-        else:
-            receiver = receiver.called_at(messages)
-    elif route is Route.ANSWER and caller.parent is not None and not thread.children:
-        receiver = caller
+    if proposal.route is Route.ANSWER:
+        receiver = nodes[thread.parent or ""]
     else:
-        return None
-    sent = Delivery(
-        next(ids),
-        conversation.id,
-        delivery.request,
-        receiver.id,
-        thread.id,
-        listener.name,
-        receiver.owner,
-        draft.root,
-        envelope.write(listener.name, receiver.owner, receiver.id, draft.markup),
-        delivery.hop + 1,
-    )
+        receiver = _receiver(tree, nodes, thread, proposal.to, messages, ids)
+        opened += receiver.ordinal == opened
+    sent = _delivery(proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1)
     nodes[receiver.id] = receiver.with_inbox((*receiver.inbox, sent))
+    request = conversation.requests[delivery.request]
+    requests = changeable(conversation.requests)
+    requests[request.id] = Request(*request[:-1], request.messages + 1)
     minutes = Minutes(conversation.id, moment.now, rules.redact)
     minutes.record(Event.HANDLED, delivery)
     minutes.record(Event.SENT, sent)
-    # In the order of their fields: to name them would cost as much again as to make them.
-    after = Conversation(
-        conversation.id,
-        conversation.principal,
-        ThreadTree(conversation.tree.root, nodes, opened),
-        conversation.todos,
-        requests,
-        messages + 1,
-        memory,
-        conversation.version + 1,
-        moment.now,
-    )
+    tree = ThreadTree(tree.root, nodes, opened)
     return Outcome(
         conversation.version,
-        after,
+        _next(conversation, tree, requests, messages + 1, memory, moment),
         delivery.id,
         (sent,),
         grown=len(sent.message) - len(delivery.message),
         ready=(*rest[:1], *(() if receiver.inbox else (sent,))),
         records=tuple(minutes.records),
-        parsed={sent.id: draft.element} if len(sent.message) <= PARSED_LIMIT else {},
+        parsed={sent.id: proposal.element} if len(sent.message) <= PARSED_LIMIT else {},
         moment=moment,
         cause=finished,
         since=conversation,
+    )
+
+
+def _answered(
+    conversation: Conversation,
+    finished: Finished,
+    rules: Rules,
+    moment: Moment,
+    memory: Mapping[str, object],
+    proposal: Proposal,
+) -> Outcome:
+    """The outcome of a message to the principal, which leaves the server."""
+    delivery, principal, sender = finished.delivery, conversation.principal, proposal.sender.name
+    version, nodes = conversation.version + 1, changeable(conversation.tree.nodes)
+    thread = nodes[delivery.thread]
+    rest = thread.inbox[1:]
+    nodes[thread.id] = thread.with_inbox(rest)
+    message = envelope.write(sender, principal, None, proposal.markup)
+    name, threads, pending, held, _, spent = conversation.requests[delivery.request]
+    replies: tuple[Reply | Done, ...] = (
+        Reply(conversation.id, name, sender, proposal.root, message, place=EventPlace(version, 0)),
+    )
+    requests = changeable(conversation.requests)
+    if pending > 1:
+        requests[name] = Request(name, threads, pending - 1, held, True, spent + 1)
+    else:
+        del requests[name]
+        replies += (Done(conversation.id, name, answered=True, place=EventPlace(version, 1)),)
+    minutes = Minutes(conversation.id, moment.now, rules.redact)
+    minutes.record(Event.HANDLED, delivery)
+    minutes.note(
+        Event.ANSWERED,
+        thread=thread.id,
+        sender=sender,
+        to=principal,
+        root=local(proposal.root),
+        hop=delivery.hop + 1,
+        message=message,
+    )
+    tree = ThreadTree(conversation.tree.root, nodes, conversation.tree.opened)
+    return Outcome(
+        conversation.version,
+        _next(conversation, tree, requests, conversation.messages, memory, moment),
+        delivery.id,
+        grown=-len(delivery.message),
+        ready=rest[:1],
+        replies=replies,
+        records=tuple(minutes.records),
+        moment=moment,
+        cause=finished,
+        since=conversation,
+    )
+
+
+def _heard(draft: Draft, place: Place, rules: Rules, memory: Mapping[str, object]) -> Proposal | None:
+    """The only proposal of a draft, if every guard lets it pass without a word."""
+    remarks: list[Remark] = []
+    heard = hear(draft, place, rules, memory, remarks)
+    if isinstance(heard, Refusal) or remarks or len(heard) != 1 or heard[0].questions:
+        return None
+    return heard[0]
+
+
+def _delivery(
+    proposal: Proposal, receiver: Thread, number: str, conversation: str, request: str, hop: int
+) -> Delivery:
+    sender = proposal.sender.name
+    return Delivery(
+        number,
+        conversation,
+        request,
+        receiver.id,
+        proposal.thread,
+        sender,
+        receiver.owner,
+        proposal.root,
+        envelope.write(sender, receiver.owner, receiver.id, proposal.markup),
+        hop,
+    )
+
+
+def _next(
+    before: Conversation,
+    tree: ThreadTree,
+    requests: Mapping[str, Request],
+    messages: int,
+    memory: Mapping[str, object],
+    moment: Moment,
+) -> Conversation:
+    # In the order of their fields: to name them would cost as much again as to make them.
+    return Conversation(
+        before.id,
+        before.principal,
+        tree,
+        before.todos,
+        requests,
+        messages,
+        memory,
+        before.version + 1,
+        moment.now,
     )
 
 
@@ -124,10 +260,15 @@ def _only(result: object) -> Draft | None:
     return said.drafts[0]
 
 
-def _calm(conversation: Conversation, thread: Thread, request: Request) -> bool:
-    """True when nothing is held back or narrowed, nothing was refused, and nothing waits for a person on the thread."""
+def _calm(conversation: Conversation, thread: Thread, request: Request, rules: Rules, hop: int) -> bool:
+    """True when there is room for one more message, and nothing is held back, narrowed, refused or asked."""
+    limits = rules.blueprint.limits
     return not (
-        conversation.todos.watchers
+        hop > limits.hops
+        or request.messages >= limits.messages
+        or conversation.messages >= limits.conversation_messages
+        or rules.rewriter is not None
+        or conversation.todos.watchers
         or not conversation.version
         or request.held
         or thread.refusals
@@ -137,18 +278,19 @@ def _calm(conversation: Conversation, thread: Thread, request: Request) -> bool:
     )
 
 
-def _affordable(limits: Limits, conversation: Conversation, request: Request, hop: int) -> bool:
-    return (
-        hop <= limits.hops
-        and request.messages < limits.messages
-        and conversation.messages < limits.conversation_messages
-    )
-
-
-def _resting(tree: ThreadTree, thread: Thread, owner: str) -> Thread | None:
-    """The oldest child of a listener that is at rest."""
+def _receiver(
+    tree: ThreadTree,
+    nodes: MutableMapping[str, Thread],
+    thread: Thread,
+    owner: str,
+    messages: int,
+    ids: Iterator[str],
+) -> Thread:
+    """The oldest child of a listener that is at rest, or a new one."""
     for child in thread.children:
         node = tree.nodes[child]
         if node.owner == owner and node.allowed is None and tree.at_rest(node):
-            return node
-    return None
+            return node.called_at(messages)
+    opened = Thread(next(ids), owner, thread.id, tree.opened, messages)
+    nodes[thread.id] = thread._replace(children=thread.children.followed_by(opened.id))
+    return opened

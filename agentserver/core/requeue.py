@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 from agentserver.core import intake
 from agentserver.core.audit import Event
 from agentserver.core.canonical import canonical
+from agentserver.core.commands import Begin, Enter, Remember, Requeue, Send
 from agentserver.core.details import RedrivenFrom
 from agentserver.core.messages import SYSTEM, TODO, Requeued
 from agentserver.core.minutes import local
 from agentserver.core.routing import Proposal, Route
-from agentserver.core.step import Step
+from agentserver.core.transaction import transact
 from agentserver.core.wording import WORDING
 
 if TYPE_CHECKING:
     from lxml import etree
 
+    from agentserver.core.commands import Command
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment, Redriven
@@ -48,17 +50,12 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
     thread = conversation.tree.nodes[delivery.thread]
     if any(waiting.id == delivery.id for waiting in thread.waiting()):
         raise LookupError("it waits already")
-    step = Step(conversation, rules, moment)
-    step.cause = Requeued(delivery)
-    if delivery.request not in conversation.requests:
-        step.requests.begin(delivery.request)
     top = thread
     while top.parent is not None and top.parent != conversation.tree.root:
         top = conversation.tree.nodes[top.parent]
-    if conversation.tree.at_rest(top):
-        step.requests.began_on(delivery.request, top.id)
-    step.revive(delivery._replace(attempt=0))
-    return step.finish()
+    again = Requeue(delivery._replace(attempt=0), top.id if conversation.tree.at_rest(top) else None)
+    begin = () if delivery.request in conversation.requests else (Begin(delivery.request),)
+    return transact(conversation, rules, moment, Requeued(delivery), (*begin, again))
 
 
 def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment: Moment) -> Outcome:
@@ -78,22 +75,23 @@ def redrive(conversation: Conversation, redriven: Redriven, rules: Rules, moment
     letter, principal, root = redriven.delivery, conversation.principal, conversation.tree.root
     element = _payload(letter, rules)
     markup = canonical(element).decode()
-    step = Step(conversation, rules, moment)
-    step.cause = redriven
-    step.requests.begin(redriven.request)
-    step.memory = rules.missed(step.memory)
+    moment = moment.not_before(conversation.touched)
+    memory = rules.missed(rules.recall(conversation))
     sender = rules.blueprint.principal(principal)
     proposal = Proposal(sender, root, letter.to, Route.REDRIVEN, letter.root, markup, element)
-    ruling = rules.ruling(step.memory, proposal, step.moment.now)
+    ruling = rules.ruling(memory, proposal, moment.now)
     if ruling.denied is not None:
         raise LookupError(f"it may not be a request of its own: {WORDING.whole(ruling.denied.detail)}")
     about = {"thread": root, "sender": principal, "to": letter.to}
-    for note in ruling.notes:
-        step.minutes.note(Event.FLAGGED, detail=note, **about)
     told = RedrivenFrom(letter.id, letter.conversation, redriven.by)
-    step.minutes.note(Event.REDRIVEN, root=local(letter.root), detail=told, **about)
-    step.send(proposal._replace(questions=ruling.questions), redriven.request, REDRIVEN_HOP)
-    return step.finish()
+    commands: list[Command] = [
+        Begin(redriven.request),
+        Remember(memory),
+        *(Enter(Event.FLAGGED, {**about, "detail": note}) for note in ruling.notes),
+        Enter(Event.REDRIVEN, {**about, "root": local(letter.root), "detail": told}),
+        Send(proposal._replace(questions=ruling.questions), redriven.request, REDRIVEN_HOP),
+    ]
+    return transact(conversation, rules, moment, redriven, commands)
 
 
 def _payload(letter: Delivery, rules: Rules) -> etree._Element:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
 from agentserver.contract import Code
-from agentserver.core import approving, decisions, familiar
+from agentserver.core import approving, decisions, familiar, intake
 from agentserver.core.approvals import Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.conversation import Conversation
@@ -15,10 +15,21 @@ from agentserver.core.details import Failure
 from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.envelope import SCHEMA, Bounds, read
 from agentserver.core.guard import Rules
-from agentserver.core.messages import Done, Failed, Finished, Moment, Outside, Reply, Returned
+from agentserver.core.lives import DELIVERY, DeliveryStage
+from agentserver.core.messages import (
+    Done,
+    Draft,
+    Failed,
+    Finished,
+    Moment,
+    Outside,
+    Reply,
+    Requeued,
+    Returned,
+)
 from agentserver.core.payload.codec import Codecs
 from agentserver.core.pieces import whole
-from agentserver.core.plain import plain
+from agentserver.core.plain import plain, plain_request
 from agentserver.core.replies import normalise
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.peers import PeersGuard
@@ -88,7 +99,8 @@ class Paper:
         self.records = []
         self.outcomes = []
         self.calls = []
-        self.plain = 0
+        self.plain = self.received = 0
+        self.watched = True
 
     def moment(self):
         self.seeds += 1
@@ -96,6 +108,8 @@ class Paper:
 
     def apply(self, outcome):
         assert outcome.before == self.conversation.version
+        if self.watched:
+            lived(self.conversation, outcome)
         self.conversation = outcome.conversation
         gone = {d.id for d in outcome.dropped}
         self.waiting = [d for d in self.waiting if d.id not in gone]
@@ -112,10 +126,20 @@ class Paper:
             else self.rules.codecs.of(type(payload)).encode(payload).encode()
         )
         request = request or f"r{self.seeds}"
-        self.apply(
-            decisions.receive(self.conversation, Outside(data, request, to), self.rules, self.moment())
-        )
+        self.receive(Outside(data, request, to))
         return request
+
+    def receive(self, outside):
+        """Decide both ways, as ``conclude`` does, unless steps are not watched."""
+        asked = (self.conversation, outside, self.rules, self.moment())
+        read = intake.read_outside(outside.data, outside.to, self.rules)
+        if not self.watched:
+            return self.apply(decisions.receive(*asked, read))
+        general = decisions.receiving(*asked, read)
+        quick = plain_request(*asked, read) if isinstance(read, Draft) else None
+        assert quick is None or quick == general == decisions.receive(*asked, read)
+        self.received += quick is not None
+        return self.apply(general)
 
     def invoke(self, delivery):
         """Call the handler of a delivery without concluding; None when its thread is closed."""
@@ -183,6 +207,45 @@ class Paper:
 
     def seen(self, name):
         return [call.payload for who, call in self.calls if who == name]
+
+
+def standing(conversation):
+    """The state of each delivery in a conversation."""
+    found = {}
+    for thread in conversation.tree.nodes.values():
+        found |= {
+            d.id: DeliveryStage.QUEUED if n else DeliveryStage.RUNNING for n, d in enumerate(thread.inbox)
+        }
+        found |= {held.delivery.id: DeliveryStage.HELD for held in thread.held}
+        found |= {approval.delivery.id: DeliveryStage.ASKED for approval in thread.approvals}
+    return found
+
+
+def reachable(state):
+    """The states that a delivery may be in a step later."""
+    found = {state}
+    for _ in DeliveryStage:
+        found |= {after for each in found for after in DELIVERY[each].values()}
+    return found
+
+
+REACHABLE = {state: reachable(state) for state in DeliveryStage}
+
+
+def lived(before, outcome):
+    """Hold a step, plain or general, to the lives of its deliveries."""
+    was, now = standing(before), standing(outcome.conversation)
+    gone = {d.id: DeliveryStage.DROPPED for d in outcome.dropped} | {outcome.done: DeliveryStage.DONE}
+    for delivery in {**was, **now}:
+        if now.get(delivery) is was.get(delivery):
+            continue
+        requeued = isinstance(outcome.cause, Requeued) and outcome.cause.delivery.id == delivery
+        start = was.get(delivery, DeliveryStage.DEAD if requeued else DeliveryStage.NEW)
+        assert now.get(delivery, gone.get(delivery)) in REACHABLE[start]
+    first = {thread.inbox[0].id for thread in outcome.conversation.tree.nodes.values() if thread.inbox}
+    assert {d.id for d in outcome.ready} <= first
+    running = {d for d, state in now.items() if state is DeliveryStage.RUNNING and was.get(d) is not state}
+    assert {d.id for d in outcome.ready} == running
 
 
 class Late(RuntimeError):

@@ -62,7 +62,7 @@ def test_whatever_listeners_say_one_after_another_both_ways_decide_the_same(shop
         paper.run()
 
 
-def test_a_call_and_its_answer_are_plain_and_an_answer_to_the_outside_is_not():
+def test_a_request_its_calls_and_its_answers_are_plain():
     shop = rules(listener("a", "b"), listener("b"))
     said = {"Ask": HandlerResponse(Ask("on"), "b"), "Answer": HandlerResponse.respond(Answer("there"))}
     paper = Paper(
@@ -74,7 +74,40 @@ def test_a_call_and_its_answer_are_plain_and_an_answer_to_the_outside_is_not():
     )
     paper.say(Ask("go"), "a")
     paper.run()
-    assert (len(paper.calls), paper.plain) == (3, 2)
+    assert (len(paper.calls), paper.plain, paper.received) == (3, 2, 1)
+    paper.say(Ask("go"), "a")
+    paper.run()
+    assert (len(paper.calls), paper.plain, paper.received) == (6, 4, 2)
+
+
+def test_an_answer_that_leaves_is_plain_and_ends_its_request_when_nothing_else_is_under_way():
+    shop = rules(listener("a"), listener("b"))
+    paper = Paper(shop, dict.fromkeys("ab", lambda call: HandlerResponse.respond(Answer("x"))))
+    paper.say(Ask("one"), "a", "r1")
+    paper.say(Ask("two"), "b", "r2")
+    paper.run()
+    assert (paper.plain, paper.received) == (2, 2)
+    assert paper.ends == {"r1": True, "r2": True}
+    assert not paper.conversation.requests
+
+
+@pytest.mark.parametrize("limits", [{"hops": 0}, {"messages": 0}, {"conversation_messages": 0}], ids=str)
+def test_a_request_for_which_there_is_no_room_is_not_plain(limits):
+    paper = Paper(rules(listener("a"), **limits), {"a": lambda call: None})
+    paper.say(Ask("go"), "a")
+    assert (paper.received, paper.waiting) == (0, [])
+
+
+def test_a_request_on_a_thread_that_another_may_have_been_taken_up_on_is_not_plain():
+    shop = rules(listener("a"), listener("b"))
+    paper = Paper(shop, dict.fromkeys("ab", lambda call: HandlerResponse.respond(Answer("x"))))
+    paper.say(Ask("one"), "a", "r1")
+    paper.run()
+    paper.say(Ask("two"), "b", "r2")
+    paper.say(Ask("three"), "a", "r3")
+    assert paper.received == 2
+    paper.run()
+    assert not paper.conversation.requests
 
 
 @pytest.mark.parametrize("limits", [{"hops": 1}, {"messages": 1}, {"conversation_messages": 1}], ids=str)

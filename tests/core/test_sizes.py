@@ -38,6 +38,7 @@ def pingpong(threads=0, requests=0):
         "b": lambda call: HandlerResponse.respond(Answer("back")),
     }
     paper = Paper(shop, handlers)
+    paper.watched = False
     paper.say(Ask("go"), "a")
     before = paper.conversation
     change = TreeChange(before.tree)

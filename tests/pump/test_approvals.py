@@ -11,11 +11,11 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.contract import Code
+from agentserver.core import approving
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
 from agentserver.core.messages import Done, Reply
-from agentserver.core.step import Step
 from agentserver.core.wording import WORDING
 from agentserver.engines import journal_answers
 from agentserver.engines.journal_file import Place
@@ -359,7 +359,7 @@ async def test_an_answer_that_cannot_be_carried_out_is_a_denial(said, monkeypatc
     def breaking(*_):
         raise LookupError("a bug of ours")
 
-    monkeypatch.setattr(Step, "permit", breaking)
+    monkeypatch.setattr(approving, "Permit", breaking)
     async with shop(Person()) as d, anyio.create_task_group() as tasks:
         found = await asking(d, tasks)
         (approval,) = await waits(d)

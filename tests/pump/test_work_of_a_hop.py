@@ -13,11 +13,11 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hop.py"
 HOPS = 200
 
 REACHED = {
-    ("ask and answer", "off"): 118.5,
-    ("ask and answer", "audit"): 135.5,
-    ("chain of 10", "off"): 178.5,
-    ("chain of 10", "audit"): 206,
-    ("from outside", "off"): 575,
+    ("ask and answer", "off"): 118,
+    ("ask and answer", "audit"): 135,
+    ("chain of 10", "off"): 172,
+    ("chain of 10", "audit"): 200,
+    ("from outside", "off"): 409,
 }
 """Calls a hop. What makes them fewer lowers its number here."""
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 
-from agentserver.config.models import OrganismFile
+from agentserver.config.lineage import TrustingFile
 
 
 def editor_schema() -> str:
     """The JSON Schema as text, the same at each call: what ``schemas/organism.schema.json`` holds."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **OrganismFile.model_json_schema(mode="validation"),
+        **TrustingFile.model_json_schema(mode="validation"),
         "title": "agentserver organism",
     }
     return json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"

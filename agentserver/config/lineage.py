@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
+from pydantic import Field, ValidationError
 
+from agentserver.config.document import Document
 from agentserver.config.findings import Where, did_you_mean
+from agentserver.config.models import OrganismFile
 from agentserver.config.organism import Provenance
 from agentserver.provenance import names as naming
 from agentserver.provenance.declared import paths
 from agentserver.provenance.policy import Policy, SinkRule, covers, means
-from agentserver.provenance.policyfile import PolicyError, compose, read_keys
+from agentserver.provenance.policyfile import PolicyError, arguments, read_yaml
+from agentserver.provenance.policymodel import PolicyEntry, Text, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-    from agentserver.config.document import Document
     from agentserver.config.findings import Loc, Report
     from agentserver.config.organism import Bound, Handoffs
     from agentserver.config.userland import Project
@@ -46,25 +48,47 @@ CONTRADICTIONS = (
 """Pairs of keys that no listener has at once."""
 
 
+class ProvenanceEntry(PolicyEntry):
+    """The keys of a policy, or the file that holds them, or some of them here and others there."""
+
+    policy: Text = Field(
+        default="",
+        description="A file with these keys, relative to the project directory; each key stands in one place.",
+    )
+
+
+class TrustingFile(OrganismFile):
+    """The organism: who listens, who may talk to whom, whose words may drive what, and the limits."""
+
+    provenance: ProvenanceEntry | None = Field(
+        default=None, title="Provenance", description=OrganismFile.model_fields["provenance"].description
+    )
+
+
 class _Part(NamedTuple):
-    """One document with keys of the policy.
+    """Keys of the policy in one document.
 
     Args:
-        node: as YAML.
-        file: as it is shown.
-        at: the way to the node in the organism's file; None in a file of its own.
+        entry: the keys, checked.
+        document: that holds them.
+        at: the way to them in the document.
     """
 
-    node: Any
-    file: Path
-    at: Document | None
+    entry: PolicyEntry
+    document: Document
+    at: Loc = ()
 
-    def where(self, node: yaml.Node) -> Where:
-        """The place of a node."""
-        loc: Loc | None = getattr(node, "loc", None)
-        if self.at is not None and loc is not None:
-            return self.at.where(loc)
-        return Where(self.file, node.start_mark.line + 1)
+    @property
+    def values(self) -> Any:
+        """The keys as they are written."""
+        values: Any = self.document.data
+        for key in self.at:
+            values = values[key]
+        return values
+
+    def where(self, loc: Loc) -> Where:
+        """The place of a key or a value."""
+        return self.document.where((*self.at, *loc))
 
 
 class Trusting:
@@ -90,13 +114,7 @@ class Trusting:
         parts = self._parts() if instead is None else self._alone(instead)
         if parts is None:
             return None
-        keys: dict[str, Any] = {}
-        for part in parts:
-            try:
-                keys.update(read_keys(part.node, str(part.file)))
-            except PolicyError as error:
-                self._report.error(part.where(error.node), error.told)
-                return None
+        keys = {key: value for part in parts for key, value in arguments(part.entry).items()}
         made = self._made(keys)
         _Check(made.policy, parts, bound, _handed(handoffs), self._report).run()
         self._contradicted(made.policy)
@@ -108,15 +126,11 @@ class Trusting:
 
     def _parts(self) -> tuple[_Part, ...] | None:
         """The policy file, if one is named, and the keys beside it; None after a finding."""
-        data = self._document.data["provenance"]
-        if data is not None and not isinstance(data, dict):
-            return None  # the shape of the document is reported already
-        inline = dict(data or {})
-        path = inline.pop("policy", None)
-        own = _Part(_node(self._document, ("provenance",), inline), self._document.file, self._document)
-        if path is None:
+        entry = ProvenanceEntry.model_validate(self._document.data["provenance"] or {})
+        own = _Part(entry, self._document, ("provenance",))
+        if not entry.policy:
             return (own,)
-        file = self._policy_file(path)
+        file = self._policy_file(entry.policy)
         return None if file is None or self._twice(file, own) else (file, own)
 
     def _policy_file(self, name: Any) -> _Part | None:
@@ -140,20 +154,25 @@ class Trusting:
         try:
             with path.open("rb") as stream:
                 text = stream.read(POLICY_BYTES).decode("utf-8-sig")
-            return _Part(compose(text, str(shown)), shown, None)
+            written = read_yaml(text, str(shown))
         except (OSError, UnicodeDecodeError, PolicyError) as error:
             self._report.error(where, str(error))
+            return None
+        document = Document(shown, path.parent, written.values, written.lines, {})
+        try:
+            return _Part(PolicyEntry.model_validate(written.values), document)
+        except ValidationError as error:
+            for fault in error.errors(include_url=False, include_input=False):
+                loc, message = told(fault)
+                self._report.error(document.where(loc), message)
             return None
 
     def _twice(self, file: _Part, own: _Part) -> bool:
         """True when a key stands in both; the author has to say which of them goes."""
-        given = (
-            {key.value for key, _ in file.node.value} if isinstance(file.node, yaml.MappingNode) else set()
-        )
-        twice = [key for key, _ in own.node.value if key.value in given]
+        twice = [key for key in own.values if key in file.values]
         for key in twice:
-            message = f'"{key.value}" is given in {file.file} too'
-            self._report.error(own.where(key), message, "give it in one place")
+            message = f'"{key}" is given in {file.document.file} too'
+            self._report.error(own.where((key,)), message, "give it in one place")
         return bool(twice)
 
     # What it says
@@ -276,11 +295,11 @@ class _Check:
             self._error(entry, f'"{entry}" means no field of any listener', [])
 
     def _error(self, entry: str, message: str, known: Iterable[str]) -> None:
-        part, node = next(
-            ((part, node) for part in self.parts for node in _scalars(part.node) if node.value == entry),
-            (self.parts[-1], self.parts[-1].node),
+        places = (
+            part.where(loc) for part in self.parts for text, loc in _texts(part.values, ()) if text == entry
         )
-        self.report.error(part.where(node), message, did_you_mean(entry, known))
+        where = next(places, self.parts[-1].where(()))
+        self.report.error(where, message, did_you_mean(entry, known))
 
 
 def _handed(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]:
@@ -297,40 +316,14 @@ def _paths(payloads: Iterable[type]) -> Iterator[str]:
         yield from paths(payload)
 
 
-def _scalars(node: yaml.Node) -> Iterator[yaml.Node]:
-    """Every scalar below a node, keys too."""
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield key
-            yield from _scalars(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _scalars(item)
-    else:
-        yield node
-
-
-def _node(document: Document, loc: Loc, value: Any) -> Any:
-    """A value of the organism's file as the YAML node that a policy file would hold, with its place."""
-    node: Any
-    mark = yaml.Mark(str(document.file), 0, document.where(loc).line - 1, 0, "", 0)
+def _texts(value: Any, loc: Loc) -> Iterator[tuple[str, Loc]]:
+    """Every key and every scalar below a value, with the way to it."""
     if isinstance(value, dict):
-        pairs = [
-            (_node(document, (*loc, key), key), _node(document, (*loc, key), one))
-            for key, one in value.items()
-        ]
-        node = yaml.MappingNode("tag:yaml.org,2002:map", pairs, mark)
+        for key, inner in value.items():
+            yield key, (*loc, key)
+            yield from _texts(inner, (*loc, key))
     elif isinstance(value, list):
-        items = [_node(document, (*loc, number), one) for number, one in enumerate(value)]
-        node = yaml.SequenceNode("tag:yaml.org,2002:seq", items, mark)
+        for number, item in enumerate(value):
+            yield from _texts(item, (*loc, number))
     else:
-        node = yaml.ScalarNode("tag:yaml.org,2002:str", _written(value), mark)
-    node.loc = loc
-    return node
-
-
-def _written(value: Any) -> str:
-    """A scalar as a policy file would spell it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else str(value)
+        yield str(value), loc

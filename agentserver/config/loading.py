@@ -33,6 +33,7 @@ from agentserver.config.wiring import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agentserver.config.document import Document
     from agentserver.config.organism import Bound
     from agentserver.config.validation import Declared, Parsed
     from agentserver.guards.base import Guard
@@ -95,7 +96,7 @@ def _assemble(
     secrets, policy = given
     if not sources.documents:
         return None
-    models = [OrganismFile] + [IncludedFile] * (len(sources.documents) - 1)
+    models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
     files = [
         parse(document, model, report) for document, model in zip(sources.documents, models, strict=True)
     ]
@@ -108,7 +109,7 @@ def _assemble(
     lifespan = binder.lifespan(files[0])
     handoffs = read_handoffs(files[0], bound, binder)
     provenance = None
-    if policy is not None or "provenance" in files[0].document.data:
+    if policy is not None or "provenance" in files[0].document.data.keys() - files[0].faulty:
         from agentserver.config.lineage import Trusting  # with all that it needs, which others do without
 
         provenance = Trusting(home, files[0].document, declared, report).provenance(bound, handoffs, policy)
@@ -132,6 +133,15 @@ def _assemble(
         provenance=provenance,
         guards=guards,
     )
+
+
+def _main(document: Document) -> type[OrganismFile]:
+    """The model of a main file; one without provenance does not wait for what that needs."""
+    if "provenance" not in document.data:
+        return OrganismFile
+    from agentserver.config.lineage import TrustingFile
+
+    return TrustingFile
 
 
 def _guards(main: Parsed, bound: Sequence[Bound], binder: Binder) -> Mapping[str, Guard]:

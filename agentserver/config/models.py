@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from agentserver.config.fields import (
     Deadline,
@@ -35,25 +35,6 @@ MAX_LISTENERS = 10_000
 
 _LIMITS = Limits()
 _JOURNAL = Journal()
-POLICY_KEYS = (
-    "mode",
-    "sources",
-    "sinks",
-    "trusted",
-    "relays",
-    "fields",
-    "allow",
-    "deny",
-    "query_authorises",
-    "plan",
-    "strict",
-    "infer_fields",
-    "follow_links",
-    "effects",
-    "limit",
-    "budget",
-)
-"""The keys of a policy, for editors. The package that reads them is imported when an organism has a policy."""
 
 _Word: TypeAlias = Literal["source", "sink", "trusted", "relay", "quarantined", "planner"]
 _Words = Annotated[list[_Word], Field(max_length=6)]
@@ -65,24 +46,6 @@ Approvers: TypeAlias = Annotated[
     Literal["anyone", "others"],
     BeforeValidator(given, json_schema_input_type=Literal["anyone", "others"]),
 ]
-ProvenanceEntry: TypeAlias = Annotated[
-    dict[str, Any] | None,
-    WithJsonSchema(
-        {
-            "type": ["object", "null"],
-            "properties": {
-                **{key: {} for key in POLICY_KEYS},
-                "policy": {
-                    "type": "string",
-                    "description": "A file with these keys, relative to the project.",
-                },
-                "mode": {"type": "string", "examples": ["audit", "confirm", "enforce"]},
-            },
-            "additionalProperties": False,
-        }
-    ),
-]
-"""The policy's own reader reads the contents, so that file and organism speak one language."""
 
 
 class ListenerEntry(Strict):
@@ -337,7 +300,7 @@ class OrganismFile(IncludedFile):
         max_length=100,
         description="Rules about messages that the project adds, asked in this order, after those of the server.",
     )
-    provenance: ProvenanceEntry = Field(
+    provenance: Any = Field(
         default=None,
         title="Provenance",
         description="Where values may come from that drive something with consequences: the keys of a policy, or "

@@ -85,7 +85,7 @@ class DeclaredGuard:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The parts of one document that are fit for the further checks."""
+    """The parts of one document that are fit for the further checks; ``faulty`` are its keys with mistakes."""
 
     document: Document
     name: str
@@ -96,6 +96,7 @@ class Parsed:
     intents: tuple[DeclaredIntent, ...] = ()
     handoffs: HandoffsEntry | None = None
     guards: tuple[DeclaredGuard, ...] = ()
+    faulty: frozenset[str] = frozenset()
 
 
 def parse(document: Document, model: type[IncludedFile], report: Report) -> Parsed:
@@ -122,6 +123,7 @@ def parse(document: Document, model: type[IncludedFile], report: Report) -> Pars
         intents,
         handoffs,
         tuple(_sound_guards(document, bad)),
+        frozenset(str(loc[0]) for loc in bad if loc),
     )
 
 
@@ -163,6 +165,12 @@ def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
 
 def _report_fault(document: Document, model: type[IncludedFile], fault: ErrorDetails, report: Report) -> None:
     loc = fault["loc"]
+    if loc[:1] == ("provenance",) and len(loc) > 1:
+        from agentserver.provenance.policymodel import told  # whose model it is
+
+        place, message = told({**fault, "loc": loc[1:]})
+        report.error(document.where((*loc[:1], *place)), message)
+        return
     if fault["type"] == "extra_forbidden":
         message, suggestion = _unknown_key(model, loc)
     else:

@@ -142,7 +142,7 @@ def test_a_policy_that_says_nothing_new_changes_nothing(shop, tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("mode: enforced", "policy.yaml:1: 'enforced' is no mode; did you mean 'enforce'?"),
+        ("mode: enforced", "policy.yaml:1: mode: 'enforced' is no mode; did you mean 'enforce'?"),
         ("sources: [tills]", "tills"),
         ("", "empty"),
     ],

@@ -56,3 +56,39 @@ def test_it_refuses_what_the_loader_refuses(line):
     data["listeners"][0] |= yaml.safe_load(line)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(data, SCHEMA)
+
+
+TRUST = """
+mode: enforce
+sources: [greeter]
+sinks: {mailer: {arguments: {to: destination, url: {role: destination, accepts: [asked]}}, mode: audit}, other: null}
+fields: {greeter: {text: prose}}
+strict: yes
+plan: required
+effects: {link: block}
+limit: 1000
+"""
+
+
+@pytest.mark.parametrize("keys", [TRUST, "", "sinks: [a, b]", "policy: config/policy.yaml", "strict: 'off'"])
+def test_it_takes_a_policy_that_the_loader_takes(keys):
+    jsonschema.validate({**yaml.safe_load(ONE), "provenance": yaml.safe_load(keys)}, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "moed: enforce",
+        "mode: enforced",
+        "sources: a",
+        "sinks: {a: {argument: {}}}",
+        "sinks: {a: {arguments: {b: {accepts: [c]}}}}",
+        "sinks: {a: {arguments: {b: receiver}}}",
+        "effects: {contents: block}",
+        "fields: {a: {b: trusted}}",
+        "limit: 0",
+    ],
+)
+def test_it_refuses_a_policy_that_the_loader_refuses(keys):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**yaml.safe_load(ONE), "provenance": yaml.safe_load(keys)}, SCHEMA)

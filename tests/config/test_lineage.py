@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
-from agentserver.config.models import POLICY_KEYS
 from agentserver.provenance.labels import Mode, Role, Standing
-from agentserver.provenance.policy import FieldRule, SinkRule
-from agentserver.provenance.policyfile import KEYS
+from agentserver.provenance.policy import FieldRule, PlanSource, Policy, SinkRule
+from agentserver.provenance.policymodel import PolicyEntry
 from tests.config.conftest import CODE
 
 TWO = """
@@ -31,8 +32,8 @@ def trusting(one="", two=""):
     return text + (f"    {two}\n" if two else "")
 
 
-def test_editors_are_told_the_keys_of_a_policy():
-    assert set(POLICY_KEYS) == set(KEYS)
+def test_the_keys_are_the_fields_of_a_policy_but_what_an_organism_decides():
+    assert set(PolicyEntry.model_fields) == {field.name for field in fields(Policy)} - {"closed"}
 
 
 def test_without_the_key_nobody_asks(project):
@@ -148,11 +149,11 @@ def test_an_agent_that_acts_vouches_for_nothing(project):
         ),
         (
             "  policy: config/bad.yaml",
-            "config/bad.yaml:2: unknown key 'sourcs' in the policy; did you mean 'sources'?",
+            "config/bad.yaml:2: sourcs: unknown key 'sourcs' in the policy; did you mean 'sources'?",
         ),
         ("  policy: config/broken.yaml", "config/broken.yaml: not YAML"),
         ("  policy: config/list.yaml", "config/list.yaml:1: the policy must be a mapping"),
-        ("  policy: config/nobody.yaml", 'config/nobody.yaml:2: "nobody" means no listener'),
+        ("  policy: config/nobody.yaml", 'config/nobody.yaml:2: sources[0]: "nobody" means no listener'),
     ],
 )
 def test_nothing_is_lost_in_silence(project, end, finding):
@@ -163,6 +164,22 @@ def test_nothing_is_lost_in_silence(project, end, finding):
     project.write("config/nobody.yaml", "sources:\n  - nobody\n")
     (found,) = project.errors(TWO + "provenance:\n" + end + "\n")
     assert finding in found
+
+
+def test_every_mistake_of_a_policy_is_told_at_once(project):
+    project.write("bad.yaml", "moed: x\nsources: a\n")
+    text = TWO + "provenance:\n  mode: x\n  strict: 3\n"
+    assert [found.partition(": ")[0] for found in project.errors(text)] == [
+        "organism.yaml:12",
+        "organism.yaml:13",
+    ]
+    found = project.errors(TWO + "provenance: {policy: bad.yaml}\n")
+    assert [each.partition(" ")[0] for each in found] == ["bad.yaml:1:", "bad.yaml:2:"]
+
+
+def test_yaml_reads_off_as_false_and_it_is_off_all_the_same(project):
+    policy = project.load(TWO + "provenance: {plan: off, strict: on}\n").provenance.policy
+    assert (policy.plan, policy.strict) == (PlanSource.OFF, True)
 
 
 def test_provenance_is_a_mapping(project):

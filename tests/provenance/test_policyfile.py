@@ -100,6 +100,30 @@ def test_what_is_left_out_has_the_default() -> None:
         ("sinks: {a: {arguments: {b: receiver}}}", "'receiver' is no role"),
         ("sinks: {a: {actions: send}}", "'actions' must be a list"),
         ("sinks: {a: {actions: [sendd]}}", "'sendd' is no action; did you mean 'send'"),
+        (
+            "deny: ['@']",
+            "p:1: '@' in 'deny' names no destination; an address, a host, a link or a name",
+        ),
+        ("deny:\n- a\n- []", "p:3: an entry of 'deny' must be a text"),
+        ("sinks:\n- a\n- []", "p:3: an entry of 'sinks' must be a text"),
+        ("sinks: a", "'sinks' must be a mapping"),
+        ("sinks: {a: {arguments: {b: [c]}}}", "is no role; known are destination, selector, payload, inert"),
+        ("sinks: {a: {effects: {link: blok}}}", "'blok' is no effect; did you mean 'block'"),
+        ("sinks: {a: {mode: }}", "'mode' must be a text"),
+        ("sources:", "'sources' must be a list"),
+        ("plan:", "'plan' must be a text"),
+        ("fields: {a: {b: prose}, a: {}}", "p:1: 'a' is given twice in 'fields'"),
+        ("fields: {a: [b]}", "the fields of 'a' must be a mapping"),
+        ("? [a]\n: b", "a key must be a text"),
+        ("sources: &a [*a]", "too large or too deep"),
+        (
+            "a: &a [x, x]\nb: &b [*a, *a, *a]\n"
+            + "".join(
+                f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in zip("bcdefg", "cdefgh", strict=True)
+            ),
+            "too large or too deep",
+        ),
+        ("mode: enforced\nlimit: 0", "did you mean 'enforce'?\np:2: 'limit' must be"),
         ("- a", "the policy must be a mapping"),
         ("", "empty"),
         ("a: [", "not YAML"),

@@ -37,7 +37,7 @@ class Message:
         at: the time of the decision, in UTC. A replay gives the time that was recorded.
         root: name of the payload element, ``{namespace}local``.
         thread: the sender's, opaque.
-        outside: whether the principal wrote it.
+        outside: whether the principal wrote it, and no operator sends it again in the principal's name.
         route: in what capacity the receiver is addressed; None for a message that a listener was given.
         decode: gives the payload.
     """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agentserver.contract import Code
 from agentserver.core.guard import Asked, Denied, Noted
 from agentserver.core.messages import SYSTEM, TODO
+from agentserver.core.routing import Route
 from agentserver.guards.approval import content
 from agentserver.guards.base import Guard, Message, unfit
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Verdict
     from agentserver.core.messages import Delivery
     from agentserver.core.payload.codec import Codecs
-    from agentserver.core.routing import Proposal, Route
+    from agentserver.core.routing import Proposal
 
 MEMORY = 1 << 16
 """Bytes of JSON that a guard may remember of one conversation."""
@@ -85,8 +86,12 @@ class HostedGuard:
         if not self._observes or known.broken:
             return memory
         about = (delivery.sender, delivery.to, delivery.root, delivery.origin)
+        first = delivery.hop == 1  # of a dead letter as a request of its own it is not known who wrote it
         return self._remembered(
-            known, lambda: self._guard.observe(self._message(about, element, at), json.loads(known.kept))
+            known,
+            lambda: self._guard.observe(
+                self._message(about, element, at, first=first), json.loads(known.kept)
+            ),
         )
 
     def missed(self, memory: object) -> object:
@@ -105,7 +110,10 @@ class HostedGuard:
         about = (proposal.sender.name, proposal.to, proposal.root, proposal.thread)
         verdict, fault = _attempted(
             lambda: self._guard.judge(
-                self._message(about, proposal.element, at, proposal.route), json.loads(known.kept)
+                self._message(
+                    about, proposal.element, at, proposal.route, first=proposal.route is not Route.REDRIVEN
+                ),
+                json.loads(known.kept),
             )
         )
         return self._denied(f"failed: {fault}") if fault else self._verdict(verdict, proposal, known)
@@ -138,7 +146,13 @@ class HostedGuard:
     # Inside
 
     def _message(
-        self, about: tuple[str, str, str, str], element: etree._Element, at: float, route: Route | None = None
+        self,
+        about: tuple[str, str, str, str],
+        element: etree._Element,
+        at: float,
+        route: Route | None = None,
+        *,
+        first: bool,
     ) -> Message:
         sender, to, root, thread = about
 
@@ -154,7 +168,7 @@ class HostedGuard:
             datetime.fromtimestamp(at, UTC),
             root,
             thread,
-            outside=sender not in self._own,
+            outside=first and sender not in self._own,
             route=route,
             decode=decode,
         )

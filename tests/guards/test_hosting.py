@@ -9,7 +9,9 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.approvals import Answer as Said
+from agentserver.core.envelope import read
 from agentserver.core.guard import Noted, opening
+from agentserver.core.routing import Proposal, Route
 from agentserver.core.snapshot import restore, take
 from agentserver.core.wording import WORDING
 from agentserver.engines.replay import replay
@@ -346,6 +348,32 @@ def test_what_is_no_guard_is_refused(guards, error, told):
     assert told in str(caught.value)
 
 
+def test_a_guard_may_have_slots():
+    @dataclass(frozen=True, slots=True)
+    class Slotted(Guard):
+        word: str
+
+        def judge(self, message, memory):
+            return deny(self.word)
+
+    p = paper(Slotted("no"))
+    p.say(Ask("hi"), "a")
+    assert errors(p.replies) == ["denied"]
+
+
+def test_a_dead_letter_as_a_request_of_its_own_is_none_of_the_principals():
+    made = rules(*LISTENERS)
+    guard = HostedGuard(
+        "g", To(lambda message, _: note(str(message.outside))), made.codecs, made.blueprint.listeners
+    )
+    p = paper(To(None))
+    p.say(Ask("hi"), "a")
+    p.run()
+    said = _proposal(p)._replace(sender=listener("console"))
+    assert guard.judge(None, said, 0.0) == Noted("g: True")
+    assert guard.judge(None, said._replace(route=Route.REDRIVEN), 0.0) == Noted("g: False")
+
+
 def test_a_class_without_a_judge_is_no_guard():
     with pytest.raises(TypeError):
         type("Idle", (Guard,), {})()
@@ -374,9 +402,6 @@ def test_a_time_that_no_calendar_has_denies():
 
 
 def _proposal(p):
-    from agentserver.core.envelope import read
-    from agentserver.core.routing import Proposal, Route
-
     delivery = next(d for outcome in p.outcomes for d in outcome.added if d.to == "b")
     element = read(delivery.message).payload
     return Proposal(listener("a", "b"), "t", "b", Route.PEER, delivery.root, "", element)

@@ -2,5 +2,5 @@
 
 Refuses to know messages: nothing here has a sender, a thread or a conversation.
 
-Internal: no name in here is public.
+Internal, but for the names that docs/reference.md lists.
 """

@@ -36,6 +36,8 @@ from agentserver.hygiene.simple_types import XSD
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+__all__ = ["bind"]
+
 C = TypeVar("C", bound=type)
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentserver.handoff.intents import Vocabulary
     from agentserver.handoff.requests import Request
 
-__all__ = ["run"]
+__all__ = ["extract_handoff", "frame_handoff", "run", "sanitize_event"]
 
 UNKNOWN: Final = "unknown"
 FAILED: Final = 1

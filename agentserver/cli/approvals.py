@@ -208,9 +208,10 @@ def _without(one: Approval, secrets: Secrets) -> Approval:
 
 def _route(one: Approval) -> str:
     from agentserver.characters.printing import visible
+    from agentserver.core.payload.names import local
 
     delivery = one.delivery
-    return visible(f"{delivery.sender} -> {delivery.to} {delivery.root.rpartition('}')[2]}")
+    return visible(f"{delivery.sender} -> {delivery.to} {local(delivery.root)}")
 
 
 def _answered(decided: Decided | None) -> str:
@@ -240,6 +241,8 @@ def _question(question: Question) -> dict[str, object]:
 
 
 def _fields(one: Approval, decided: Decided | None) -> dict[str, object]:
+    from agentserver.core.payload.names import local
+
     delivery = one.delivery
     return {
         "id": one.id,
@@ -247,7 +250,7 @@ def _fields(one: Approval, decided: Decided | None) -> dict[str, object]:
         "conversation": delivery.conversation,
         "sender": delivery.sender,
         "to": delivery.to,
-        "root": delivery.root.rpartition("}")[2],
+        "root": local(delivery.root),
         "questions": [_question(question) for question in one.questions],
         "message": delivery.message.decode("utf-8", "backslashreplace"),
         "digest": one.digest,

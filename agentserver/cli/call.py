@@ -148,12 +148,13 @@ def _compose(server: Server, call: Call, values: list[tuple[str, str]]) -> bytes
 
 def _codec(server: Server, listener: str, root: str | None) -> Codec:
     from agentserver.config.findings import did_you_mean
+    from agentserver.core.payload.names import local
 
     known = server.rules.blueprint.listeners
     if listener not in known:
         hint = did_you_mean(listener, known) or f"there are: {', '.join(known)}"
         raise click.UsageError(f"no listener {listener!r}; {hint}")
-    codecs = {c.name.rpartition("}")[2]: c for c in map(server.rules.codecs.of, known[listener].payloads)}
+    codecs = {local(c.name): c for c in map(server.rules.codecs.of, known[listener].payloads)}
     if root is None and len(codecs) == 1:
         return next(iter(codecs.values()))
     if root not in codecs:

@@ -118,6 +118,8 @@ def _provenance(organism: Organism, server: Server, *, flows: bool) -> Iterable[
 
 def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> tuple[str, ...]:
     """The parts of the organism, in its last line, and the roots that do not say who is meant."""
+    from agentserver.core.payload.names import local
+
     listeners = blueprint.listeners.values()
     agents = sum(listener.agent for listener in listeners)
     peers = sum(len(listener.peers) for listener in listeners)
@@ -132,7 +134,7 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> tu
         *([_count(errors, "error")] if errors else []),
         _count(len(findings) - errors, "warning"),
     ]
-    lines = (f"ambiguous root {root.rpartition('}')[2]}: {', '.join(unclear[root])}" for root in unclear)
+    lines = (f"ambiguous root {local(root)}: {', '.join(unclear[root])}" for root in unclear)
     asking = [listener.name for listener in listeners if listener.approval]
     waits = [f"every message to {', '.join(asking)} waits for a person's permission"] if asking else []
     return (*lines, *waits, f"{path}: {', '.join(parts)}")

@@ -52,9 +52,9 @@ def _chosen(ctx: click.Context, letters: Sequence[DeadLetter], prefix: str) -> D
 def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:
     """One delivery of a list."""
     from agentserver.characters.printing import visible
+    from agentserver.core.payload.names import local
 
-    local = delivery.root.rpartition("}")[2]
-    place = f"{delivery.id}  {when(at)}  {delivery.sender} -> {delivery.to} {local}"
+    place = f"{delivery.id}  {when(at)}  {delivery.sender} -> {delivery.to} {local(delivery.root)}"
     return visible(secrets.redact(f"{place}  {more}".rstrip()))
 
 

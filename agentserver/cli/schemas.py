@@ -60,9 +60,11 @@ def command(ctx: click.Context, organism: Path | None, output: Path, *, check: b
 
 def files(bound: Bound, codecs: Codecs) -> Iterator[tuple[Path, str]]:
     """The files of one listener, relative to the directory of schemas."""
+    from agentserver.core.payload.names import local
+
     for number, payload in enumerate(bound.listener.payloads):
         codec = codecs.of(payload)
-        prefix = "" if number == 0 else f"{codec.name.rpartition('}')[2]}."
+        prefix = "" if number == 0 else f"{local(codec.name)}."
         stem = f"{prefix}{_version(codec)}"
         yield Path(bound.listener.name, f"{stem}.xsd"), _ended(codec.xsd(documented=True))
         yield Path(bound.listener.name, f"{stem}.example.xml"), _ended(codec.example())
@@ -70,8 +72,9 @@ def files(bound: Bound, codecs: Codecs) -> Iterator[tuple[Path, str]]:
 
 def _version(codec: Codec) -> str:
     """The version that a payload's namespace ends in; v1 when a hand-written one does not say."""
-    namespace = codec.name[1:].partition("}")[0]
-    found = re.search(r"(?:^|[:/])(v[0-9]+)$", namespace)
+    from agentserver.core.payload.names import namespace
+
+    found = re.search(r"(?:^|[:/])(v[0-9]+)$", namespace(codec.name))
     return found[1] if found else "v1"
 
 

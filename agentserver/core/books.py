@@ -14,9 +14,10 @@ from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
 from agentserver.core.lives import DeliveryMove, DeliveryStage, ThreadMove
 from agentserver.core.messages import Done, EventPlace, Reply
-from agentserver.core.minutes import Minutes, local
+from agentserver.core.minutes import Minutes
 from agentserver.core.notices import notice
 from agentserver.core.outcome import Outcome
+from agentserver.core.payload.names import local
 from agentserver.core.refusals import system_error
 from agentserver.core.requests import RequestChange
 from agentserver.core.threads import Held, TreeChange

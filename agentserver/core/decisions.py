@@ -37,9 +37,9 @@ from agentserver.core.commands import (
 from agentserver.core.details import Ground, GuardAsks, GuardQuestions, Repaired
 from agentserver.core.dismissal import dismissed, excerpted
 from agentserver.core.messages import Closing, Draft, Drafts, Failed, TurnedAway
-from agentserver.core.minutes import local
 from agentserver.core.notices import notice
 from agentserver.core.payload.codec import of_system
+from agentserver.core.payload.names import local
 from agentserver.core.pieces import whole
 from agentserver.core.plain import plain, plain_request
 from agentserver.core.refusals import Refusal, system_error

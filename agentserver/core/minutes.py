@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver.characters.printing import legible, paragraph
 from agentserver.core.audit import CALLED, DETAIL, LINES, Event, Record
 from agentserver.core.details import GuardNote, HandoffAttempt, reworded
+from agentserver.core.payload.names import local
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ class Minutes:
                 delivery.thread,
                 delivery.sender,
                 delivery.to,
-                delivery.root.rpartition("}")[2],
+                local(delivery.root),
                 delivery.hop,
                 code,
                 None if detail is None else self._legible(detail),
@@ -79,8 +80,3 @@ class Minutes:
 
     def _line(self, text: str) -> str:
         return legible(text, DETAIL, self._redact)
-
-
-def local(name: str) -> str:
-    """The local part of ``{namespace}local``."""
-    return name.rpartition("}")[2]

@@ -13,10 +13,11 @@ from agentserver.core.admission import hear
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Delivery, Done, Drafts, EventPlace, Reply, Returned
-from agentserver.core.minutes import Minutes, local
+from agentserver.core.minutes import Minutes
 from agentserver.core.outcome import Outcome
 from agentserver.core.overlay import changeable
 from agentserver.core.payload.codec import of_system
+from agentserver.core.payload.names import local
 from agentserver.core.refusals import Refusal
 from agentserver.core.requests import Request
 from agentserver.core.routing import Place, Route

@@ -14,6 +14,7 @@ from agentserver.core import detail_form
 from agentserver.core.audit import NOTED, Event, Record
 from agentserver.core.details import Answered, KeptText
 from agentserver.core.parts import encode
+from agentserver.core.payload.names import local
 from agentserver.core.snapshot import UnreadableError
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _told(conversation: str, at: float, delivery: Delivery, row: Sequence[Any]) 
         delivery.thread,
         delivery.sender,
         delivery.to,
-        delivery.root.rpartition("}")[2],
+        local(delivery.root),
         delivery.hop,
         code,
         detail_form.load(detail),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from agentserver.core.canonical import canonical
 from agentserver.core.envelope import Malformed, read_payload
 from agentserver.core.payload.lexical import escape_attribute
+from agentserver.core.payload.names import local, namespace
 from agentserver.core.payload.shape import PayloadType
 from agentserver.core.readings import (
     GAP,
@@ -179,7 +180,7 @@ class _Reader:
         """The codecs by the local names of their roots."""
         roots: dict[str, list[Known]] = {}
         for name, codec in self.codecs.items():
-            roots.setdefault(name.rpartition("}")[2], []).append(codec)
+            roots.setdefault(local(name), []).append(codec)
         return roots
 
     def _wrapped(self, data: bytes, namespace: str = "") -> etree._Element | None:
@@ -223,7 +224,7 @@ class _Reader:
         return valid[0]
 
     def _spaced(self, element: etree._Element, codec: Known) -> etree._Element:
-        whole = self._wrapped(canonical(element), codec.name[1:].rpartition("}")[0])
+        whole = self._wrapped(canonical(element), namespace(codec.name))
         assert whole is not None
         return whole[0]
 

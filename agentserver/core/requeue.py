@@ -14,7 +14,7 @@ from agentserver.core.canonical import canonical
 from agentserver.core.commands import Begin, Enter, Remember, Requeue, Send
 from agentserver.core.details import RedrivenFrom
 from agentserver.core.messages import SYSTEM, TODO, Requeued
-from agentserver.core.minutes import local
+from agentserver.core.payload.names import local
 from agentserver.core.routing import Proposal, Route
 from agentserver.core.transaction import transact
 from agentserver.core.wording import WORDING

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agentserver.core.messages import SYSTEM
+from agentserver.core.payload.names import local
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -61,7 +62,7 @@ class Watcher:
             return self.from_listener in (None, delivery.about)
         return self.from_listener in (None, delivery.sender) and self.wait_for in (
             delivery.root,
-            delivery.root.rpartition("}")[2],
+            local(delivery.root),
         )
 
 
@@ -77,7 +78,7 @@ class TodoBook:
 
     def watch(self, thread: str, until: TodoUntil, watcher_id: str) -> TodoBook:
         """Register a watcher for a thread."""
-        subject = until.from_listener or until.wait_for.rpartition("}")[2]
+        subject = until.from_listener or local(until.wait_for)
         label = " ".join(until.description.split()) or " ".join(f"{subject} response".split())
         watcher = Watcher(watcher_id, until.wait_for, until.from_listener, label, until.count, until.hold)
         return self._put(thread, (*self.of(thread), watcher))

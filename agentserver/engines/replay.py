@@ -14,7 +14,7 @@ from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
 from agentserver.core.dismissal import Dismissed
 from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Redriven, Requeued, TurnedAway
-from agentserver.core.minutes import local
+from agentserver.core.payload.names import local
 from agentserver.core.wording import WORDING
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.minutes import local
+from agentserver.core.payload.names import local
 from agentserver.core.wording import WORDING
 from agentserver.gateways.console_view import ASKS, MARGIN, decoded
 from agentserver.gateways.plain_values import entries

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentserver.core.minutes import local
+from agentserver.core.payload.names import local
 from agentserver.gateways.console_lines import ALWAYS, HELP, Verb
 from agentserver.gateways.form import field_names
 

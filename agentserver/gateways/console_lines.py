@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lxml import etree
 
-from agentserver.core.minutes import local
+from agentserver.core.payload.names import local
 from agentserver.gateways import form
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, SystemError
 from agentserver.core import envelope
-from agentserver.core.minutes import local
 from agentserver.core.payload.codec import Undecodable
+from agentserver.core.payload.names import local
 from agentserver.gateways.console_lines import HELP, usage
 from agentserver.gateways.form import text_field
 from agentserver.gateways.plain_values import entries

@@ -15,7 +15,7 @@ from lxml import etree
 
 from agentserver.core import envelope
 from agentserver.core.details import GuardAsks, GuardQuestions, reworded, words
-from agentserver.core.minutes import local
+from agentserver.core.payload.names import local
 from agentserver.findings import Findings
 
 if TYPE_CHECKING:

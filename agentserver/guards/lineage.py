@@ -22,6 +22,7 @@ from agentserver.core.details import Ground
 from agentserver.core.guard import Asked, Denied, Noted
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO
+from agentserver.core.payload.names import local
 from agentserver.core.routing import Route
 from agentserver.guards import lineage_memory, lineage_plan
 from agentserver.guards.lineage_memory import Memory
@@ -250,7 +251,7 @@ class LineageGuard:
         channel = self._readings[proposal.root].channel
         if channel.closed:
             return None
-        name = proposal.root.rpartition("}")[2]
+        name = local(proposal.root)
         told = Ground.QUARANTINED.of(proposal.sender.name, name, channel)
         return Noted(told) if self._policy.mode is Mode.AUDIT else Denied(Code.DENIED, told)
 

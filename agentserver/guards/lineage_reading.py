@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lxml import etree
 
-from agentserver.core.minutes import local
 from agentserver.core.payload.lexical import READERS
+from agentserver.core.payload.names import local
 from agentserver.core.payload.shape import Kind, PayloadError, Place, Record
 from agentserver.provenance.declared import Declared, dataclasses_in, declared
 from agentserver.provenance.labels import Leaf

@@ -15,13 +15,14 @@ from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.payload import explain, generate, sample, schema
 from agentserver.core.payload.describe import table
 from agentserver.core.payload.lexical import UNREADABLE, carried
+from agentserver.core.payload.names import local
 from agentserver.core.payload.shape import PayloadError, PayloadType, Place, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from agentserver.core.payload.explain import Fault
-    from agentserver.core.payload.shape import Field
+from agentserver.core.payload.shape import Field
 
 SYSTEM = "urn:agentserver:system"
 """Namespace of the system's own payloads, without the version."""
@@ -39,7 +40,7 @@ def claim(cls: type, name: str) -> None:
 
     A root that is called as one of the system's is refused in any namespace: people and models read the root alone.
     """
-    if cls in SYSTEM_PAYLOADS or not (of_system(name) or name.rpartition("}")[2] in _SYSTEMS_ROOTS):
+    if cls in SYSTEM_PAYLOADS or not (of_system(name) or local(name) in _SYSTEMS_ROOTS):
         return
     raise PayloadError(f"{cls.__qualname__}: {name} is a name of the system's own payloads; use another one")
 

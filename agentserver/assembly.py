@@ -64,13 +64,15 @@ T = TypeVar("T")
 
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
+_new = tuple.__new__
+
 
 class SystemClock:
     """The machine's clock and its source of randomness."""
 
     def moment(self) -> Moment:
         """The present time with a fresh seed."""
-        return Moment(time.time(), os.urandom(16))
+        return _new(Moment, (time.time(), os.urandom(16)))
 
     def steady(self) -> float:
         """Seconds since the machine was started, where the system says so with the time that it slept."""

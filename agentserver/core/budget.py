@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from agentserver.core.details import Detail
     from agentserver.core.messages import Drafts
 
+_new = tuple.__new__
+
 
 class Room(NamedTuple):
     """The size that one result may have.
@@ -39,7 +41,9 @@ def room(limits: Limits, conversation: Conversation, request: str) -> Room:
     """The size that a result may have which is concluded now."""
     entry = conversation.requests.get(request)
     spent = 0 if entry is None else entry.messages
-    return Room(max(1, left(limits, conversation.messages, spent)), limits.principal_bytes)
+    # `left` in place: a room is made for every invocation.
+    messages = min(limits.messages - spent, limits.conversation_messages - conversation.messages)
+    return _new(Room, (max(1, messages), limits.principal_bytes))
 
 
 def exhausted(limits: Limits, hop: int, left: int) -> Detail | None:

@@ -115,6 +115,17 @@ class CoreGuard(Protocol):
         ...
 
 
+def unmoved(
+    self: object,  # noqa: ARG001 - the methods of guards have one
+    memory: object,
+    delivery: Delivery,  # noqa: ARG001 - as above
+    element: etree._Element,  # noqa: ARG001 - as above
+    at: float,  # noqa: ARG001 - as above
+) -> object:
+    """The ``observe`` of a guard that remembers nothing of what listeners are given: such a guard is not asked."""
+    return memory
+
+
 @runtime_checkable
 class Watchful(Protocol):
     """A guard that has to know of every message that a listener was given, from the first one on."""
@@ -184,6 +195,14 @@ class Rules:
     rewriter: Rewriter | None = None
     explain: Callable[[Listener], str] | None = None
     redact: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
+    _names: frozenset[str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Find out once which guards remember nothing of what listeners are given."""
+        observing = [guard for guard in self.guards if getattr(type(guard), "observe", None) is not unmoved]
+        object.__setattr__(self, "_observing", tuple(observing))
+        object.__setattr__(self, "_names", frozenset(guard.name for guard in self.guards))
 
     def narrowed(self, name: str, allowed: frozenset[str]) -> Narrowed:
         """A listener where it may reach no others than these."""
@@ -198,8 +217,14 @@ class Rules:
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float
     ) -> Mapping[str, object]:
         """Each guard's memory after a listener has been given a message."""
+        named = memory.keys() >= self._names
+        if named and not self._observing:
+            return memory
         after = dict(memory)
-        for guard in self.guards:
+        if not named:  # the conversation is older than a guard
+            for guard in self.guards:
+                after.setdefault(guard.name, None)
+        for guard in self._observing:
             after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
         return after
 

@@ -6,6 +6,7 @@ Owns their shapes. Refuses to know how they are decided on, stored or shown.
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -43,11 +44,12 @@ class Moment(NamedTuple):
 
     def ids(self) -> Iterator[str]:
         """Ids in the form of UUIDs that cannot be foretold without the seed."""
-        number = 0
-        while True:
-            digest = blake2b(number.to_bytes(4, "big"), key=self.seed, digest_size=16).hexdigest()
-            yield f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
-            number += 1
+        return map(self.id, count())
+
+    def id(self, number: int) -> str:
+        """One of the ids, counted from zero."""
+        digest = blake2b(number.to_bytes(4, "big"), key=self.seed, digest_size=16).hexdigest()
+        return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
 
 
 class Delivery(NamedTuple):

@@ -21,7 +21,7 @@ _GONE: Final[Any] = object()
 
 def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
     """A copy to make the next version of. Nothing may change the mapping, or a version once it is made, afterwards."""
-    if isinstance(mapping, Overlay):
+    if type(mapping) is Overlay:
         return mapping.next()
     return dict(mapping) if len(mapping) <= FEW else Overlay(mapping)
 

@@ -13,7 +13,7 @@ from agentserver.contract import Code
 from agentserver.core.canonical import canonical
 from agentserver.core.details import Ground
 from agentserver.core.messages import TODO
-from agentserver.core.payload.codec import of_system
+from agentserver.core.payload.codec import SYSTEMS_OWN
 from agentserver.core.refusals import Refusal
 from agentserver.core.routing import Route
 
@@ -41,7 +41,7 @@ def overstepped(
         place: where it was written.
         services: names of the payload elements that the todo service accepts.
     """
-    if not of_system(draft.root):
+    if not draft.root.startswith(SYSTEMS_OWN):
         return None
     routes = {proposal.route for proposal in proposals}
     if draft.root in services and draft.to in {TODO, None} and routes <= {Route.SERVICE}:

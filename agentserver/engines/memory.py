@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.aside import last_words
 from agentserver.core.elapsed import STEADY, Calendar
-from agentserver.core.messages import EventPlace
+from agentserver.core.messages import EventPlace, Finished
 from agentserver.core.receipts import given
 from agentserver.engines.memory_record import MemoryReader, MemoryRecord
 from agentserver.ports import ConflictError, RepeatedError
@@ -64,7 +64,8 @@ class MemoryEngine:
         if (0 if before is None else before.version) != outcome.before:
             raise ConflictError(after.id)
         step = None if self._record is None else self._record.encoded(outcome)
-        self._keep_receipt(outcome)
+        if type(outcome.cause) is not Finished:  # as of most steps; no receipt is given for one
+            self._keep_receipt(outcome)
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
         if after.closed:

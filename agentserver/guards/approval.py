@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.canonical import canonical
 from agentserver.core.details import Ground
-from agentserver.core.guard import Asked
+from agentserver.core.guard import Asked, unmoved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.guard import Verdict
-    from agentserver.core.messages import Delivery
     from agentserver.core.routing import Proposal
 
 _PERMITTED = "permitted"
@@ -33,13 +32,10 @@ class ApprovalGuard:
     """
 
     name = "approval"
+    observe = unmoved
 
     def __init__(self, listeners: AbstractSet[str] = frozenset()) -> None:
         self._listeners = frozenset(listeners)
-
-    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:  # noqa: ARG002 - a guard's signature
-        """Give the memory back as it is: it does not depend on what listeners were given."""
-        return memory
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
         """Ask, unless this very content was permitted for the rest of the conversation."""

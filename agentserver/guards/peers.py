@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.details import Ground
-from agentserver.core.guard import Denied
+from agentserver.core.guard import Denied, unmoved
 from agentserver.core.routing import Route
 
 if TYPE_CHECKING:
-    from lxml import etree
-
     from agentserver.core.guard import Verdict
-    from agentserver.core.messages import Delivery
     from agentserver.core.routing import Proposal
 
 
@@ -24,10 +21,7 @@ class PeersGuard:
     """Denies every message to a peer that the sender does not declare."""
 
     name = "peers"
-
-    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:  # noqa: ARG002 - a guard's signature
-        """Peers are fixed; there is nothing to remember."""
-        return memory
+    observe = unmoved
 
     def permit(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
         """Leave the memory as it is: no person is asked about a peer."""

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from agentserver.pump.prompt import PromptTask
 
 if TYPE_CHECKING:
-    from contextvars import Context
-
     from agentserver.core.blueprint import Listener
 
 T = TypeVar("T")
@@ -53,16 +51,13 @@ class Call(PromptTask, Generic[T]):
     ``late`` then.
 
     Args:
-        context: the context that it runs in.
         loop: the event loop that runs.
         listener: whose handler it is.
         delivery: the id of the delivery that it is called with.
     """
 
-    def __init__(
-        self, context: Context, loop: asyncio.AbstractEventLoop, listener: Listener, delivery: str
-    ) -> None:
-        super().__init__(context, loop)
+    def __init__(self, loop: asyncio.AbstractEventLoop, listener: Listener, delivery: str) -> None:
+        super().__init__(loop=loop)
         self.listener = listener
         self.delivery = delivery
         self.said: T | None = None

@@ -115,21 +115,21 @@ class Invoker:
             if self._ending:
                 await asyncio.wait(self._ending, timeout=LAST_WORDS)
 
-    async def call(self, bound: Bound, accepted: Accepted) -> Finished | None:
+    async def call(self, bound: Bound, worker: asyncio.Task[Any], accepted: Accepted) -> Finished | None:
         """Call the handler under its deadline. None when its thread was closed meanwhile.
 
         A missed deadline comes back as a value, and so does a crash, be it of the payload's constructor, of the
-        handler, or of what it returned.
+        handler, or of what it returned. ``worker`` is the task that runs now.
         """
         delivery, listener = accepted.delivery, bound.listener
         left = self._abandoned.get(listener.name, ())
         if len(left) >= listener.concurrency:
             busy = Failed(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
             return Finished(delivery, accepted.element, busy)
-        call: _Call = Call(self._clean.fresh(), asyncio.get_running_loop(), listener, delivery.id)
+        call: _Call = Call(asyncio.get_running_loop(), listener, delivery.id)
         self._calls[delivery.thread] = call
         try:
-            over = call.begin(self._run(bound, accepted, call))
+            over = call.begin(self._run(bound, accepted, call), self._clean.fresh(), worker)
             stage = call.stage if over else await call.ended(self)
         finally:
             if self._calls.get(delivery.thread) is call:
@@ -171,7 +171,8 @@ class Invoker:
             run_in(current)
             payload = accepted.codec.decode(accepted.element)
             value = await bound.handler(payload, accepted.metadata)
-            _check_unharmed(call)
+            if call.cancels:
+                _check_unharmed(call)
             if isinstance(value, HandlerResponse):
                 said = single(value, self._rules.codecs, self._rules.bounds)
             else:
@@ -212,7 +213,7 @@ class _CancelledItselfError(Exception):
 
 def _check_unharmed(call: _Call) -> None:
     """Raise when a handler that has come back has cancelled its own task."""
-    if call.cancels and not call.stopped:
+    if not call.stopped:
         raise _CancelledItselfError
 
 

@@ -21,34 +21,32 @@ _end = asyncio.Future.set_result
 class PromptTask(asyncio.Future[None]):
     """A task of asyncio, as far as its own code, timeouts, task groups and anyio look at it.
 
-    Args:
-        context: the context that it runs in.
-        loop: the event loop that runs.
-
     ``cancels`` counts how often it was cancelled, less those that were taken back.
     """
 
-    def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self._context = context
-        self._coro: Coroutine[Any, Any, None] | None = None
-        self.cancels = 0
-        self._name = ""
-        self._why: tuple[Any, ...] = ()
-        # anyio reads these two of any task, to find out whether it can be cancelled now.
-        self._must_cancel = False
-        self._fut_waiter: asyncio.Future[Any] | None = None
+    # Most tasks are over before any of these is set.
+    _coro: Coroutine[Any, Any, None] | None = None
+    _name = ""
+    _why: tuple[Any, ...] = ()
+    cancels = 0
+    # anyio reads these two of any task, to find out whether it can be cancelled now.
+    _must_cancel = False
+    _fut_waiter: asyncio.Future[Any] | None = None
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Take the first step of the work. False when the rest of it has to wait. Must be called by another task."""
-        self._coro = work
+    def begin(self, work: Coroutine[Any, Any, None], context: Context, outer: asyncio.Task[Any]) -> bool:
+        """Take the first step of the work. False when the rest of it has to wait.
+
+        Args:
+            work: what it does.
+            context: the context that it runs in.
+            outer: the task that runs now.
+        """
+        self._coro, self._context = work, context
         loop = self._loop
-        outer = asyncio.current_task(loop)
-        assert outer is not None
         _leave_task(loop, outer)
         _enter_task(loop, self)  # type: ignore[arg-type]  # asyncio asks for a task of its own class nowhere
         try:
-            pending = self._context.run(work.send, None)
+            pending = context.run(work.send, None)
         except StopIteration:
             _end(self, None)
             return True

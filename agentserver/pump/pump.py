@@ -6,6 +6,7 @@ is a call of core/decisions.py, every promise about storage the engine's.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import asynccontextmanager
 from functools import partial
@@ -256,7 +257,7 @@ class Pump:
 
     def approvals(self) -> tuple[Approval, ...]:
         """The messages that wait for a person, the oldest first."""
-        return self._waiting.known()
+        return self._waiting.oldest()
 
     async def decide(self, conversation: str, decided: Decided) -> bool:
         """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
@@ -266,6 +267,8 @@ class Pump:
 
     async def _work(self) -> None:
         # A worker that never waits outside of a commit would never be cancelled.
+        worker = asyncio.current_task()
+        assert worker is not None
         while not self._halted:
             delivery = await self._turns.take()
             mark = self._marks.enter(delivery.id) if self._marked else 0
@@ -275,7 +278,7 @@ class Pump:
                 )
                 parsed = self._parsed.pop(delivery.id, None)
                 if conversation is not None:
-                    call = partial(self._invoker.call, self._bound[delivery.to])
+                    call = partial(self._invoker.call, self._bound[delivery.to], worker)
                     await self._boundary.handle(conversation, delivery, parsed, call)
                 if self._marked:
                     self._probation.done(delivery)
@@ -328,7 +331,8 @@ class Pump:
         self._accounts.book(outcome)
         if outcome.asked:
             self._waiting.add(outcome.asked)
-        self._waiting.settle(outcome.records)
+        if self._waiting.known:
+            self._waiting.settle(outcome.records)
         for delivery in outcome.ready:
             self._dispatch(_new(Ticket, (conversation.principal, delivery)))
         if outcome.retry is not None:

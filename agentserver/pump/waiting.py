@@ -49,17 +49,17 @@ class Waiting:
         self._approver, self._answers = onlookers.approver, onlookers.answers
         self._nobody = self._approver is None and self._answers is None
         self._limit = 0.0 if self._nobody else limit
-        self._known: dict[str, Approval] = {}
+        self.known: dict[str, Approval] = {}
         self._news = asyncio.Event()
 
-    def known(self) -> tuple[Approval, ...]:
+    def oldest(self) -> tuple[Approval, ...]:
         """The messages that wait, the oldest first."""
-        return tuple(sorted(self._known.values(), key=lambda approval: approval.at))
+        return tuple(sorted(self.known.values(), key=lambda approval: approval.at))
 
     def add(self, asked: Iterable[Approval]) -> None:
         """Show what has begun to wait."""
         for approval in asked:
-            self._known[approval.delivery.id] = approval
+            self.known[approval.delivery.id] = approval
             self._news.set()
             if self._approver is not None:
                 with harmless("the approver"):
@@ -67,15 +67,15 @@ class Waiting:
 
     def settle(self, records: Iterable[Record]) -> None:
         """Forget what does not wait any more."""
-        if self._known:
+        if self.known:
             for record in records:
                 if record.event in _OVER:
-                    self._known.pop(record.delivery, None)
+                    self.known.pop(record.delivery, None)
 
     def forget(self, conversation: str) -> None:
         """Forget what waits in a conversation that goes on no more."""
-        for key in [key for key, one in self._known.items() if one.delivery.conversation == conversation]:
-            del self._known[key]
+        for key in [key for key, one in self.known.items() if one.delivery.conversation == conversation]:
+            del self.known[key]
 
     async def watch(self, time: Timekeeper, decide: Decide) -> None:
         """Pass on the answers that are left elsewhere, and answer no for a person who does not answer; never ends.
@@ -87,18 +87,18 @@ class Waiting:
         )  # what was left while no server ran, whether something waits or not
         while True:
             self._news.clear()
-            if self._known:
+            if self.known:
                 await self._take_answers(time, decide)
             now = await time.look()
             for approval in self._overdue(time, now):
                 why = Unasked.NOBODY if self._nobody else Unasked.LATE
                 said = Decided(approval.id, approval.digest, Answer.DENY, why)
                 await decide(approval.delivery.conversation, said)
-                self._known.pop(approval.delivery.id, None)
+                self.known.pop(approval.delivery.id, None)
             await self._sleep(time, now)
 
     def _overdue(self, time: Timekeeper, at: float) -> list[Approval]:
-        known = self._known.values()
+        known = self.known.values()
         return [one for one in known if self._nobody or time.left(self._limit, one.at, at) <= 0]
 
     async def _take_answers(self, time: Timekeeper, decide: Decide) -> None:
@@ -107,7 +107,7 @@ class Waiting:
         try:
             found = await self._answers.left()
             for decided, at in found:
-                approval = next((one for one in self._known.values() if one.id == decided.approval), None)
+                approval = next((one for one in self.known.values() if one.id == decided.approval), None)
                 if approval is None or approval in self._overdue(time, at):
                     continue
                 if not await decide(approval.delivery.conversation, decided):
@@ -118,7 +118,7 @@ class Waiting:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 
     async def _sleep(self, time: Timekeeper, now: float) -> None:
-        oldest = min((one.at for one in self._known.values()), default=None)
+        oldest = min((one.at for one in self.known.values()), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
         with anyio.move_on_after(None if oldest is None else min(time.left(self._limit, oldest, now), nap)):
             await self._news.wait()

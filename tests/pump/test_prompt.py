@@ -19,8 +19,8 @@ SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
 
 
 def begun(work):
-    task = PromptTask(contextvars.copy_context(), asyncio.get_running_loop())
-    task.begin(work)
+    task = PromptTask(loop=asyncio.get_running_loop())
+    task.begin(work, contextvars.copy_context(), asyncio.current_task())
     return task
 
 

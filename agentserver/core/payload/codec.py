@@ -30,9 +30,13 @@ SYSTEM = "urn:agentserver:system"
 _SYSTEMS_ROOTS = frozenset(payload.__name__ for payload in SYSTEM_PAYLOADS)
 
 
+SYSTEMS_OWN = f"{{{SYSTEM}"
+"""The beginning of the names of the system's payloads, in this version or any other."""
+
+
 def of_system(name: str) -> bool:
     """True when ``{namespace}root`` is of the system's namespace, in this version or any other."""
-    return name.startswith(f"{{{SYSTEM}")
+    return name.startswith(SYSTEMS_OWN)
 
 
 def claim(cls: type, name: str) -> None:

@@ -150,7 +150,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "also": "Also {argument}: untrusted content from {places} ({where} tells all)",
         "also more": "Also {argument}: untrusted content from {places} and {more} more ({where} tells all)",
         "place": "{source}{field} (step {step})",
-        "more": "({more} more findings)",
+        "more": "({more} more)",
         "action deny": "Action: blocked, user notified",
         "action ask": "Action: waits for an approval",
         "action audit": "Action: logged, call proceeds (audit)",

@@ -76,8 +76,8 @@ class Record(NamedTuple):
         delivery: the delivery concerned, else empty.
         message: the envelope of a message that was admitted.
         request: the outside message that led to it; empty where none did, and in what earlier servers kept.
-        began: of an event that follows from an invocation, when it began, in seconds since the epoch; ``at - began`` is
-            how long it took. None where no handler was called, and in what earlier servers kept.
+        took: of an event that follows from an invocation, seconds since its handler began. None where none was called,
+            or an earlier server kept it.
     """
 
     event: Event
@@ -93,4 +93,9 @@ class Record(NamedTuple):
     delivery: str = ""
     message: bytes = b""
     request: str = ""
-    began: float | None = None
+    took: float | None = None
+
+    @property
+    def began(self) -> float | None:
+        """The time at which the handler began, in seconds since the epoch, where ``took`` is known."""
+        return None if self.took is None else self.at - self.took

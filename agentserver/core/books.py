@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, SystemError
 from agentserver.core import envelope, lives
+from agentserver.core.approvals import Decided
 from agentserver.core.audit import Event
 from agentserver.core.conversation import Conversation
 from agentserver.core.lives import DeliveryMove, DeliveryStage, ThreadMove
-from agentserver.core.messages import Done, EventPlace, Reply
+from agentserver.core.messages import Closing, Done, EventPlace, Finished, GivenUp, Reply, Requeued
 from agentserver.core.minutes import Minutes
 from agentserver.core.notices import notice
 from agentserver.core.outcome import Outcome
@@ -52,7 +53,8 @@ class Books:
         self.rules = rules
         self.moment = moment
         self._cause = cause
-        self.minutes = Minutes(conversation.id, moment.now, rules.redact)
+        took = cause.took if isinstance(cause, Finished) else None
+        self.minutes = Minutes(conversation.id, moment.now, rules.redact, _request(cause), took)
         self.ids = moment.ids()
         self.change = TreeChange(conversation.tree)
         self.tree = self.change.tree
@@ -192,6 +194,7 @@ class Books:
             root=local(root),
             hop=hop,
             message=message,
+            request=request,
         )
 
     def finish(self) -> Outcome:
@@ -270,7 +273,7 @@ class Books:
             for thread in self.requests.threads(request):
                 self.close(self.change.shut(thread))
             error = notice(system_error(Code.BUDGET), root, self.rules)
-            about = {"thread": root, "to": self.before.principal, "code": Code.BUDGET}
+            about = {"thread": root, "to": self.before.principal, "code": Code.BUDGET, "request": request}
             self.minutes.note(Event.REFUSED, detail=detail, **about)
             self.leave(error, request, 0)
 
@@ -285,4 +288,16 @@ class Books:
         for request in self.requests.at_rest():
             self._replies.append(Done(self.before.id, request.id, request.answered))
             if not request.answered:
-                self.minutes.note(Event.ENDED, thread=self.tree.root, to=self.before.principal)
+                root, principal = self.tree.root, self.before.principal
+                self.minutes.note(Event.ENDED, thread=root, to=principal, request=request.id)
+
+
+def _request(cause: Cause) -> str:
+    """The request that a step is about; empty when it is about none or several."""
+    match cause:
+        case Closing() | Decided():
+            return ""
+        case Finished() | GivenUp() | Requeued():
+            return cause.delivery.request
+        case _:
+            return cause.request

@@ -202,7 +202,7 @@ def _following(
     conversation: Conversation, finished: Finished, rules: Rules, moment: Moment
 ) -> Pieces[Sequence[Command]]:
     """The commands that follow from an invocation."""
-    delivery, _, result = finished
+    delivery, _, result, _ = finished
     thread = conversation.working_on(delivery)
     if thread is None:
         return (Enter(Event.DISCARDED, {}, delivery),)

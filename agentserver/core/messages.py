@@ -250,11 +250,17 @@ class Outside(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """An invocation that is over. ``element`` is None when the handler was never called."""
+    """An invocation that is over.
+
+    Args:
+        element: the payload; None when the handler was never called.
+        took: seconds since the handler began, where that is known. Nothing is decided by it.
+    """
 
     delivery: Delivery
     element: etree._Element | None
     result: Returned | Failed
+    took: float | None = None
 
 
 class GivenUp(NamedTuple):

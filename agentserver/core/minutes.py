@@ -26,16 +26,23 @@ class Minutes:
         conversation: whose they are.
         at: when the step is taken, in seconds since the epoch.
         redact: takes secrets out of a text, before anything of it is cut.
-
-    ``began`` is when the handler began that the step is about, if one did.
+        request: the one that the step is about, empty when it is about none or several.
+        took: seconds that the handler took that it is about, if one was called.
     """
 
-    def __init__(self, conversation: str, at: float, redact: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        conversation: str,
+        at: float,
+        redact: Callable[[str], str] = str,
+        request: str = "",
+        took: float | None = None,
+    ) -> None:
         self._redact = redact
         self._conversation = conversation
         self._at = at
         self.records: list[Record] = []
-        self.began: float | None = None
+        self._request, self._took = request, took
 
     def record(
         self, event: Event, delivery: Delivery, *, code: str = "", detail: Detail | None = None
@@ -56,7 +63,7 @@ class Minutes:
                 delivery.id,
                 delivery.message if event is Event.SENT else b"",
                 delivery.request,
-                self.began if event in CALLED else None,
+                self._took if event in CALLED else None,
             )
         )
 
@@ -65,6 +72,7 @@ class Minutes:
         about = {
             "to": legible(to, DETAIL, self._redact),
             "detail": None if detail is None else self._legible(detail),
+            "request": self._request,
             **more,
         }
         self.records.append(Record(event, self._at, self._conversation, thread, **about))

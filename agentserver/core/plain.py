@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome | None:
     """The outcome of an invocation that sent one ordinary message: to a peer, to its caller, or out of the server."""
-    delivery, element, result = finished
+    delivery, element, result, _ = finished
     thread = conversation.working_on(delivery)
     request = conversation.requests.get(delivery.request)
     listener = rules.blueprint.listeners.get(delivery.to)
@@ -84,7 +84,7 @@ def plain_request(
     nodes[receiver.id] = receiver.with_inbox((sent,))
     requests = changeable(requests)
     requests[outside.request] = Request(outside.request, (receiver.id,), 1, 0, False, 1)
-    minutes = Minutes(conversation.id, moment.now, rules.redact)
+    minutes = Minutes(conversation.id, moment.now, rules.redact, outside.request)
     minutes.note(
         Event.RECEIVED, thread=root.id, sender=principal.name, to=proposal.to, root=local(proposal.root)
     )
@@ -130,7 +130,7 @@ def _passed_on(
     request = conversation.requests[delivery.request]
     requests = changeable(conversation.requests)
     requests[request.id] = Request(*request[:-1], request.messages + 1)
-    minutes = Minutes(conversation.id, moment.now, rules.redact)
+    minutes = Minutes(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
     minutes.record(Event.HANDLED, delivery)
     minutes.record(Event.SENT, sent)
     tree = ThreadTree(tree.root, nodes, opened)
@@ -174,7 +174,7 @@ def _answered(
     else:
         del requests[name]
         replies += (Done(conversation.id, name, answered=True, place=EventPlace(version, 1)),)
-    minutes = Minutes(conversation.id, moment.now, rules.redact)
+    minutes = Minutes(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
     minutes.record(Event.HANDLED, delivery)
     minutes.note(
         Event.ANSWERED,

@@ -104,9 +104,9 @@ _EMPTY = ("", "", None, "", "")
 def _short(record: Record) -> list[Any]:
     """The row of a record that its delivery tells, as far as it is needed."""
     if record.detail is not None or record.code:
-        return [record.event, record.delivery, record.began, record.code, detail_form.dump(record.detail)]
-    if record.began is not None:
-        return [record.event, record.delivery, record.began]
+        return [record.event, record.delivery, record.took, record.code, detail_form.dump(record.detail)]
+    if record.took is not None:
+        return [record.event, record.delivery, record.took]
     return [record.event, record.delivery]
 
 
@@ -150,7 +150,7 @@ def _records(
 def _told(conversation: str, at: float, delivery: Delivery, row: Sequence[Any]) -> Record:
     """The record of a short row."""
     columns: list[Any] = [*row, *_EMPTY[len(row) :]]
-    event, key, began, code, detail = columns
+    event, key, took, code, detail = columns
     return Record(
         Event(event),
         at,
@@ -165,5 +165,5 @@ def _told(conversation: str, at: float, delivery: Delivery, row: Sequence[Any]) 
         key,
         delivery.message if event == Event.SENT else b"",
         delivery.request,
-        began,
+        took,
     )

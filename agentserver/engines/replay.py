@@ -123,7 +123,7 @@ def _essence(record: Record, redact: Callable[[str], str]) -> Record:
     """The part of a record that must not differ. A target may have been recorded before it was known to be a secret."""
     to = redact(record.to)
     return record._replace(
-        at=0.0, to=to, detail=None, request="", began=None, code=str(record.code), event=Event(record.event)
+        at=0.0, to=to, detail=None, request="", took=None, code=str(record.code), event=Event(record.event)
     )
 
 

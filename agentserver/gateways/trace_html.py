@@ -12,12 +12,14 @@ from lxml import etree
 
 from agentserver.characters.printing import visible
 from agentserver.core.audit import Event
+from agentserver.core.wording import WORDING
 from agentserver.gateways.trace_text import further, line, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agentserver.core.audit import Record
+    from agentserver.core.wording import DetailWording
 
 STYLE = (
     "body{font:14px/1.5 monospace;margin:2em;background:#fff;color:#222}"
@@ -28,7 +30,7 @@ STYLE = (
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(title: str, records: Sequence[Record]) -> str:
+def page(title: str, records: Sequence[Record], wording: DetailWording = WORDING) -> str:
     """The records of one conversation as an HTML page; each message can be unfolded."""
     root = etree.Element("html", lang="en")
     head = etree.SubElement(root, "head")
@@ -42,7 +44,8 @@ def page(title: str, records: Sequence[Record]) -> str:
     for hop in read(records):
         row = etree.SubElement(body, "div", {"class": str(Event(hop.record.event))})
         row.text = "\n".join(
-            "".join(visible(text) for _, text in each) for each in (line(hop), *further(hop))
+            "".join(visible(text) for _, text in each)
+            for each in (line(hop, wording), *further(hop, wording=wording))
         )
         if hop.record.message:
             unfold = etree.SubElement(body, "details")

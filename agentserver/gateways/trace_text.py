@@ -68,7 +68,8 @@ class Hop:
     Args:
         depth: how many calls it lies inside; 0 is what the principal said and heard.
         elapsed: seconds since the outside message before it.
-        took: for what follows from an invocation, seconds since the message it was for was sent; else None.
+        took: for what follows from an invocation, seconds that its handler took; in what earlier servers kept, those
+            since the message it was for was sent. Else None.
     """
 
     record: Record
@@ -110,6 +111,8 @@ class Reading:
         cause = self._cause
         if cause is None or record.event not in _TIMED:
             return None
+        if cause.took is not None:
+            return cause.took
         began = self._sent.get(cause.delivery)
         return None if began is None else record.at - began
 
@@ -167,7 +170,9 @@ def _bounded(text: str, most: int = 500) -> str:
     return counted(text, most)
 
 
-def tree(records: Sequence[Record], *, payloads: bool = False) -> tuple[Line, ...]:
+def tree(
+    records: Sequence[Record], *, payloads: bool = False, wording: DetailWording = WORDING
+) -> tuple[Line, ...]:
     """The conversation as an indented tree of calls.
 
     One line for each record, or as many as its detail has, less those that the next one tells too: a message from
@@ -180,8 +185,8 @@ def tree(records: Sequence[Record], *, payloads: bool = False) -> tuple[Line, ..
         event = hop.record.event
         if event not in {Event.RECEIVED, Event.HANDLED} or following not in _TOLD:
             lines += reversed(said(hop)) if payloads and hop.record.message else ()
-            lines += reversed(further(hop))
-            lines.append(line(hop))
+            lines += reversed(further(hop, wording=wording))
+            lines.append(line(hop, wording))
         following = following if event in _BETWEEN else event
     return tuple(reversed(lines))
 
@@ -204,10 +209,11 @@ def tree_text(records: Sequence[Record], *, payloads: bool = False) -> str:
     return "\n".join(paint(each, colour=False) for each in tree(records, payloads=payloads))
 
 
-def json_lines(records: Iterable[Record]) -> Iterator[str]:
+def json_lines(records: Iterable[Record], wording: DetailWording = WORDING) -> Iterator[str]:
     """One JSON object for each record, as docs/records.md tells: its fields, the detail in words, and its depth."""
     for hop in read(records):
         told = hop.record._asdict()
+        told["began"] = hop.record.began
         told["message"] = hop.record.message.decode("utf-8", "backslashreplace")
         told["detail"] = fields(hop.record.detail)
-        yield json.dumps({**told, "text": WORDING.whole(hop.record.detail), "depth": hop.depth})
+        yield json.dumps({**told, "text": wording.whole(hop.record.detail), "depth": hop.depth})

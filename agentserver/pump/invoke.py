@@ -9,6 +9,7 @@ import asyncio
 import logging
 import traceback
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
@@ -142,7 +143,7 @@ class Invoker:
         said = call.said
         if stage is Stage.LATE or said is None:
             said = Failed(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
-        return _new(Finished, (delivery, accepted.element, said))
+        return _new(Finished, (delivery, accepted.element, said, monotonic() - call.began))
 
     def abandon(self, call: _Call) -> None:
         """Go on without a call that does not end."""

@@ -7,9 +7,11 @@ from lxml import etree
 
 from agentserver.core.audit import Event, Record
 from agentserver.core.record_rows import detail_kept
+from agentserver.core.wording import WORDING
 from agentserver.gateways.terminal import Style
 from agentserver.gateways.trace_html import page
-from agentserver.gateways.trace_text import json_lines, line, quiet, read, tree_text
+from agentserver.gateways.trace_text import json_lines, line, quiet, read, tree, tree_text
+from tests.core.samples import SAMPLES, altered
 
 
 def rec(event, at, thread, sender="", to="", root="", **more):
@@ -102,7 +104,8 @@ def test_json_lines_hold_everything():
     first, second = (json.loads(line) for line in list(json_lines(CALL))[1:3])
     assert first == {
         "event": "sent", "at": 10.0, "conversation": "c", "thread": "t1", "sender": "console", "to": "agent", "root": "Ask",
-        "hop": 0, "code": "", "detail": None, "delivery": "d1", "message": "<m/>", "request": "", "began": None, "text": "",
+        "hop": 0, "code": "", "detail": None, "delivery": "d1", "message": "<m/>", "request": "", "took": None, "began": None,
+        "text": "",
         "depth": 0,
     }  # fmt: skip
     assert second["event"] == "handled"
@@ -193,3 +196,44 @@ def test_a_live_view_leaves_a_rejected_handoff_to_its_refusal():
     assert quiet(CALL[0])
     assert not quiet(CALL[1])
     assert line(next(read([granted])))[-1] == (Style.GOOD, "approve review")
+
+
+# A change of wording
+
+DETAILED = [
+    *CALL[:3],
+    *(
+        Record(Event.FLAGGED, 11.0, "c", "t1", "agent", "till", detail=detail, request="r", took=0.25)
+        for detail in SAMPLES
+    ),
+]
+"""A record with each kind of detail."""
+
+
+def layout(lines):
+    """The margin and the styles of each line."""
+    return [(each[0][1] if each[0][0] is Style.DIM else "", [style for style, _ in each]) for each in lines]
+
+
+def test_another_wording_changes_neither_layout_nor_data():
+    other = altered()
+    assert layout(tree(DETAILED)) == layout(tree(DETAILED, wording=other))
+    rows, others = ([len(row.text.split("\n")) for row in etree.fromstring(
+        page("x", DETAILED, words), etree.HTMLParser()).iter("div") if row.get("class")] for words in (WORDING, other))  # fmt: skip
+    assert rows == others
+    for one, two in zip(json_lines(DETAILED), json_lines(DETAILED, other), strict=True):
+        assert {**json.loads(one), "text": ""} == {**json.loads(two), "text": ""}
+
+
+def test_nothing_that_is_shown_reads_words():
+    """Records of kept text with our own phrases in them stay the lines that they are."""
+    words = "\n".join(WORDING.lines(SAMPLES[-4]))
+    lines = tree([rec(Event.FLAGGED, 1.0, "t1", "agent", "till", detail=words)])
+    assert len(lines) == len(words.split("\n"))
+
+
+def test_what_took_how_long_is_a_number():
+    took = [rec(Event.HANDLED, 3.0, "t1", "a", "b", took=0.25), rec(Event.SENT, 3.0, "t2", "b", "c")]
+    assert [hop.took for hop in read(took)] == [0.25, 0.25]
+    first = json.loads(next(json_lines(took)))
+    assert (first["took"], first["began"]) == (0.25, 2.75)

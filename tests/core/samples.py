@@ -1,0 +1,84 @@
+"""Details to try things on: at least one of every kind."""
+
+from __future__ import annotations
+
+from agentserver.core.details import (
+    Answered,
+    Corrections,
+    Ended,
+    Failure,
+    Ground,
+    GuardAsks,
+    GuardNote,
+    GuardQuestions,
+    HandoffAttempt,
+    KeptText,
+    More,
+    RedrivenFrom,
+    Repaired,
+    Unanswered,
+    Unknown,
+)
+from agentserver.core.wording import PHRASES, DetailWording
+from agentserver.findings import PHRASES as FINDINGS
+from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
+
+TRAIL = Trail(
+    "fetcher",
+    "text",
+    8,
+    "eve@evil.example",
+    "EVE@evil.example",
+    "base64",
+    (TrailHop("router", "to", 9),),
+    "d1",
+)
+TO = FindingFacts("destination", "block", "to", "eve@evil.example", "destination", "", TRAIL)
+FOUND = Findings("outbox", 10, "enforce", "deny", (TO, FindingFacts("plan", "block", "", "")), more=2)
+
+
+def body(step, argument="body", detail=""):
+    """A finding that an argument holds a stranger's words, and no more unless it has a detail."""
+    trail = Trail("fetcher", "text", step, "words", "words")
+    return FindingFacts("content", "report", argument, "words", "payload", detail, trail)
+
+
+SAMPLES = (
+    KeptText("one\n  two"),
+    GuardNote("hours", "closed\nuntil nine"),
+    Failure("ValueError: boom"),
+    *(ground.of("n-1", "n-2", "n-3") for ground in Ground),
+    Corrections(("/Ask/text: at most 4 characters", "/Ask: no attribute is called x")),
+    Repaired("a fence was taken off"),
+    GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?\nnow?")), GuardAsks("lineage", FOUND))),
+    GuardQuestions((GuardAsks("hours", Failure("may it?")),), waits=False),
+    Answered("ada", "once"),
+    Answered("ada", "always"),
+    Answered("ada", "deny"),
+    Answered("ada, always", ""),
+    Unanswered("nobody"),
+    Unanswered("late"),
+    Ended("idle"),
+    RedrivenFrom("d1", "c1", "ada"),
+    FOUND,
+    *(FOUND._replace(decision=decision, mode=mode) for decision in ("ask", "allow") for mode in ("audit", "confirm")),
+    *(FOUND._replace(became=became) for became in ("permitted", "approved", "deny")),
+    FOUND._replace(findings=(TO, *map(body, range(6)), body(7, "subject"), body(8, "subject", "quite"))),
+    HandoffAttempt("t", "a", "b", "review", "approve", None, ("ticket",), 1, 2, 3, "0" * 64, None, 0, None),
+    HandoffAttempt(
+        "t", "a", Unknown(3, "0" * 64), Unknown(9, "1" * 64), "reject", "schema",
+        ("x", Unknown(4, "2" * 64), More(7)), 1, 2, 3, "0" * 64, "3" * 64, 4, "4" * 64,
+    ),
+    HandoffAttempt("t", "a", None, "review", "reject", "schema", (), 1, 2, 3, None, None, 0, None),
+)  # fmt: skip
+
+
+def altered():
+    """Other words for everything: each phrase is a number, and begins as another one begins a line."""
+    tables = (PHRASES, FINDINGS)
+    return DetailWording(*({key: _other(at, each[key]) for at, key in enumerate(each)} for each in tables))
+
+
+def _other(number, said):
+    names = [part.partition("}")[0] for part in said.split("{")[1:]]
+    return f"Lineage: <{number}> " + " ".join(f"[{{{name}}}]" for name in names)

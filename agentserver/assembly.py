@@ -32,8 +32,7 @@ from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.hosting import hosted, named
-from agentserver.guards.intents import IntentRewriter
-from agentserver.guards.intents_record import HandoffRecord
+from agentserver.guards.intents import HandoffRecord, IntentRewriter
 from agentserver.guards.peers import PeersGuard
 from agentserver.handoff.edge.copying import copying
 from agentserver.handoff.intents import Vocabulary

@@ -1,11 +1,13 @@
 """``agentserver check``: every mistake that ``run`` would meet, before it does.
 
-Owns the summary, and which schemas are held to the rules of hygiene. The findings are config's, the rules hygiene's.
+Owns the summary, which schemas are held to the rules of hygiene, and how provenance is told. The findings are config's,
+the rules hygiene's, the ways from source to sink those of the provenance package.
 """
 
 from __future__ import annotations
 
 import os
+from math import inf
 from typing import TYPE_CHECKING
 
 import click
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from agentserver.assembly import Server
     from agentserver.config import Organism
     from agentserver.config.findings import Finding, Severity
-    from agentserver.config.organism import Place
+    from agentserver.config.organism import Place, Provenance
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.payload.codec import Codecs
+    from agentserver.provenance.flows import Report
+    from agentserver.provenance.quarantine import Channel
 
 FOUND = 1
 
@@ -111,9 +115,47 @@ def parties(organism: Organism) -> frozenset[str]:
 def _provenance(organism: Organism, server: Server, *, flows: bool) -> Iterable[str]:
     if organism.provenance is None:
         return ("provenance: none declared, so nobody asks where a value comes from",)
-    from agentserver.cli import flowing
+    return _told(organism, organism.provenance, server.rules.codecs, flows=flows)
 
-    return flowing.told(organism, organism.provenance, server.rules.codecs, flows=flows)
+
+def _told(organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: bool) -> Iterator[str]:
+    """Lines about provenance."""
+    report = flow_report(organism, provenance, codecs)
+    yield f"provenance: {provenance.policy.mode}"
+    yield from (f"  {line}" for line in report.told())
+    for name in sorted(provenance.quarantined):
+        for payload, found in _channels(organism, codecs, name):
+            refused = "" if found.closed else ", so it may not be sent"
+            yield f"  {name} is quarantined: {payload} tells {found}{refused}"
+    if flows:
+        yield "flows:"
+        yield from (f"  {flow}" for flow in report.flows)
+        if not report.flows:
+            yield "  none"
+
+
+def flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> Report:
+    """The classes of an organism's listeners to provenance, and the ways from source to sink."""
+    from agentserver.provenance.flows import flows
+
+    names = {bound.listener.name for bound in organism.listeners}
+    peers = {bound.listener.name: sorted(bound.listener.peers & names) for bound in organism.listeners}
+    capacities = {}
+    for name in provenance.quarantined:
+        bits = [found.bits for _, found in _channels(organism, codecs, name) if found.bits < inf]
+        capacities[name] = max(bits, default=0.0)
+    return flows(provenance.policy, peers, capacities)
+
+
+def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[str, Channel]]:
+    """The answers that a listener may give, as far as its code can name them, and the amount that each can tell."""
+    from agentserver.contract import SYSTEM_PAYLOADS
+    from agentserver.guards.lineage_reading import channel
+
+    bound = next(each for each in organism.listeners if each.listener.name == name)
+    for payload in bound.discovered:
+        if payload not in (*bound.listener.payloads, *SYSTEM_PAYLOADS):
+            yield payload.__name__, channel(codecs.of(payload))
 
 
 def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """``agentserver graph``: who may talk to whom.
 
-Owns nothing but the options; drawing.py draws.
+Owns the options, and what is drawn of the ways from source to sink; drawing.py draws.
 """
 
 from __future__ import annotations
@@ -8,10 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from agentserver.cli import project
+
+if TYPE_CHECKING:
+    from agentserver.cli.drawing import Graph
+    from agentserver.config import Organism
+    from agentserver.core.payload.codec import Codecs
 
 
 class Form(StrEnum):
@@ -43,12 +49,46 @@ def command(
     loaded = project.load(ctx, organism)
     graph = drawing.Graph(loaded.name, tuple(bound.listener for bound in loaded.listeners))
     if flows:
-        from agentserver.cli import flowing
-
-        graph = flowing.graph(loaded, project.server(ctx, loaded).rules.codecs)
+        graph = _flows(loaded, project.server(ctx, loaded).rules.codecs)
     if loaded.guards:
         graph = replace(
             graph, notes=(*graph.notes, f"what the guards {', '.join(loaded.guards)} deny is not drawn")
         )
     draw = {Form.MERMAID: drawing.mermaid, Form.DOT: drawing.dot, Form.SVG: drawing.svg}[Form(form)]
     project.write(output, draw(graph))
+
+
+def _flows(organism: Organism, codecs: Codecs) -> Graph:
+    """The ways from sources to sinks as a graph, with what stands between as notes."""
+    from agentserver.cli.check import flow_report
+    from agentserver.cli.drawing import Graph
+    from agentserver.provenance.flows import kinds
+
+    about = "whose words can come to drive what has consequences"
+    if organism.provenance is None:
+        return _empty(
+            organism.name, about, "no provenance is declared, so nobody asks where a value comes from"
+        )
+    report = flow_report(organism, organism.provenance, codecs)
+    classes = dict(report.classes)
+    steps = {pair for flow in report.flows for pair in zip(flow.path, flow.path[1:], strict=False)}
+    part = {name: f"{name} ({kinds(classes[name])})" for pair in steps for name in pair}
+    drawn = tuple(
+        replace(
+            bound.listener,
+            name=part[bound.listener.name],
+            peers=frozenset(part[to] for sender, to in steps if sender == bound.listener.name),
+        )
+        for bound in organism.listeners
+        if bound.listener.name in part
+    )
+    if not drawn:
+        return _empty(organism.name, about, "no way leads from a source to a sink")
+    return Graph(organism.name, drawn, about, tuple(map(str, report.flows)))
+
+
+def _empty(name: str, about: str, why: str) -> Graph:
+    from agentserver.cli.drawing import Graph
+    from agentserver.core.blueprint import Listener
+
+    return Graph(name, (Listener("none", (), why),), about, (why,))

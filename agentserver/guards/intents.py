@@ -1,7 +1,7 @@
 """Intents: work reaches its target as the organism's own words, or not at all.
 
 Owns what becomes of a message that hands work over: a request for the judgement of ``handoff``, a task for the target,
-a line for the record. Refuses to know where the vocabulary and its payload classes come from.
+a line for the record of handoffs. Refuses to know where the vocabulary, its payload classes and that record are.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from agentserver.handoff.requests import Reason, Request, digest
 from agentserver.handoff.scrub import Scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from agentserver.core.audit import Record
     from agentserver.core.envelope import Bounds
     from agentserver.core.payload.codec import Codecs
     from agentserver.core.refusals import Refusal
     from agentserver.core.routing import Place
+    from agentserver.handoff.audit import AuditSink
     from agentserver.handoff.intents import Vocabulary
     from agentserver.handoff.judgement import Verdict
 
@@ -181,3 +183,21 @@ def _values(element: etree._Element) -> list[tuple[str, object]]:
     """The fields of a payload, as they are written."""
     children = [(etree.QName(child).localname, Written(child.text or "")) for child in element]
     return [*children, *((str(name), Written(str(value))) for name, value in element.attrib.items())]
+
+
+class HandoffRecord:
+    """An observer of the pump that passes on every attempt to hand work over.
+
+    Args:
+        sink: where the lines go. It neither blocks nor raises.
+    """
+
+    def __init__(self, sink: AuditSink) -> None:
+        self._sink = sink
+
+    def observe(self, records: Iterable[Record]) -> None:
+        """Take in the records of one committed step."""
+        for record in records:
+            if isinstance(record.detail, HandoffAttempt):
+                told = {**detail_form.members(record.detail), "conversation": record.conversation}
+                self._sink.append(audit.AuditRecord(tuple(told.items())))

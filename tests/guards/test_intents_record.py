@@ -1,10 +1,12 @@
+"""The record of handoffs, taken from what the pump reports."""
+
 from __future__ import annotations
 
 import json
 
 from agentserver.core.audit import Event, Record
 from agentserver.core.detail_form import dump, handoff, load
-from agentserver.guards.intents_record import HandoffRecord
+from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.audit import AuditRecord, Seal, sealed
 
 HASH = "0" * 64

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ENOUGH = 16
+"""Steps that are handed over without a wait for more."""
+
+PATIENCE = 4
+"""Turns of the loop in which no more come before fewer are handed over."""
+
 logger = logging.getLogger("agentserver.journal")
 
 
@@ -82,6 +88,7 @@ class SqliteEngine:
         self._leaving: list[Left] = []
         self._passing = False
         self._writing = False
+        self._together = False
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -147,10 +154,23 @@ class SqliteEngine:
         self._soon()
 
     def _soon(self) -> None:
-        """Hand over at the end of this turn of the loop, so that all that it brings goes together."""
+        """Hand over at the end of this turn of the loop or of a later one: what comes together goes together."""
         if not self._passing and not self._writing:
             self._passing = True
-            asyncio.get_running_loop().call_soon(self._pass_on)
+            loop = asyncio.get_running_loop()
+            if self._together:
+                loop.call_soon(self._gather, PATIENCE, 0)
+            else:
+                loop.call_soon(self._pass_on)
+
+    def _gather(self, turns: int, before: int) -> None:
+        """Wait some turns for others to come, since a transaction costs as much as several of its steps."""
+        now = len(self._waiting)
+        left = PATIENCE if now > before else turns - 1
+        if left and now < ENOUGH:
+            asyncio.get_running_loop().call_soon(self._gather, left, now)
+        else:
+            self._pass_on()
 
     def _pass_on(self) -> None:
         self._passing = False
@@ -160,6 +180,7 @@ class SqliteEngine:
         left, self._left = self._left, []
         self._leaving = left
         self._writing = True
+        self._together = len(waiting) > 1
         self._quiet.clear()
         written = asyncio.get_running_loop().run_in_executor(
             self._thread, self._writer.write, [encoded for encoded, _ in waiting], left

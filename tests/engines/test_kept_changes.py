@@ -54,7 +54,7 @@ class Written:
         connection.set_trace_callback(self._trace)
 
     def _trace(self, statement):
-        if statement.split(" ", 1)[0] in {"insert", "update", "delete"}:
+        if statement.split(" ", 1)[0] in {"insert", "update", "delete", "with"}:
             self._rows += 1
             self._bytes += len(statement)
 
@@ -65,7 +65,7 @@ class Written:
 
 
 def costs(path, number):
-    """The rows and bytes of each step of a conversation with so many threads at rest, after the first that is kept."""
+    """The statements and bytes of each step of a conversation with so many threads at rest, after the first that is kept."""
     with closing(open_writing(Place(path))) as connection:
         paper = pingpong(threads=number)
         writer, first = Writer(connection, path), paper.outcomes[0]
@@ -187,4 +187,20 @@ def test_what_is_over_leaves_no_state(connection, path, monkeypatch):
     assert connection.execute("select count(*) from state").fetchone() == (1,)
     assert writer.commit([story.closed(said.conversation)]) == [None]
     assert connection.execute("select count(*) from state").fetchone() == (0,)
+    assert list(findings(path)) == []
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 70])
+def test_many_steps_are_written_by_few_statements(connection, path, number):
+    story, writer = Story(), Writer(connection, path)
+    said = [story.said(story.opened(), str(one)) for one in range(number)]
+    assert writer.commit(said) == [None] * number
+    written = Written(connection)
+    done = [story.answered(one.conversation, one.ready[0]) for one in said]
+    assert writer.commit(done) == [None] * number
+    connection.set_trace_callback(None)
+    runs = {1: 1, 3: 3, 4: 1, 70: 4}[number]
+    assert written.since()[0] <= 5 * runs + 3, "not a row each"
+    for one in done:
+        assert Reader(connection).load(one.conversation.id) == one.conversation
     assert list(findings(path)) == []

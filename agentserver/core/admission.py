@@ -8,25 +8,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import Code, TodoUntil
+from agentserver.contract import Code, SystemError, TodoUntil
+from agentserver.core.approvals import WAITING
 from agentserver.core.audit import Event
-from agentserver.core.details import Ground
+from agentserver.core.budget import overrun, room
+from agentserver.core.canonical import canonical
+from agentserver.core.details import Ground, GuardAsks, GuardQuestions
 from agentserver.core.guard import PASSED, Denial
-from agentserver.core.messages import TODO
+from agentserver.core.messages import TODO, Returned
+from agentserver.core.payload.codec import of_system
 from agentserver.core.pieces import whole
 from agentserver.core.refusals import Refusal
 from agentserver.core.reserved import overstepped
-from agentserver.core.routing import Route, resolve
+from agentserver.core.routing import Place, Route, resolve
 from agentserver.core.todos import WATCHERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lxml import etree
+
+    from agentserver.core.conversation import Conversation
     from agentserver.core.details import Detail
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Draft
+    from agentserver.core.messages import Draft, Finished
     from agentserver.core.pieces import Pieces
-    from agentserver.core.routing import Place, Proposal
+    from agentserver.core.routing import Proposal
 
 
 class Remark(NamedTuple):
@@ -42,11 +49,15 @@ class Remark(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The messages that may be sent, or the reason why none may, and remarks."""
+    """The messages that may be sent, or the reason why none may, and remarks.
+
+    ``over`` is the reason when there is no room for them: then their request is over.
+    """
 
     proposals: tuple[Proposal, ...] = ()
     refusal: Refusal | None = None
     remarks: tuple[Remark, ...] = ()
+    over: Detail | None = None
 
 
 def judge(
@@ -78,6 +89,71 @@ def judging(
         yield
     over = _overfull(admitted, rules, todos)
     return Judged(() if over else tuple(admitted), over, tuple(remarks))
+
+
+def admitting(
+    conversation: Conversation, finished: Finished, rules: Rules, memory: Mapping[str, object], at: float
+) -> Pieces[Judged]:
+    """Admit the messages of a result; a piece for each.
+
+    Args:
+        conversation: as it was when its listener came back.
+        finished: the invocation, which has a result.
+        rules: what to decide by.
+        memory: each guard's, after it saw what the listener was given.
+        at: seconds since the epoch.
+    """
+    delivery, element, result, _ = finished
+    assert isinstance(result, Returned)
+    said, effects = result
+    over = overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
+    if over is not None:
+        return Judged(over=over)
+    thread = conversation.tree.nodes[delivery.thread]
+    caller = conversation.tree.caller(thread)
+    listener = rules.blueprint.listeners[delivery.to]
+    if thread.allowed is not None:
+        listener = rules.narrowed(listener.name, thread.allowed).listener
+    place = Place(listener, thread.id, caller.owner, at, _given(element, delivery.root, rules))
+    if isinstance(said, Refusal):
+        return unheard(said, place, rules)
+    todos = 0
+    if conversation.todos.watchers:
+        todos = sum(one.watcher_id not in effects.closed for one in conversation.todos.of(thread.id))
+    judged = yield from judging(said.drafts, place, rules, memory, todos)
+    denied = _unanswerable(judged.proposals, conversation, rooted=caller.parent is None)
+    if denied is not None:
+        return judged._replace(proposals=(), refusal=denied)
+    # Nothing else of the system's is ever admitted as an answer than a SystemError that is passed on.
+    passed_on = [
+        one._replace(about=delivery.to) if one.route is Route.ANSWER and of_system(one.root) else one
+        for one in judged.proposals
+    ]
+    return judged._replace(proposals=tuple(passed_on))
+
+
+def _given(element: etree._Element | None, root: str, rules: Rules) -> bytes | None:
+    """The SystemError that a listener was called with, in canonical form."""
+    if element is None or root != rules.codecs.of(SystemError).name:
+        return None
+    return canonical(element)
+
+
+def _unanswerable(
+    proposals: Sequence[Proposal], conversation: Conversation, *, rooted: bool
+) -> Refusal | None:
+    """Refuse questions that cannot wait, or are too many. ``rooted``: the caller is the principal."""
+    asked = [proposal for proposal in proposals if proposal.questions]
+    for proposal in asked:
+        if proposal.route is Route.SERVICE or (
+            proposal.route is Route.ANSWER and rooted
+        ):  # no thread to wait on
+            question = proposal.questions[0]
+            asks = GuardQuestions((GuardAsks(question.guard, question.why),), waits=False)
+            return Refusal(Code.DENIED, asks, proposal.to)
+    if asked and len(asked) + len(conversation.approvals()) > WAITING:
+        return Refusal(Code.DENIED, Ground.WAITING.of(WAITING), asked[0].to)
+    return None
 
 
 def unheard(refusal: Refusal, place: Place, rules: Rules) -> Judged:

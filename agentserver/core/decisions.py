@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import Code, HandlerMetadata, SystemError, TodoComplete, TodoUntil
+from agentserver.contract import Code, HandlerMetadata, TodoComplete, TodoUntil
 from agentserver.core import causes, intake
-from agentserver.core.admission import Judged, judge, judging, unheard
-from agentserver.core.approvals import WAITING
+from agentserver.core.admission import Judged, admitting, judge, unheard
 from agentserver.core.audit import Event
-from agentserver.core.budget import Room, overrun, room
-from agentserver.core.canonical import canonical
+from agentserver.core.budget import Room, room
 from agentserver.core.commands import (
     Begin,
     Bury,
@@ -34,11 +32,10 @@ from agentserver.core.commands import (
     Take,
     Watch,
 )
-from agentserver.core.details import Ground, GuardAsks, GuardQuestions, Repaired
+from agentserver.core.details import Ground, Repaired
 from agentserver.core.dismissal import dismissed, excerpted
 from agentserver.core.messages import Closing, Draft, Drafts, Failed, TurnedAway
 from agentserver.core.notices import notice
-from agentserver.core.payload.codec import of_system
 from agentserver.core.payload.names import local
 from agentserver.core.pieces import whole
 from agentserver.core.plain import plain, plain_request
@@ -55,7 +52,7 @@ if TYPE_CHECKING:
     from agentserver.core.commands import Command
     from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Finished, GivenUp, Moment, Outside, Returned
+    from agentserver.core.messages import Delivery, Finished, GivenUp, Moment, Outside
     from agentserver.core.outcome import Outcome
     from agentserver.core.payload.codec import Codec
     from agentserver.core.pieces import Pieces
@@ -177,20 +174,19 @@ def concluding(
 ) -> Pieces[Outcome]:
     """Decide what follows from an invocation; a few pieces for each message of its result."""
     finished = causes.finished(finished, rules.redact)
-    moment = moment.not_before(conversation.touched)
-    commands = yield from _following(conversation, finished, rules, moment)
+    commands = yield from _following(conversation, finished, rules, max(moment.now, conversation.touched))
     return (yield from transacting(conversation, rules, moment, finished, commands))
 
 
 def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
     """End the work of a delivery that could not be decided about, without another look at what came of it."""
     given_up = causes.given_up(given_up, rules.redact)
-    moment = moment.not_before(conversation.touched)
     delivery = given_up.delivery
     thread = conversation.working_on(delivery)
     if thread is None:
         return transact(conversation, rules, moment, given_up, (Enter(Event.DISCARDED, {}, delivery),))
-    memory = _observed(conversation, given_up, rules, moment)
+    at = max(moment.now, conversation.touched)
+    memory = rules.seen(conversation, delivery, given_up.element, at)
     if given_up.unseen:
         memory = rules.missed(memory)
     failed = Failed(Code.INTERNAL, given_up.detail)
@@ -199,10 +195,10 @@ def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment:
 
 
 def _following(
-    conversation: Conversation, finished: Finished, rules: Rules, moment: Moment
+    conversation: Conversation, finished: Finished, rules: Rules, at: float
 ) -> Pieces[Sequence[Command]]:
     """The commands that follow from an invocation."""
-    delivery, _, result, _ = finished
+    delivery, element, result, _ = finished
     thread = conversation.working_on(delivery)
     if thread is None:
         return (Enter(Event.DISCARDED, {}, delivery),)
@@ -213,14 +209,14 @@ def _following(
         again = listener is not None and delivery.attempt < listener.retries
         if again and delivery.attempt:  # what was read is known from the first attempt on
             return (Retry(delivery, failed),)
-        seen = Remember(_observed(conversation, finished, rules, moment))
+        seen = Remember(rules.seen(conversation, delivery, element, at))
         return (seen, Retry(delivery, failed)) if again else (seen, *_gone(thread, delivery, failed, rules))
     said, effects = result
-    memory = _observed(conversation, finished, rules, moment)
+    memory = rules.seen(conversation, delivery, element, at)
     taken = (Take(delivery, isinstance(said, Drafts) and said.deprecated), Remember(memory))
-    over = overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
-    if over:
-        return (*taken, Exhaust(delivery.request, over))
+    judged = yield from admitting(conversation, finished, rules, memory, at)
+    if judged.over is not None:
+        return (*taken, Exhaust(delivery.request, judged.over))
     commands: list[Command] = list(taken)
     if effects.closed:
         commands += [Forget(thread.id, watcher) for watcher in effects.closed]
@@ -228,65 +224,11 @@ def _following(
         commands.append(Store(thread.id, effects.stored))
     if isinstance(said, Drafts) and said.repairs:
         commands += [Enter(Event.REPAIRED, {"detail": Repaired(repair)}, delivery) for repair in said.repairs]
-    judged = yield from _judged(conversation, finished, result, rules, memory, moment.now)
     if judged.remarks:
         commands += _remarked(judged, thread.id, delivery.to)
     if judged.refusal is not None:
         return commands + _refused(thread, delivery, judged.refusal, rules)
     return commands + _sent(thread, delivery, judged.proposals, rules)
-
-
-def _observed(
-    conversation: Conversation, about: Finished | GivenUp, rules: Rules, moment: Moment
-) -> Mapping[str, object]:
-    """The guards' memory after they saw what a listener was given. One that failed has read it all the same."""
-    memory = rules.recall(conversation)
-    if about.element is None:
-        return memory
-    return rules.observe(memory, about.delivery, about.element, moment.now)
-
-
-def _judged(
-    conversation: Conversation,
-    finished: Finished,
-    result: Returned,
-    rules: Rules,
-    memory: Mapping[str, object],
-    at: float,
-) -> Pieces[Judged]:
-    """Admit the messages of a result: all of them, or none with the reason."""
-    delivery, (said, effects) = finished.delivery, result
-    thread = conversation.tree.nodes[delivery.thread]
-    caller = conversation.tree.caller(thread)
-    listener = rules.blueprint.listeners[delivery.to]
-    if thread.allowed is not None:
-        listener = rules.narrowed(listener.name, thread.allowed).listener
-    place = Place(listener, thread.id, caller.owner, at, _given(finished, rules))
-    if isinstance(said, Refusal):
-        return unheard(said, place, rules)
-    todos = 0
-    if conversation.todos.watchers:
-        todos = sum(one.watcher_id not in effects.closed for one in conversation.todos.of(thread.id))
-    judged = yield from judging(said.drafts, place, rules, memory, todos)
-    unasked = {Route.SERVICE, Route.ANSWER} if caller.parent is None else {Route.SERVICE}
-    for proposal in judged.proposals:
-        if proposal.questions and proposal.route in unasked:  # there is no thread on which it could wait
-            question = proposal.questions[0]
-            asks = GuardQuestions((GuardAsks(question.guard, question.why),), waits=False)
-            return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, asks, proposal.to))
-    asked = [proposal for proposal in judged.proposals if proposal.questions]
-    if asked and len(asked) + len(conversation.approvals()) > WAITING:
-        full = Ground.WAITING.of(WAITING)
-        return judged._replace(proposals=(), refusal=Refusal(Code.DENIED, full, asked[0].to))
-    return judged
-
-
-def _given(finished: Finished, rules: Rules) -> bytes | None:
-    """The SystemError that a listener was called with, in canonical form."""
-    element = finished.element
-    if element is None or finished.delivery.root != rules.codecs.of(SystemError).name:
-        return None
-    return canonical(element)
 
 
 def _remarked(judged: Judged, thread: str, sender: str) -> list[Enter]:
@@ -305,10 +247,7 @@ def _sent(thread: Thread, delivery: Delivery, proposals: Sequence[Proposal], rul
         if proposal.route is Route.SERVICE:
             commands.append(_served(delivery, proposal, rules))
             continue
-        # Nothing else of the system's is ever admitted as an answer than a SystemError that is passed on.
-        passed_on = proposal.route is Route.ANSWER and of_system(proposal.root)
-        sent = proposal._replace(about=delivery.to) if passed_on else proposal
-        commands.append(Send(sent, delivery.request, delivery.hop + 1))
+        commands.append(Send(proposal, delivery.request, delivery.hop + 1))
     return commands
 
 

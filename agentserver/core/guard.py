@@ -228,6 +228,16 @@ class Rules:
             after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
         return after
 
+    def seen(
+        self, conversation: Conversation, delivery: Delivery, element: etree._Element | None, at: float
+    ) -> Mapping[str, object]:
+        """Each guard's memory once a listener is done with what it was given; None stands for nothing that was read.
+
+        A listener that failed has read it all the same.
+        """
+        memory = self.recall(conversation)
+        return memory if element is None else self.observe(memory, delivery, element, at)
+
     def missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
         """Each guard's memory after a listener was given a message that could not be observed."""
         changed = {

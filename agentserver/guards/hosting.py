@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code
-from agentserver.core.guard import Asked, Denied, Noted
+from agentserver.core.guard import Asked, Denied, Noted, unmoved
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.routing import Route
 from agentserver.guards.approval import content
@@ -74,7 +74,6 @@ class HostedGuard:
         self._guard = guard
         self._codecs = codecs
         self._own = {*listeners, SYSTEM, TODO}
-        self._observes = type(guard).observe is not Guard.observe
 
     def opened(self) -> object:
         """The memory of a conversation that begins."""
@@ -83,7 +82,7 @@ class HostedGuard:
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         """The memory after a listener was given a message."""
         known = _known(memory)
-        if not self._observes or known.broken:
+        if known.broken:
             return memory
         about = (delivery.sender, delivery.to, delivery.root, delivery.origin)
         first = delivery.hop == 1  # of a dead letter as a request of its own it is not known who wrote it
@@ -197,6 +196,12 @@ class HostedGuard:
         return Denied(Code.DENIED, f"the guard {self.name} {why}")
 
 
+class UnobservingGuard(HostedGuard):
+    """A program's guard that remembers nothing of what listeners are given."""
+
+    observe = unmoved
+
+
 def hosted(
     guards: Mapping[str, Guard], codecs: Codecs, listeners: Mapping[str, Listener]
 ) -> tuple[HostedGuard, ...]:
@@ -217,7 +222,11 @@ def hosted(
             guard.check(listeners)
         except ValueError as error:
             raise ValueError(f"the guard {name}: {error}") from error
-    return tuple(HostedGuard(name, guard, codecs, listeners) for name, guard in guards.items())
+    return tuple(_hosting(guard)(name, guard, codecs, listeners) for name, guard in guards.items())
+
+
+def _hosting(guard: Guard) -> type[HostedGuard]:
+    return UnobservingGuard if type(guard).observe is Guard.observe else HostedGuard
 
 
 def named(*groups: Iterable[tuple[str, Guard]]) -> dict[str, Guard]:

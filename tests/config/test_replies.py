@@ -54,8 +54,9 @@ def test_a_class_imported_inside_a_handler_is_refused_with_advice(late):
     _, said = answered(organism(late))
     assert isinstance(said, Refusal)
     assert (said.code, said.corrections) == (Code.VALIDATION, ())
+    (fault,) = said.detail.faults
     for advice in ("Late", "import it at the top", "list it under replies:"):
-        assert advice in said.detail
+        assert advice in fault
 
 
 @pytest.mark.parametrize("listed", ["listeners.late.Late", "[listeners.late.Kept, listeners.late.Late]"])

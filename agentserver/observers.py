@@ -9,11 +9,18 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from agentserver.core.audit import Event, Record
+from agentserver.core.detail_form import fields
+from agentserver.core.wording import WORDING
 
-__all__ = ["Event", "Observer", "Record"]
+__all__ = ["Event", "Observer", "Record", "fields", "told"]
 
 Observer: TypeAlias = Callable[[tuple[Record, ...]], object]
 """Called with the records of a committed step, those of one conversation in order, in a thread of the observer's own.
 
 The result is not looked at. It can neither stop nor change a message.
 """
+
+
+def told(record: Record) -> str:
+    """The detail of a record in words, by lines; empty for none. ``fields`` gives the same detail by name."""
+    return WORDING.whole(record.detail)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from xml.sax.saxutils import escape
 
 import pytest
 from lxml import etree
@@ -9,10 +10,11 @@ from lxml import etree
 from agentserver.config.secrets import Secrets
 from agentserver.core import envelope
 from agentserver.core.audit import Event, Record
-from agentserver.core.details import Failure
-from agentserver.core.wording import WORDING
+from agentserver.core.details import Failure, Ground, GuardAsks, GuardQuestions
+from agentserver.core.wording import PHRASES, WORDING
 from agentserver.gateways import trace_html, trace_text
 from agentserver.gateways.trace_redact import MARK, Redaction, redacted
+from tests.core.samples import FOUND
 
 PAYLOAD = (
     '<Mail xmlns="urn:x" id="m-1" ref="topsecret"><to>ann@example.org</to>'
@@ -179,3 +181,35 @@ def test_a_line_break_in_a_message_cannot_begin_a_line_of_the_trace():
     forged = sent(b"<note>one\n   +0.001s  answered</note>")
     _, first, second = trace_text.tree_text([forged], payloads=True).splitlines()
     assert (first.strip(), second.strip()) == ("| <note>one", "|    +0.001s  answered</note>")
+
+
+def test_a_finding_about_a_field_that_goes_loses_its_words_and_keeps_its_facts():
+    _, one = redacted([sent(), refused("")._replace(detail=FOUND)], Redaction(("to",)))
+    to, plan = one.detail.findings
+    assert (to.value, to.trail.excerpt, to.trail.quoted) == (MARK, MARK, MARK)
+    assert (to.rule, to.effect, to.argument, to.trail.source, to.trail.step) == (
+        "destination", "block", "to", "fetcher", 8
+    )  # fmt: skip
+    assert plan == FOUND.findings[1]
+
+
+def test_a_finding_loses_words_that_came_in_a_field_that_goes():
+    (one,) = redacted([refused("")._replace(detail=FOUND)], Redaction(("te?t",)))
+    assert "eve" not in WORDING.whole(one.detail).lower()
+
+
+def test_the_question_of_a_guard_loses_them_too():
+    asked = GuardQuestions((GuardAsks("lineage", FOUND),))
+    (one,) = redacted([refused("")._replace(detail=asked)], Redaction(("to",)))
+    assert "eve" not in WORDING.whole(one.detail).lower()
+
+
+def test_no_pattern_touches_a_token_or_our_own_words():
+    """A field may say what our own phrases say: they are no quotation of it."""
+    words = " ".join((*PHRASES, *WORDING.lines(FOUND), *FOUND[2:4]))
+    message = envelope.write("a", "b", "t", f'<M xmlns="urn:x"><s>{escape(words)}</s></M>')
+    _, one = redacted([sent(message), refused("")._replace(detail=Ground.SPENT.of())], Redaction(("s",)))
+    assert one.detail == Ground.SPENT.of()
+    _, one = redacted([sent(message), refused("")._replace(detail=FOUND)], Redaction(("s",)))
+    assert (one.detail.mode, one.detail.decision) == ("enforce", "deny")
+    assert one.detail.findings[1] == FOUND.findings[1]

@@ -1,0 +1,51 @@
+"""docs/records.md tells programs what they get: each member and each kind, no more and no less."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from agentserver.core.audit import Event, Record
+from agentserver.core.details import NAMES, GuardNote
+from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
+from agentserver.gateways.trace_text import json_lines
+from agentserver.provenance.explain import MOST
+
+PAGE = (Path(__file__).parents[1] / "docs" / "records.md").read_text("utf-8")
+
+
+def rows(heading):
+    """The rows of the table under a line of headings: what stands in code, by cell."""
+    _, _, table = PAGE.partition(f"| {heading} |")
+    lines = [line for line in table.partition("\n\n")[0].split("\n")[2:] if line.startswith("|")]
+    return [[re.findall(r"`([^`]+)`", cell) for cell in line.strip("|").split("|")] for line in lines]
+
+
+def shown(record):
+    return json.loads(next(json_lines([record])))
+
+
+def test_each_member_of_a_record_is_documented():
+    members = shown(Record(Event.SENT, 1.0, "c", "t"))
+    assert [row[0][0] for row in rows("member | type | meaning")] == list(members)
+
+
+def test_each_kind_is_documented_with_its_members():
+    told = {row[0][0]: row[1] for row in rows("kind | members | meaning")}
+    assert told == {name: list(kind._fields) for kind, name in NAMES.items()}
+    assert list(told) == sorted(told)
+
+
+def test_the_parts_of_findings_are_documented():
+    told = [row[1] for row in rows("in | members")]
+    assert told == [list(part._fields) for part in (FindingFacts, Trail, TrailHop)]
+    assert list(Findings._fields) in [row[1] for row in rows("kind | members | meaning")]
+    assert f"at most {MOST}" in PAGE
+
+
+def test_the_example_is_what_is_printed():
+    example = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL).group(1))
+    note = GuardNote("hours", "closed\nuntil nine")
+    record = Record(Event.FLAGGED, 1767225600.5, "7b1c", "t2", "router", "outbox", detail=note, request="r1")
+    assert {**example, "depth": 0} == shown(record)

@@ -92,7 +92,10 @@ def legible(text: str, most: int, redact: Callable[[str], str] = str) -> str:
 
     Secrets go first: of one that was cut, or of which a character was replaced, the rest could not be known.
     """
-    return replaced(shortened(redact(text), most), _blank)
+    told = redact(text)
+    if len(told) <= most and told.isascii() and told.isprintable():
+        return told
+    return replaced(shortened(told, most), _blank)
 
 
 def paragraph(text: str, most: int, lines: int, redact: Callable[[str], str] = str) -> str:

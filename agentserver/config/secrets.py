@@ -51,6 +51,8 @@ class Secrets:
         beginning of a value, of 8 characters or more, counts where the text was cut: at the end of a line or before an
         ellipsis. Nothing of ours cuts first, but journals of earlier versions hold what did.
         """
+        if not self.needles:
+            return text
         parts: list[str] = []
         done = 0
         for start, end in _merged(self._spans(text)):

@@ -38,10 +38,8 @@ def familiar(data: bytes, known: frozenset[bytes]) -> bool:
     for closing, opening, attributes in tags:
         if (closing or opening) not in known:
             return False
-        if attributes and not all(
-            name in known or (name == b"xmlns" and value in known)
-            for name, value in _ATTRIBUTE.findall(attributes)
-        ):
-            return False
+        for name, value in _ATTRIBUTE.findall(attributes) if attributes else ():
+            if name not in known and not (name == b"xmlns" and value in known):
+                return False
     references = data.count(b"&")
     return not references or references == len(_REFERENCE.findall(data))

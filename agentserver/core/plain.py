@@ -16,7 +16,7 @@ from agentserver.core.messages import Delivery, Done, Drafts, EventPlace, Reply,
 from agentserver.core.minutes import Minutes
 from agentserver.core.outcome import Outcome
 from agentserver.core.overlay import changeable
-from agentserver.core.payload.codec import of_system
+from agentserver.core.payload.codec import SYSTEMS_OWN
 from agentserver.core.payload.names import local
 from agentserver.core.refusals import Refusal
 from agentserver.core.requests import Request
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Draft, Finished, Moment, Outside
     from agentserver.core.routing import Proposal
+
+_new = tuple.__new__
+"""Makes a tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
 
 
 def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome | None:
@@ -48,7 +51,9 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
         moment = moment.not_before(conversation.touched)
     caller = conversation.tree.nodes[thread.parent]
     memory = rules.observe(conversation.memory, delivery, element, moment.now)
-    proposal = _heard(draft, Place(listener, thread.id, caller.owner, moment.now), rules, memory)
+    proposal = _heard(
+        draft, _new(Place, (listener, thread.id, caller.owner, moment.now, None)), rules, memory
+    )
     if proposal is None:
         return None
     if proposal.route is Route.PEER or (proposal.route is Route.ANSWER and not thread.children):
@@ -89,7 +94,7 @@ def plain_request(
         Event.RECEIVED, thread=root.id, sender=principal.name, to=proposal.to, root=local(proposal.root)
     )
     minutes.record(Event.SENT, sent)
-    tree = ThreadTree(root.id, nodes, conversation.tree.opened + fresh)
+    tree = _new(ThreadTree, (root.id, nodes, conversation.tree.opened + fresh))
     return Outcome(
         conversation.version,
         _next(conversation, tree, requests, messages + 1, memory, moment),
@@ -129,11 +134,11 @@ def _passed_on(
     nodes[receiver.id] = receiver.with_inbox((*receiver.inbox, sent))
     request = conversation.requests[delivery.request]
     requests = changeable(conversation.requests)
-    requests[request.id] = Request(*request[:-1], request.messages + 1)
+    requests[request.id] = _new(Request, (*request[:-1], request.messages + 1))
     minutes = Minutes(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
     minutes.record(Event.HANDLED, delivery)
     minutes.record(Event.SENT, sent)
-    tree = ThreadTree(tree.root, nodes, opened)
+    tree = _new(ThreadTree, (tree.root, nodes, opened))
     return Outcome(
         conversation.version,
         _next(conversation, tree, requests, messages + 1, memory, moment),
@@ -185,7 +190,7 @@ def _answered(
         hop=delivery.hop + 1,
         message=message,
     )
-    tree = ThreadTree(conversation.tree.root, nodes, conversation.tree.opened)
+    tree = _new(ThreadTree, (conversation.tree.root, nodes, conversation.tree.opened))
     return Outcome(
         conversation.version,
         _next(conversation, tree, requests, conversation.messages, memory, moment),
@@ -213,17 +218,22 @@ def _delivery(
     proposal: Proposal, receiver: Thread, number: str, conversation: str, request: str, hop: int
 ) -> Delivery:
     sender = proposal.sender.name
-    return Delivery(
-        number,
-        conversation,
-        request,
-        receiver.id,
-        proposal.thread,
-        sender,
-        receiver.owner,
-        proposal.root,
-        envelope.write(sender, receiver.owner, receiver.id, proposal.markup),
-        hop,
+    return _new(
+        Delivery,
+        (
+            number,
+            conversation,
+            request,
+            receiver.id,
+            proposal.thread,
+            sender,
+            receiver.owner,
+            proposal.root,
+            envelope.write(sender, receiver.owner, receiver.id, proposal.markup),
+            hop,
+            "",
+            0,
+        ),
     )
 
 
@@ -235,17 +245,20 @@ def _next(
     memory: Mapping[str, object],
     moment: Moment,
 ) -> Conversation:
-    # In the order of their fields: to name them would cost as much again as to make them.
-    return Conversation(
-        before.id,
-        before.principal,
-        tree,
-        before.todos,
-        requests,
-        messages,
-        memory,
-        before.version + 1,
-        moment.now,
+    return _new(
+        Conversation,
+        (
+            before.id,
+            before.principal,
+            tree,
+            before.todos,
+            requests,
+            messages,
+            memory,
+            before.version + 1,
+            moment.now,
+            False,
+        ),
     )
 
 
@@ -256,7 +269,7 @@ def _only(result: object) -> Draft | None:
     said, effects = result
     if not isinstance(said, Drafts) or len(said.drafts) != 1 or said.repairs or said.deprecated:
         return None
-    if effects.stored or effects.closed or of_system(said.drafts[0].root):
+    if effects.stored or effects.closed or said.drafts[0].root.startswith(SYSTEMS_OWN):
         return None
     return said.drafts[0]
 
@@ -290,7 +303,7 @@ def _receiver(
     """The oldest child of a listener that is at rest, or a new one."""
     for child in thread.children:
         node = tree.nodes[child]
-        if node.owner == owner and node.allowed is None and tree.at_rest(node):
+        if node.owner == owner and not node.inbox and node.allowed is None and tree.at_rest(node):
             return node.called_at(messages)
     opened = Thread(next(ids), owner, thread.id, tree.opened, messages)
     nodes[thread.id] = thread._replace(children=thread.children.followed_by(opened.id))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Blueprint, Listener
     from agentserver.core.messages import Draft, Question
 
+_new = tuple.__new__
+
 
 class Route(StrEnum):
     """In what capacity a receiver is addressed."""
@@ -133,4 +135,7 @@ def _broadcast(draft: Draft, place: Place, takers: Sequence[Listener]) -> tuple[
 
 
 def _proposal(draft: Draft, place: Place, to: str, route: Route) -> Proposal:
-    return Proposal(place.listener, place.thread, to, route, draft.root, draft.markup, draft.element)
+    return _new(
+        Proposal,
+        (place.listener, place.thread, to, route, draft.root, draft.markup, draft.element, (), None, ""),
+    )

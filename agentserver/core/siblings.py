@@ -13,31 +13,33 @@ from typing import overload
 class Siblings(Sequence[str]):
     """Ids of threads. Longer ones share their storage with the shorter ones that they were made from.
 
+    ``ids`` begins with these, and ``size`` says how many they are: for those who look at very many.
+
     Args:
         ids: in order.
     """
 
-    __slots__ = ("_count", "_ids")
+    __slots__ = ("ids", "size")
 
     def __init__(self, ids: Iterable[str] = ()) -> None:
-        self._ids = list(ids)
-        self._count = len(self._ids)
+        self.ids = list(ids)
+        self.size = len(self.ids)
 
     def followed_by(self, thread: str) -> Siblings:
         """These and one more. Copies only when another was made from the same ones before."""
-        ids = self._ids
-        if len(ids) != self._count or not ids:
-            ids = ids[: self._count]
+        ids = self.ids
+        if len(ids) != self.size or not ids:
+            ids = ids[: self.size]
         ids.append(thread)
         longer = Siblings()
-        longer._ids, longer._count = ids, self._count + 1
+        longer.ids, longer.size = ids, self.size + 1
         return longer
 
     def __len__(self) -> int:
-        return self._count
+        return self.size
 
     def __iter__(self) -> Iterator[str]:
-        return islice(self._ids, self._count)
+        return islice(self.ids, self.size)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -46,10 +48,10 @@ class Siblings(Sequence[str]):
     def __getitem__(self, index: slice) -> Sequence[str]: ...
 
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        return self._ids[: self._count][index]
+        return self.ids[: self.size][index]
 
     def __reversed__(self) -> Iterator[str]:
-        return reversed(self._ids[: self._count])
+        return reversed(self.ids[: self.size])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Siblings | tuple):

@@ -121,9 +121,15 @@ class ThreadTree(NamedTuple):
 
     def at_rest(self, thread: Thread) -> bool:
         """True when nothing is under way on the thread and below it."""
-        if not thread.quiet or not thread.children:
-            return thread.quiet
-        return all(below.quiet for below in self.below(thread.id))
+        nodes, pending = self.nodes, [thread]
+        while pending:
+            node = pending.pop()
+            if node.inbox or node.held or node.approvals:
+                return False
+            below = node.children
+            if below.size:
+                pending += [nodes[child] for child in below.ids[: below.size]]
+        return True
 
 
 class TreeChange:
@@ -170,7 +176,7 @@ class TreeChange:
     def _at_rest(self, children: Siblings, owner: str, allowed: frozenset[str] | None) -> Iterator[Thread]:
         for child in children:
             node = self._nodes[child]
-            if node.owner == owner and node.allowed == allowed and self.tree.at_rest(node):
+            if node.owner == owner and not node.inbox and node.allowed == allowed and self.tree.at_rest(node):
                 yield node
 
     def prune(self, thread: str) -> tuple[Thread, ...]:

@@ -7,15 +7,12 @@ What is counted of a conversation goes with it, so that no error can outlive it.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentserver.ports import QuotaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from agentserver.core.blueprint import Limits
     from agentserver.core.conversation import Conversation
     from agentserver.core.outcome import Outcome
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tally:
-    """The messages that one conversation, or all of a principal's, has in hand.
+    """The messages that one conversation has in hand.
 
     Args:
         messages: queued, held or running; those that wait for a person are not in hand.
@@ -33,27 +30,14 @@ class Tally:
     messages: int = 0
     bytes: int = 0
 
-    def add(self, messages: int, size: int) -> None:
-        """Count a change."""
-        self.messages += messages
-        self.bytes += size
-
 
 @dataclass(slots=True)
 class _Account:
-    """One principal's: what its conversations have in hand, what is arriving, how many are open."""
+    """One principal's: what its conversations have in hand and what is arriving, how many are open."""
 
-    held: Tally
-    arriving: Tally
+    messages: int = 0
+    bytes: int = 0
     conversations: int = 0
-
-    @property
-    def messages(self) -> int:
-        return self.held.messages + self.arriving.messages
-
-    @property
-    def bytes(self) -> int:
-        return self.held.bytes + self.arriving.bytes
 
 
 class Accounts:
@@ -110,7 +94,8 @@ class Accounts:
         if found is None:
             return
         principal, tally = found
-        self._held(principal, -tally.messages, -tally.bytes)
+        self._change(principal, -tally.messages, -tally.bytes)
+        self._pend(-tally.messages)
         self._account(principal).conversations -= 1
         self._tidy(principal)
 
@@ -125,59 +110,54 @@ class Accounts:
     def book(self, outcome: Outcome) -> None:
         """Count what a committed step changed."""
         messages = len(outcome.added) - len(outcome.dropped) - (outcome.done is not None) - outcome.asking
-        if not messages:  # as of most steps, which take a message and send one
-            known = self._tallies.get(outcome.conversation.id)
-            if known is not None:
-                principal, tally = known
-                tally.bytes += outcome.grown
-                self._accounts[principal].held.bytes += outcome.grown
-                return
         self._add(outcome.conversation, messages, outcome.grown)
 
-    @contextmanager
-    def arriving(self, principal: str, size: int) -> Iterator[None]:
-        """Count a message while it is on its way in, until it is committed and counted with its conversation."""
-        self._arrive(principal, 1, size)
-        try:
-            yield
-        finally:
-            self._arrive(principal, -1, -size)
-            self._tidy(principal)
+    def arrive(self, principal: str, size: int) -> None:
+        """Count a message that is on its way in, until ``arrived``; by then it is committed, or refused."""
+        self._change(principal, 1, size)
+
+    def arrived(self, principal: str, size: int) -> None:
+        """Count a message no more as on its way in: it is counted with its conversation."""
+        self._change(principal, -1, -size)
+        self._tidy(principal)
 
     def _account(self, principal: str) -> _Account:
         account = self._accounts.get(principal)
         if account is None:
-            account = self._accounts[principal] = _Account(Tally(), Tally())
+            account = self._accounts[principal] = _Account()
         return account
 
     def _tidy(self, principal: str) -> None:
-        account = self._account(principal)
+        account = self._accounts[principal]
         if not (account.messages or account.bytes or account.conversations):
             del self._accounts[principal]
 
     def _add(self, conversation: Conversation, messages: int, size: int) -> None:
-        if conversation.id not in self._tallies:
+        known = self._tallies.get(conversation.id)
+        if known is None:
             self.open(conversation.id, conversation.principal)
-        principal, tally = self._tallies[conversation.id]
-        tally.add(messages, size)
-        self._held(principal, messages, size)
-
-    def _held(self, principal: str, messages: int, size: int) -> None:
-        account = self._account(principal)
-        before = self._share(account)
-        account.held.add(messages, size)
-        self._shared += self._share(account) - before
-        self.pending += messages
-        if self.pending:
-            self.rest.clear()
+            known = self._tallies[conversation.id]
+        principal, tally = known
+        tally.messages += messages
+        tally.bytes += size
+        if messages:  # of most steps, which take a message and send one, the size alone changes
+            self._change(principal, messages, size)
+            self._pend(messages)
         else:
+            self._accounts[principal].bytes += size
+
+    def _change(self, principal: str, messages: int, size: int) -> None:
+        account = self._accounts.get(principal) or self._account(principal)
+        most = self._limits.principal_queue
+        before = min(account.messages, most)
+        account.messages += messages
+        account.bytes += size
+        self._shared += min(account.messages, most) - before
+
+    def _pend(self, messages: int) -> None:
+        before = self.pending
+        self.pending += messages
+        if not self.pending:
             self.rest.set()
-
-    def _arrive(self, principal: str, messages: int, size: int) -> None:
-        account = self._account(principal)
-        before = self._share(account)
-        account.arriving.add(messages, size)
-        self._shared += self._share(account) - before
-
-    def _share(self, account: _Account) -> int:
-        return min(account.messages, self._limits.principal_queue)
+        elif not before:
+            self.rest.clear()

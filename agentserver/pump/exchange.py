@@ -76,7 +76,7 @@ class Hands:
         held.append(event.place)
         again = event.redelivered or event.place in self.told
         self.told.add(event.place)
-        return event._replace(redelivered=again)
+        return event if again == event.redelivered else event._replace(redelivered=again)
 
     def back(self) -> None:
         """The running task has come back: it, and every task that has returned, is done with what it took."""

@@ -223,17 +223,23 @@ class Pump:
         await self._door.enter(principal, conversation)
         if self._stopping:
             raise RuntimeError("the server is stopping")
-        busy = not self._accounts.admits(principal, len(outside.data))
+        accounts, alone, size = self._accounts, self._door.alone, len(outside.data)
+        busy = not accounts.admits(principal, size)
+        accounts.arrive(principal, size)
         try:
-            with self._accounts.arriving(principal, len(outside.data)):
-                read = None if busy else await self._apart.outside(principal, conversation, outside)
-                refused = Code.BUSY if busy else None
-                async with self._door.alone(conversation):
-                    accepted = await self._boundary.receive(conversation, outside, refused, read)
+            read = None if busy else await self._apart.outside(principal, conversation, outside)
+            refused = Code.BUSY if busy else None
+            await alone.enter(conversation)
+            try:
+                accepted = await self._boundary.receive(conversation, outside, refused, read)
+            finally:
+                alone.leave(conversation)
         except RepeatedError:
             raise
         except EngineError as error:
             raise RuntimeError("the server cannot keep messages at present") from error
+        finally:
+            accounts.arrived(principal, size)
         if not accepted:
             raise OverError("the conversation is over")
 

@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from types import coroutine
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakValueDictionary
 
+from agentserver.pump.alone import Alone
 from agentserver.pump.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -146,28 +146,29 @@ class Door:
     """The place where messages from outside wait for the event loop to come round; their principals take turns.
 
     Each is let in in a later turn of the loop than the one it came in, so that sending without a pause stops nothing.
-    Those of one conversation are dealt with one after another: what a conversation already has in hand never waits for
-    more than one of them, nor does a worker of it.
+    Those of one conversation are dealt with one after another, ``alone``: what a conversation already has in hand never
+    waits for more than one of them, nor does a worker of it.
     """
 
     def __init__(self) -> None:
         self._waiting: Rounds[asyncio.Future[None]] = Rounds()
-        self._inside: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._entering = 0
         self._opening = False
+        self.alone = Alone()
 
     async def enter(self, principal: str, conversation: str) -> None:
         """Wait for a turn."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.put(principal, conversation, turn)
+        if self._entering < ARRIVALS and not self._waiting.count:
+            self._entering += 1
+            try:
+                await turn()
+            finally:
+                self._entering -= 1
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.put(principal, conversation, waiting)
         self._open_soon()
-        await turn
-
-    def alone(self, conversation: str) -> asyncio.Lock:
-        """The lock that is held while a message of a conversation is dealt with. Kept as long as it is held."""
-        lock = self._inside.get(conversation)
-        if lock is None:
-            lock = self._inside[conversation] = asyncio.Lock()
-        return lock
+        await waiting
 
     def _open_soon(self) -> None:
         if not self._opening:
@@ -178,10 +179,10 @@ class Door:
         """Let the next in, not counting those that have given up."""
         self._opening = False
         room = ARRIVALS
-        while room and self._waiting:
-            turn = self._waiting.take()
-            if not turn.done():
-                turn.set_result(None)
+        while room and self._waiting.count:
+            waiting = self._waiting.take()
+            if not waiting.done():
+                waiting.set_result(None)
                 room -= 1
-        if self._waiting:
+        if self._waiting.count:
             self._open_soon()

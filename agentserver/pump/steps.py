@@ -6,15 +6,14 @@ to know what is decided and what a step leads to.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
 from agentserver.core.outcome import Outcome
 from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.pump.alone import Alone
 from agentserver.pump.schedule import backoff
 from agentserver.pump.unhurried import begin, entirely, shielded, unhurried
 
@@ -33,41 +32,6 @@ logger = logging.getLogger("agentserver.pump")
 
 class UndecidedError(Exception):
     """A step could not be decided, or its outcome not be kept. The cause says why."""
-
-
-class Alone:
-    """Lets in one at a time by key, in the order in which they came. Of a key without any nothing is kept."""
-
-    def __init__(self) -> None:
-        self.inside: dict[str, deque[asyncio.Future[None]]] = {}
-
-    async def enter(self, key: str) -> None:
-        """Wait for a turn; ``leave`` ends it."""
-        if key not in self.inside:
-            self.take(key)
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self.inside[key].append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.leave(key)
-            raise
-
-    def take(self, key: str) -> None:
-        """Go in where none is inside."""
-        self.inside[key] = deque()
-
-    def leave(self, key: str) -> None:
-        """Let the next in, not counting those that have given up."""
-        waiting = self.inside[key]
-        while waiting:
-            turn = waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        del self.inside[key]
 
 
 class Steps:

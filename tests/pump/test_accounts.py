@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import anyio
 import pytest
 from hypothesis import given
@@ -37,6 +39,14 @@ RESULTS = [
     FAN * 20,
     Late("late"),
 ]
+
+
+@contextmanager
+def arriving(accounts, principal, size):
+    """A message on its way in."""
+    accounts.arrive(principal, size)
+    yield
+    accounts.arrived(principal, size)
 
 
 def counted(conversation):
@@ -86,10 +96,10 @@ def test_what_is_counted_is_what_there_is_after_every_step(data):
 
 def test_a_principal_counts_towards_the_queue_with_no_more_than_its_own_share():
     accounts = Accounts(Limits(queue=4, principal_queue=2))
-    with accounts.arriving("flood", 1), accounts.arriving("flood", 1), accounts.arriving("flood", 1):
+    with arriving(accounts, "flood", 1), arriving(accounts, "flood", 1), arriving(accounts, "flood", 1):
         assert not accounts.admits("flood", 1)
         assert accounts.admits("other", 1)
-        with accounts.arriving("other", 1), accounts.arriving("other", 1):
+        with arriving(accounts, "other", 1), arriving(accounts, "other", 1):
             assert not accounts.admits("third", 1)
         assert accounts.admits("third", 1)
 
@@ -97,7 +107,7 @@ def test_a_principal_counts_towards_the_queue_with_no_more_than_its_own_share():
 def test_bytes_are_bounded_and_a_single_message_always_fits():
     accounts = Accounts(Limits(principal_bytes=100))
     assert accounts.admits("p", 1000)
-    with accounts.arriving("p", 60):
+    with arriving(accounts, "p", 60):
         assert accounts.admits("p", 40)
         assert not accounts.admits("p", 41)
         assert accounts.admits("q", 41)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 
 import pytest
 from hypothesis import given
@@ -166,17 +165,17 @@ async def test_messages_of_one_conversation_are_dealt_with_one_after_another_and
     door, inside, most = Door(), {"a": 0, "b": 0}, {"a": 0, "b": 0}
 
     async def deal(conversation):
-        async with door.alone(conversation):
-            inside[conversation] += 1
-            most[conversation] = max(most[conversation], inside[conversation])
-            assert len(door._inside) <= 2
-            await asyncio.sleep(0)
-            inside[conversation] -= 1
+        await door.alone.enter(conversation)
+        inside[conversation] += 1
+        most[conversation] = max(most[conversation], inside[conversation])
+        assert len(door.alone.inside) <= 2
+        await asyncio.sleep(0)
+        inside[conversation] -= 1
+        door.alone.leave(conversation)
 
     await asyncio.gather(*(deal("ab"[number % 2]) for number in range(20)))
-    gc.collect()
     assert most == {"a": 1, "b": 1}
-    assert not door._inside
+    assert not door.alone.inside
 
 
 async def test_whoever_enters_without_a_pause_lets_the_event_loop_turn():

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agentserver.pump.steps import Alone
+from agentserver.pump.alone import Alone
 from tests.pump.desk import until
 
 pytestmark = pytest.mark.anyio

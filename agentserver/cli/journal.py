@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project
-from agentserver.cli.reading import journal_option, located, one_conversation, reading, refusing, source, when
+from agentserver.cli.reading import (
+    Source,
+    journal_option,
+    located,
+    one_conversation,
+    reading,
+    refusing,
+    source,
+    when,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from agentserver.ports import EngineReader
 
 
 @contextmanager
@@ -48,7 +59,11 @@ def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> No
     """Print what the journal holds."""
     from agentserver.engines import journal_care
 
-    path = located(ctx, organism, journal)
+    kept = source(ctx, organism, journal)
+    if kept.path is None:
+        _tell_totals(ctx, kept)
+        return
+    path = kept.path
     with refusing(ctx):
         found = journal_care.stats(path)
     project.say(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
@@ -62,6 +77,18 @@ def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> No
         f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}; "
         f"ids of senders: {found.receipts}"
     )
+
+
+def _tell_totals(ctx: click.Context, kept: Source) -> None:
+    """Count what an engine without a file holds."""
+    with reading(ctx, kept) as reader:
+        found, dead = list(reader.conversations()), len(reader.dead())
+    opened = sum(one.closed is None for one in found)
+    oldest = when(min((one.opened for one in found), default=None))
+    project.say(f"conversations: {opened} open, {len(found) - opened} finished; the oldest of {oldest}")
+    steps, queued = sum(one.steps for one in found), sum(one.waiting for one in found)
+    unread = sum(one.unread for one in found)
+    project.say(f"steps: {steps}; queued: {queued}; dead: {dead}; not fetched: {unread}")
 
 
 @command.command("vacuum")
@@ -104,14 +131,34 @@ def verify(ctx: click.Context, organism: Path | None, journal: Path | None) -> N
     """Check that everything in the journal is what was written; exit code 1 if not. The server may be running."""
     from agentserver.engines.journal_verify import findings
 
-    path = located(ctx, organism, journal)
-    found = 0
+    kept, found = source(ctx, organism, journal), 0
     with refusing(ctx):
-        for line in findings(path):
+        for line in _altered(ctx, kept) if kept.path is None else findings(kept.path):
             found += 1
             project.say(line)
-    project.say(f"{path}: {f'{found} faults' if found else 'everything is what was written'}")
+    sound = (
+        "everything is what was written" if kept.path else "as far as steps are sealed, nothing was changed"
+    )
+    project.say(f"{kept.path or 'the engine'}: {f'{found} faults' if found else sound}")
     ctx.exit(1 if found else 0)
+
+
+def _altered(ctx: click.Context, kept: Source) -> Iterator[str]:
+    """Conversations of an engine without a file that are not what was written."""
+    with reading(ctx, kept) as reader:
+        found = [(one.id, _fault(reader, one.id)) for one in reader.conversations()]
+    return (f"conversation {key}: {fault}" for key, fault in found if fault)
+
+
+def _fault(reader: EngineReader, conversation: str) -> str:
+    """The damage to one conversation; empty when it is as it was written."""
+    from agentserver.core.snapshot import UnreadableError
+
+    try:
+        step = reader.altered(reader.story(conversation))
+    except UnreadableError as error:
+        return str(error)
+    return "" if step is None else f"step {step} is not what was written"
 
 
 @command.command("accept-loss", short_help="Go on though the journal has lost messages.")

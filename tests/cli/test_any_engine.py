@@ -13,8 +13,11 @@ from click.testing import CliRunner
 from agentserver.assembly import build
 from agentserver.cli import cli, main
 from agentserver.config import forget, load
+from agentserver.core.conversation import Conversation
+from agentserver.core.snapshot import UnreadableError
 from agentserver.engines.conformance_story import AskingGuard, Story
 from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.memory_record import MemoryReader
 from agentserver.ports import EngineError
 from tests.cli.test_dead import JOB, _no_modules, works  # noqa: F401 - fixtures
 
@@ -69,8 +72,37 @@ def test_nothing_waits_for_the_next_run(failed):
 
 def test_what_is_about_a_file_is_refused(failed):
     (letter,) = (line.split()[0] for line in verb(failed, "dead", "list").splitlines())
-    for args in (("dead", "discard", letter), ("journal", "stats"), ("journal", "verify")):
+    for args in (("dead", "discard", letter), ("journal", "vacuum"), ("journal", "export", "copy")):
         assert "--journal" in verb(failed, *args, status=2)
+
+
+def test_it_is_counted_and_verified(failed):
+    counted = verb(failed, "journal", "stats")
+    assert "conversations: 1 open, 0 finished" in counted
+    assert "steps: 5; queued: 0; dead: 1; not fetched: 0" in counted
+    assert "nothing was changed" in verb(failed, "journal", "verify")
+
+
+class Changed(MemoryReader):
+    """Finds every conversation changed, and some not to be read at all."""
+
+    def altered(self, story):
+        if story.beginning.principal == "ada":
+            raise UnreadableError("its record is cut off")
+        return 2
+
+
+def test_what_was_changed_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    engine, story = MemoryEngine(recorded=True), Story()
+    outcomes = [story.said(Conversation.opened(who, story.moment()), "1") for who in ("ada", "bob")]
+    for outcome in outcomes:
+        anyio.run(engine.commit, outcome)
+    monkeypatch.setattr(engine, "reader", lambda: Changed(*MemoryEngine.reader(engine)))
+    told = verb(engine, "journal", "verify", status=1)
+    assert f"conversation {outcomes[0].conversation.id}: its record is cut off" in told
+    assert f"conversation {outcomes[1].conversation.id}: step 2 is not what was written" in told
+    assert "the engine: 2 faults" in told
 
 
 def test_what_waits_for_a_person_is_shown_and_answered_elsewhere(tmp_path, monkeypatch):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pydantic import ValidationError
 
 from agentserver.provenance.policy import ArgumentRule, FieldRule, Policy, SinkRule
-from agentserver.provenance.policymodel import ArgumentEntry, PolicyEntry, SinkEntry, told
+from agentserver.provenance.policymodel import ArgumentEntry, PolicyEntry, SinkEntry, called, told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from agentserver.provenance.labels import Role, Standing
     from agentserver.provenance.policy import Effect, Rule
@@ -110,8 +110,7 @@ class _Walk:
             if key.id != "scalar":
                 raise self._error(key, "a key must be a text")
             if key.value in found:
-                where = f"'{loc[-1]}'" if loc else "the policy"
-                raise self._error(key, f"'{key.value}' is given twice in {where}")
+                raise self._error(key, f"'{key.value}' is given twice in {called(loc)}")
             at = (*loc, key.value)
             self.lines[at] = key.start_mark.line + 1
             found[key.value] = self.value(item, at)
@@ -129,9 +128,10 @@ def _fields(said: Mapping[str, Mapping[str, Standing]]) -> tuple[FieldRule, ...]
     )
 
 
-def _sinks(said: Iterable[str] | Mapping[str, SinkEntry | None]) -> tuple[SinkRule, ...]:
-    entries = said if isinstance(said, dict) else dict.fromkeys(said)
-    return tuple(_sink(name, entry) for name, entry in entries.items())
+def _sinks(said: list[str] | dict[str, SinkEntry | None]) -> tuple[SinkRule, ...]:
+    if isinstance(said, list):
+        return tuple(map(SinkRule, said))
+    return tuple(_sink(name, entry) for name, entry in said.items())
 
 
 def _sink(name: str, entry: SinkEntry | None) -> SinkRule:

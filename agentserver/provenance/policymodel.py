@@ -89,9 +89,9 @@ def _word(kind: type[E], what: str) -> Callable[[Any], E]:
     def read(value: Any) -> E:
         if isinstance(value, kind):
             return value
-        said = "off" if value is False else value if isinstance(value, dict | list) else _text(value)
-        if not isinstance(said, str) or said not in known:
-            raise PydanticCustomError("no_word", "{told}", {"told": _unknown(str(said), what, known)})
+        said = "off" if value is False else _text(value)
+        if said not in known:
+            raise PydanticCustomError("no_word", "{told}", {"told": _unknown(said, what, known)})
         return known[said]
 
     return read
@@ -248,11 +248,11 @@ def told(fault: ErrorDetails) -> tuple[Loc, str]:
     around, key, kind = loc[:-1], loc[-1] if loc else "", fault["type"]
     said = fault.get("ctx", {})
     if kind == "missing":
-        return around, f"{_called(around)} has no {key}"
+        return around, f"{called(around)} has no {key}"
     if kind == "extra_forbidden":
-        return loc, f"unknown key '{key}' in {_called(around)}{_meant(str(key), _keys(around))}"
+        return loc, f"unknown key '{key}' in {called(around)}{_meant(str(key), _keys(around))}"
     if kind in _MAPPING:
-        return loc, f"{_called(loc)} must be a mapping"
+        return loc, f"{called(loc)} must be a mapping"
     if kind == "no_text" and isinstance(key, int):
         return loc, f"an entry of '{around[-1]}' must be a text"
     texts = {
@@ -267,7 +267,7 @@ def told(fault: ErrorDetails) -> tuple[Loc, str]:
     return loc, texts.get(kind, fault["msg"])
 
 
-def _called(loc: Loc) -> str:
+def called(loc: Loc) -> str:
     """A mapping of the policy, in words."""
     match loc:
         case ():

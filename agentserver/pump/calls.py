@@ -47,8 +47,8 @@ class Keeper(Protocol[T]):
 class Call(PromptTask, Generic[T]):
     """A handler at work. Its result counts if it comes before the deadline and before it is cancelled.
 
-    ``began`` is when it did, by a clock that cannot be set. ``due`` is when it is late, by the loop's clock, once it
-    has to be waited for; the watcher of that clock calls ``late`` then.
+    ``due`` is when it is late, by the loop's clock, once it has to be waited for; the watcher of that clock calls
+    ``late`` then.
 
     Args:
         loop: the event loop that runs.
@@ -63,8 +63,7 @@ class Call(PromptTask, Generic[T]):
         self.said: T | None = None
         self.stage = Stage.RUNNING
         self.due = 0.0
-        self.began = monotonic()
-        self._until = self.began + listener.deadline
+        self._until = monotonic() + listener.deadline
         self._ended: asyncio.Future[None] | None = None
         self._giving_up: asyncio.TimerHandle | None = None
 

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import traceback
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
@@ -75,9 +74,18 @@ class Invoker:
         rules: codecs and bounds for what handlers store.
         resources: what the organism's lifespan provides.
         apart: reads results.
+        steady: seconds, by a clock that cannot be set.
     """
 
-    def __init__(self, rules: Rules, resources: Sequence[object], apart: Apart, marks: Marks) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        resources: Sequence[object],
+        apart: Apart,
+        marks: Marks,
+        steady: Callable[[], float],
+    ) -> None:
+        self._steady = steady
         self._marks = marks
         self._rules = rules
         self._apart = apart
@@ -127,6 +135,7 @@ class Invoker:
         if len(left) >= listener.concurrency:
             busy = Failed(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
             return Finished(delivery, accepted.element, busy)
+        began = self._steady()
         call: _Call = Call(asyncio.get_running_loop(), listener, delivery.id)
         self._calls[delivery.thread] = call
         try:
@@ -143,7 +152,7 @@ class Invoker:
         said = call.said
         if stage is Stage.LATE or said is None:
             said = Failed(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
-        return _new(Finished, (delivery, accepted.element, said, monotonic() - call.began))
+        return _new(Finished, (delivery, accepted.element, said, self._steady() - began))
 
     def abandon(self, call: _Call) -> None:
         """Go on without a call that does not end."""

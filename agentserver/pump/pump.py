@@ -96,7 +96,7 @@ class Pump:
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or Unmarked()
         self._marked = engine.marks is not None
-        self._invoker = Invoker(rules, resources, self._apart, self._marks)
+        self._invoker = Invoker(rules, resources, self._apart, self._marks, clock.steady)
         self._live: dict[str, Conversation] = {}
         self._steps = Steps(engine, self._live, self._find, self._release, self._forget)
         self._boundary = Boundary(rules, clock, self._steps.take, self._set_aside)

@@ -280,3 +280,22 @@ def test_a_listener_declares_nothing_of_the_systems():
         listener("a", hears, SystemError)
     with pytest.raises(TypeError, match="TodoClosed belongs to the system"):
         listener("a", hears, replies=[TodoClosed])
+
+
+@pytest.fixture
+def ticking():
+    clock = FakeClock(step=0.0)
+
+    async def slow(payload: Ask, metadata):
+        clock.advance(2.5)
+        return HandlerResponse.respond(Told(payload.what))
+
+    return organism_of(listener("slow", slow)), clock
+
+
+async def test_a_record_tells_how_long_a_handler_took_by_the_clock(ticking):
+    desk, clock = ticking
+    async with organism(desk, clock=clock) as o:
+        await o.ask(Ask("x"), to="slow")
+        (handled,) = (one for one in o.trace().records if one.event == "handled")
+        assert (handled.took, handled.began) == (2.5, handled.at - 2.5)

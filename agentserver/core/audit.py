@@ -43,6 +43,9 @@ class Event(StrEnum):
     CLOSED = "closed"  # a thread or the conversation was closed
 
 
+NAMED = frozenset({Event.RECEIVED, Event.ANSWERED, Event.ENDED, Event.CLOSED})
+"""Events whose ``to`` is the name of a listener or of the principal, and no text of a sender's."""
+
 CALLED = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED, Event.DISCARDED})
 """Events that follow from an invocation."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import legible, paragraph
-from agentserver.core.audit import CALLED, DETAIL, LINES, Event, Record
+from agentserver.core.audit import CALLED, DETAIL, LINES, NAMED, Event, Record
 from agentserver.core.details import GuardNote, HandoffAttempt, reworded
 from agentserver.core.payload.names import local
 
@@ -70,7 +70,7 @@ class Minutes:
     def note(self, event: Event, *, thread: str, to: str, detail: Detail | None = None, **more: Any) -> None:
         """Note any event; ``more`` are fields of Record."""
         about = {
-            "to": legible(to, DETAIL, self._redact),
+            "to": to if event in NAMED else legible(to, DETAIL, self._redact),
             "detail": None if detail is None else self._legible(detail),
             "request": self._request,
             **more,

@@ -22,7 +22,6 @@ from agentserver.core.refusals import Refusal
 from agentserver.core.requests import Request
 from agentserver.core.routing import Place, Route
 from agentserver.core.threads import Thread, ThreadTree
-from agentserver.core.transaction import PARSED_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
@@ -102,7 +101,7 @@ def plain_request(
         grown=len(sent.message),
         ready=(sent,),
         records=tuple(minutes.records),
-        parsed={sent.id: proposal.element} if len(sent.message) <= PARSED_LIMIT else {},
+        parsed={sent.id: proposal.element},
         moment=moment,
         cause=outside,
         since=conversation,
@@ -147,7 +146,7 @@ def _passed_on(
         grown=len(sent.message) - len(delivery.message),
         ready=(*rest[:1], *(() if receiver.inbox else (sent,))),
         records=tuple(minutes.records),
-        parsed={sent.id: proposal.element} if len(sent.message) <= PARSED_LIMIT else {},
+        parsed={sent.id: proposal.element},
         moment=moment,
         cause=finished,
         since=conversation,

@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from agentserver.core.routing import Proposal
     from agentserver.core.threads import Thread
 
-PARSED_LIMIT = 1 << 14
-"""Bytes of a message beyond which its parsed form is not handed on: trees weigh more than their text."""
-
 
 def transact(
     conversation: Conversation, rules: Rules, moment: Moment, cause: Cause, commands: Iterable[Command]
@@ -195,8 +192,7 @@ def _post(books: Books, thread: Thread, proposal: Proposal, request: str, hop: i
         hop,
         proposal.about,
     )
-    if len(delivery.message) <= PARSED_LIMIT:
-        books.parsed[delivery.id] = proposal.element
+    books.parsed[delivery.id] = proposal.element
     books.add(delivery)
     if proposal.questions:
         _ask(books, delivery, proposal.questions)

@@ -28,6 +28,7 @@ from agentserver.pump.boundary import Boundary
 from agentserver.pump.exchanges import Exchanges, OverError
 from agentserver.pump.forked import only_here
 from agentserver.pump.invoke import Invoker
+from agentserver.pump.parsed import ParsedPayloads
 from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
 from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
 from agentserver.pump.steps import Steps
@@ -40,8 +41,6 @@ from agentserver.pump.watchdog import Watchdog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
-
-    from lxml import etree
 
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.guard import Rules
@@ -107,7 +106,7 @@ class Pump:
         )
         self._probation = Probation(self._marks, self._schedule.put)
         self._watchdog = Watchdog(self._limits.stall, self._invoker.holder, self._marks, onlookers.stalled)
-        self._parsed: dict[str, etree._Element] = {}
+        self._parsed = ParsedPayloads()
         self._exchanges = Exchanges(engine, self)
         self._accounts = Accounts(rules.blueprint.limits)
         self._stopping = self._halted = False
@@ -318,8 +317,7 @@ class Pump:
             events = await set_aside(self._engine, conversation, error, self._clock.moment().now)
             for thread in self._live[conversation].tree.nodes.values() if conversation in self._live else ():
                 self._invoker.cancel(thread.id)
-                for delivery in thread.waiting():
-                    self._parsed.pop(delivery.id, None)
+                self._parsed.forget(thread.waiting())
             self._waiting.forget(conversation)
             self._exchanges.deliver(conversation, events)
             self._forget(conversation)
@@ -330,10 +328,8 @@ class Pump:
         self._live[conversation.id] = conversation
         for thread in outcome.closed:
             self._invoker.cancel(thread)
-        if outcome.parsed:
-            self._parsed.update(outcome.parsed)
-        for delivery in outcome.dropped:
-            self._parsed.pop(delivery.id, None)
+        if outcome.parsed or outcome.dropped:
+            self._parsed.keep(outcome)
         self._accounts.book(outcome)
         if outcome.asked:
             self._waiting.add(outcome.asked)

@@ -15,7 +15,7 @@ from agentserver.core.details import Failure
 from agentserver.core.lives import ImpossibleError
 from agentserver.core.messages import Closing, Failed, Moment
 from agentserver.core.routing import Proposal, Route
-from agentserver.core.transaction import PARSED_LIMIT, transact
+from agentserver.core.transaction import transact
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 SHOP = rules(listener("a"), listener("b"), messages=5, hops=3)
@@ -65,10 +65,10 @@ def test_what_overruns_a_budget_ends_its_request_within_the_step(before, hop):
     assert len(outcome.conversation.tree.nodes) == 1
 
 
-def test_the_parsed_form_of_a_large_message_is_not_handed_on():
+def test_the_parsed_form_of_what_is_sent_rides_beside_it():
     element = object()
-    outcome = step(asks("a", element=element), asks("b", text="x" * PARSED_LIMIT, element=element))
-    assert list(outcome.parsed) == [outcome.added[0].id]
+    outcome = step(asks("a", element=element), asks("b", element=element))
+    assert outcome.parsed == {delivery.id: element for delivery in outcome.added}
 
 
 def test_another_attempt_keeps_its_place_and_its_name():

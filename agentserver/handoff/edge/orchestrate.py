@@ -62,7 +62,6 @@ class Desk:
         vocabulary: what may be asked; the reference loop's when None.
         sink: where verdicts are recorded; the default file when None.
         clock: gives the time, ISO 8601 with zone.
-        scrub: whether instruction-like lines are taken out.
     """
 
     def __init__(
@@ -70,16 +69,14 @@ class Desk:
         vocabulary: Vocabulary | None = None,
         sink: AuditSink | None = None,
         clock: Callable[[], str] = now,
-        scrub: Scrub = Scrub.ON,
     ) -> None:
         self._vocabulary = vocabulary or reference()
         self._sink = sink or AuditFile()
         self._clock = clock
-        self._scrub = scrub
 
     def judge(self, request: Request, source: str) -> Verdict:
         """The verdict, not yet recorded."""
-        return judge(self._vocabulary, request, Circumstances(source, self._clock(), scrub=self._scrub))
+        return judge(self._vocabulary, request, Circumstances(source, self._clock()))
 
     def record(self, verdict: Verdict) -> None:
         """Put a verdict on record."""

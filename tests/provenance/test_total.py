@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.provenance.approval import question
+from agentserver.provenance.approval import digest
 from agentserver.provenance.explain import explain
 from agentserver.provenance.judge import judge
 from agentserver.provenance.labels import Call, Mode, Observation, Role
@@ -54,7 +54,7 @@ def gone_through(query: str, body: str, title: str, link: str) -> None:
     call = Call("snk", leaves({"to": body, "id": title, "url": link, "body": query}), 2)
     verdict = judge(ledger, POLICY, call)
     explain(verdict)
-    question(verdict)
+    digest(verdict.call)
     Ledger.load(json.loads(json.dumps({**ledger.since(Ledger()), **ledger.state()})))
 
 

@@ -8,37 +8,22 @@ from __future__ import annotations
 import os
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from agentserver.config.organism import Handoffs
-from agentserver.config.schemas import schema_codecs
-from agentserver.contract import TodoComplete, TodoUntil
-from agentserver.core import envelope, familiar
-from agentserver.core.blueprint import Blueprint
-from agentserver.core.envelope import Bounds
-from agentserver.core.guard import Rules
-from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.messages import Moment
-from agentserver.core.payload.codec import Codecs
-from agentserver.core.usage import usage_instructions
 from agentserver.engines.journal_file import Place as JournalPlace
 from agentserver.engines.journal_file import Sync
 from agentserver.engines.journal_handoffs import JournalHeads
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.gateways.trace import TraceBook
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.hosting import hosted, named
-from agentserver.guards.intents import HandoffRecord, IntentRewriter
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
-from agentserver.handoff.intents import Vocabulary
-from agentserver.handoff.usage import offered
 from agentserver.pump import Bound, Onlookers, Pump
 from agentserver.pump.observing import checked, observing
+from agentserver.rulebook import NO_GUARDS, rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -48,9 +33,8 @@ if TYPE_CHECKING:
     from agentserver.config import Organism
     from agentserver.core.approvals import Approval, Decided
     from agentserver.core.audit import Record
-    from agentserver.core.blueprint import Listener
     from agentserver.core.conversation import Conversation
-    from agentserver.core.guard import CoreGuard
+    from agentserver.core.guard import Rules
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
     from agentserver.observers import Observer
@@ -75,71 +59,6 @@ class SystemClock:
 
     steady = staticmethod(partial(time.clock_gettime, _STEADY))
     """Seconds, by a clock that cannot be set. No function of Python's, because each hop asks it twice."""
-
-
-NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
-
-
-def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
-    """The frozen facts of an organism."""
-    listeners = {bound.listener.name: bound.listener for bound in organism.listeners}
-    roots = {
-        name: frozenset(codecs.of(payload).name for payload in listener.payloads)
-        for name, listener in listeners.items()
-    }
-    services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
-    explain = explaining(organism, codecs)
-    usage = {name: explain(listener) for name, listener in listeners.items()}
-    return Blueprint(listeners, organism.limits, roots, services, usage)
-
-
-NARROWED = 256
-"""Listeners with fewer peers than they declare whose usage is kept for the next time."""
-
-
-def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
-    """The function that tells a listener what its peers accept, and which intents it may use."""
-    handoffs = organism.handoffs
-    shown = {bound.listener.name: _as_asked(bound.listener, handoffs) for bound in organism.listeners}
-
-    def explain(listener: Listener) -> str:
-        offers = "" if handoffs is None else offered(handoffs.vocabulary, listener.peers)
-        return "\n\n".join(filter(None, (usage_instructions(listener, shown, codecs), offers)))
-
-    # A thread with fewer peers asks for the same text at each of its deliveries.
-    return lru_cache(NARROWED)(explain)
-
-
-def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:
-    """A listener with the payloads by which it can be reached: a task comes from the server, a handoff from peers."""
-    if handoffs is None or Task not in listener.payloads:
-        return listener
-    others = [payload for payload in listener.payloads if payload is not Task]
-    bound = [payload for payload, targets in handoffs.payloads.items() if listener.name in targets]
-    return replace(listener, payloads=(*others, Handoff, *bound))
-
-
-def guards_of(
-    organism: Organism,
-    codecs: Codecs,
-    listeners: Mapping[str, Listener],
-    more: Mapping[str, Guard] = NO_GUARDS,
-) -> tuple[CoreGuard, ...]:
-    """Every guard, in the order in which they are asked: the server's own, the organism's, then those of the program.
-
-    Lineage is none of them unless the organism asks for it. All take the facts of listeners from ``listeners``.
-    """
-    own: tuple[CoreGuard, ...] = (
-        PeersGuard(),
-        ApprovalGuard({name for name, each in listeners.items() if each.approval}),
-    )
-    said = organism.provenance
-    if said is not None:
-        from agentserver.guards.lineage import LineageGuard, Trusted  # with all that it needs, numpy among it
-
-        trusted = Trusted(said.policy, said.quarantined, said.planners)
-        own = (*own, LineageGuard(trusted, listeners, codecs, organism.secrets.redact))
-    return (*own, *hosted(named(organism.guards.items(), more.items()), codecs, listeners))
 
 
 @dataclass
@@ -289,52 +208,6 @@ def journalled(organism: Organism, rules: Rules) -> Engine:
         return MemoryEngine()
     place = JournalPlace(path, Sync(journal.sync))
     return SqliteEngine(place, rules.guards, retention=journal.retention, limit=journal.limit)
-
-
-def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
-    """The rules by which the organism's conversations decide.
-
-    Args:
-        organism: the checked configuration.
-        guards: by name, those of the program beside the organism's, asked in this order after all others.
-
-    Raises:
-        PayloadError: payload classes cannot be used together, or one does not fit the schema that its listener names.
-        TypeError: one of the guards is none.
-        ValueError: a name of a guard is taken, or its settings do not fit the listeners.
-    """
-    discovered = [
-        payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
-    ]
-    handoffs = handed_over(organism)
-    if handoffs is not None:
-        discovered += [Handoff, Task, *handoffs.payloads]
-    codecs = Codecs([*schema_codecs(organism), *dict.fromkeys(discovered)], closed=True)
-    known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
-    bounds = Bounds(bytes=organism.limits.payload, names=known)
-    rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
-    facts = blueprint(organism, codecs)
-    return Rules(
-        facts,
-        codecs,
-        guards_of(organism, codecs, facts.listeners, guards),
-        bounds,
-        rewriter,
-        explaining(organism, codecs),
-        organism.secrets.redact,
-    )
-
-
-def handed_over(organism: Organism) -> Handoffs | None:
-    """The handing over of work. Where tasks are taken and no intents are declared, every request is refused."""
-    taken = any(Task in bound.listener.payloads for bound in organism.listeners)
-    return organism.handoffs or (Handoffs(Vocabulary({}, frozenset())) if taken else None)
-
-
-def intents(handoffs: Handoffs, codecs: Codecs, bounds: Bounds) -> IntentRewriter:
-    """The rewriter that turns handoffs into tasks."""
-    bound = {codecs.of(payload).name: by_target for payload, by_target in handoffs.payloads.items()}
-    return IntentRewriter(handoffs.vocabulary, bound, codecs, bounds, handoffs.scrub)
 
 
 def build(  # noqa: PLR0913 - a keyword each

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from agentserver import HandlerResponse, xmlify
-from agentserver.assembly import SystemClock, blueprint, guards_of
+from agentserver.assembly import SystemClock
 from agentserver.config import Organism
 from agentserver.config.organism import Bound as Configured
 from agentserver.config.organism import Place
@@ -42,6 +42,7 @@ from agentserver.engines import journal_file
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.pump import Bound, Pump
+from agentserver.rulebook import blueprint, guards_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -33,7 +33,7 @@ import anyio
 from annotated_types import MaxLen
 
 from agentserver import HandlerMetadata, HandlerResponse, Handoff, Pattern, Task, xmlify
-from agentserver.assembly import SystemClock, rules
+from agentserver.assembly import SystemClock
 from agentserver.config.organism import Handoffs
 from agentserver.core.blueprint import Limits
 from agentserver.engines.journal_file import Place, Sync
@@ -44,6 +44,7 @@ from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.hygiene.simple_types import Lexical
 from agentserver.pump import Bound, Pump
+from agentserver.rulebook import rules
 from agentserver.testing import listener, organism_of
 
 if TYPE_CHECKING:

@@ -187,12 +187,12 @@ def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules |
 
 def _rules(organism: Path | None) -> Rules | None:
     """The rules of the organism that is named or found here; None where there is none, or it does not load."""
-    from agentserver import assembly, config
+    from agentserver import config, rulebook
     from agentserver.core.payload.xmlify import PayloadError
 
     file = project.found(organism)
     try:
-        return None if file is None else assembly.rules(config.load(file, environ=os.environ))
+        return None if file is None else rulebook.rules(config.load(file, environ=os.environ))
     except (config.ConfigError, PayloadError):
         return None
 

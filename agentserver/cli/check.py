@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.assembly import Server
     from agentserver.config import Organism
     from agentserver.config.findings import Finding, Severity
     from agentserver.config.organism import Place, Provenance
@@ -52,17 +51,17 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
     if loaded is None:
         project.say(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
         ctx.exit(FOUND)
-    server = project.server(ctx, loaded)
-    objections = tuple(hygiene(loaded, server.rules.codecs))
+    decided_by = project.rules(ctx, loaded)
+    objections = tuple(hygiene(loaded, decided_by.codecs))
     for objection in objections:
         project.say(str(objection))
     hard = sum(objection.severity is Severity.ERROR for objection in objections)
     warnings += len(objections) - hard
-    for line in _provenance(loaded, server, flows=flows):
+    for line in _provenance(loaded, decided_by.codecs, flows=flows):
         project.say(line)
     if loaded.guards:
-        project.say(f"guards, in this order: {', '.join(guard.name for guard in server.rules.guards)}")
-    for line in summary(path, server.rules.blueprint, (*findings, *objections)):
+        project.say(f"guards, in this order: {', '.join(guard.name for guard in decided_by.guards)}")
+    for line in summary(path, decided_by.blueprint, (*findings, *objections)):
         project.say(line)
     ctx.exit(FOUND if hard or (strict and warnings) else 0)
 
@@ -112,10 +111,10 @@ def parties(organism: Organism) -> frozenset[str]:
     return targets | givers
 
 
-def _provenance(organism: Organism, server: Server, *, flows: bool) -> Iterable[str]:
+def _provenance(organism: Organism, codecs: Codecs, *, flows: bool) -> Iterable[str]:
     if organism.provenance is None:
         return ("provenance: none declared, so nobody asks where a value comes from",)
-    return _told(organism, organism.provenance, server.rules.codecs, flows=flows)
+    return _told(organism, organism.provenance, codecs, flows=flows)
 
 
 def _told(organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: bool) -> Iterator[str]:

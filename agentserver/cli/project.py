@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentserver.assembly import Server
     from agentserver.config import Organism
     from agentserver.config.glimpse import Glimpse
+    from agentserver.core.guard import Rules
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -110,6 +111,17 @@ def server(
 
     try:
         return build(organism, durable=durable, recorded=recorded)
+    except PayloadError as error:
+        refuse(ctx, str(error))
+
+
+def rules(ctx: click.Context, organism: Organism) -> Rules:
+    """The rules by which the organism's conversations decide. Ends the command when they make no sense together."""
+    from agentserver import rulebook
+    from agentserver.core.payload.xmlify import PayloadError
+
+    try:
+        return rulebook.rules(organism)
     except PayloadError as error:
         refuse(ctx, str(error))
 

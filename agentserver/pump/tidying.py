@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from agentserver.ports import EngineError
+from agentserver.pump.schedule import turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from agentserver.ports import Engine
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.timekeeper import Timekeeper
+
+AT_ONCE = 500
+"""Conversations that are looked at before the event loop gets a turn."""
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -33,12 +37,20 @@ async def tidy(
     def idle(conversation: Conversation) -> bool:
         return conversation.touched < before and not conversation.requests
 
-    for conversation in [each.id for each in live.values() if idle(each)]:
-        await boundary.close(conversation, "idle", idle)
+    for number, conversation in enumerate(list(live.values())):
+        if not number % AT_ONCE:
+            await turn()
+        if idle(conversation):
+            await boundary.close(conversation.id, "idle", idle)
     try:
-        left = [key async for key in engine.idle(before) if key not in live]
-        for conversation in left:
-            await boundary.close(conversation, "idle", idle, patient=False)
+        left: list[str] = []
+        async for key in engine.idle(before):
+            left.append(key)
+            if not len(left) % AT_ONCE:
+                await turn()
+        for key in left:
+            if key not in live:
+                await boundary.close(key, "idle", idle, patient=False)
         await time.expire()
     except EngineError as error:
         logger.error("the journal could not be tidied: %s", error)  # noqa: TRY400 - the text says it all

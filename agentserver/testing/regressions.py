@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from agentserver.assembly import rules
 from agentserver.config import Organism, load
 from agentserver.engines import portable
 from agentserver.engines.replay import replay
+from agentserver.rulebook import rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,6 +17,20 @@ HEAVY = {
 }  # fmt: skip
 
 
+CHECKED = """
+from dataclasses import dataclass
+from agentserver import xmlify
+
+@xmlify
+@dataclass(frozen=True)
+class Say:
+    text: str
+
+async def say(payload: Say, metadata):
+    return None
+"""
+
+
 def imported(*args):
     """The modules that a fresh interpreter imports, which nothing measures."""
     command = [sys.executable, "-X", "importtime", *args]
@@ -31,6 +45,19 @@ def test_neither_the_package_nor_its_help_imports_what_an_organism_needs(args):
     assert "agentserver" in modules
     assert not modules & HEAVY
     assert not {name for name in modules if name.startswith(("agentserver.core", "agentserver.contract"))}
+
+
+def test_a_check_imports_neither_pump_nor_engines(tmp_path):
+    (tmp_path / "checked.py").write_text(CHECKED)
+    lines = "{name: a, description: Does., payload_class: checked.Say, handler: checked.say}"
+    (tmp_path / "organism.yaml").write_text(f"name: checked\nlisteners:\n  - {lines}\n")
+    modules = imported("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
+    assert "agentserver.rulebook" in modules
+    assert not {
+        name
+        for name in modules
+        if name.startswith(("agentserver.pump", "agentserver.engines", "agentserver.gateways"))
+    }
 
 
 def test_the_names_of_the_package_are_found_on_first_use():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.assembly import rules
 from agentserver.core.blueprint import Limits
+from agentserver.rulebook import rules
 from tests.config.conftest import ONE
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentserver.assembly import rules
 from agentserver.core.approvals import Answer, Decided
 from agentserver.core.wording import WORDING
 from agentserver.engines.journal_file import Place as JournalPlace
 from agentserver.engines.journal_file import Sync
 from agentserver.engines.sqlite import SqliteEngine
+from agentserver.rulebook import rules
 from tests.examples.conftest import changed, on_site, run
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.core.conversation import Conversation
 from agentserver.core.elapsed import Calendar, Jump
 from agentserver.engines.journal_file import Place
 from agentserver.engines.memory import MemoryEngine
@@ -18,7 +19,7 @@ from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
 from agentserver.pump import Onlookers, Pump, waiting
 from agentserver.pump.schedule import Ticket, backoff
-from agentserver.pump.tidying import tidy
+from agentserver.pump.tidying import AT_ONCE, tidy
 from agentserver.pump.timekeeper import Timekeeper
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
@@ -30,6 +31,26 @@ pytestmark = pytest.mark.anyio
 async def tidied(d):
     pump = d.pump
     await tidy(pump._live, pump._engine, pump._boundary, pump._time, pump._limits.idle)
+
+
+async def test_the_event_loop_turns_while_many_conversations_are_looked_at():
+    async with desk((listener("a"), answer)) as d:
+        for number in range(3 * AT_ONCE):
+            conversation = Conversation.opened(f"p{number}", d.pump._clock.moment())
+            d.pump._live[conversation.id] = conversation
+        turns = 0
+
+        async def other():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        await tidied(d)
+        task.cancel()
+        assert turns >= 3
+        assert len(d.pump._live) == 3 * AT_ONCE
 
 
 DAY = 86_400.0

@@ -1,0 +1,147 @@
+"""The rules that an organism's conversations decide by, made of its configuration.
+
+Owns the order of guards, and what a listener is told of its peers. Refuses to know engines, the pump and the lifetime
+of a server: who only asks what an organism would allow needs none of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from agentserver.config.organism import Handoffs
+from agentserver.config.schemas import schema_codecs
+from agentserver.contract import TodoComplete, TodoUntil
+from agentserver.core import envelope, familiar
+from agentserver.core.blueprint import Blueprint
+from agentserver.core.envelope import Bounds
+from agentserver.core.guard import Rules
+from agentserver.core.handoffs import Handoff, Task
+from agentserver.core.payload.codec import Codecs
+from agentserver.core.usage import usage_instructions
+from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.hosting import hosted, named
+from agentserver.guards.intents import IntentRewriter
+from agentserver.guards.peers import PeersGuard
+from agentserver.handoff.intents import Vocabulary
+from agentserver.handoff.usage import offered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agentserver.config import Organism
+    from agentserver.core.blueprint import Listener
+    from agentserver.core.guard import CoreGuard
+    from agentserver.guards.base import Guard
+
+NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
+
+
+def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
+    """The frozen facts of an organism."""
+    listeners = {bound.listener.name: bound.listener for bound in organism.listeners}
+    roots = {
+        name: frozenset(codecs.of(payload).name for payload in listener.payloads)
+        for name, listener in listeners.items()
+    }
+    services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
+    explain = explaining(organism, codecs)
+    usage = {name: explain(listener) for name, listener in listeners.items()}
+    return Blueprint(listeners, organism.limits, roots, services, usage)
+
+
+NARROWED = 256
+"""Listeners with fewer peers than they declare whose usage is kept for the next time."""
+
+
+def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
+    """The function that tells a listener what its peers accept, and which intents it may use."""
+    handoffs = organism.handoffs
+    shown = {bound.listener.name: _as_asked(bound.listener, handoffs) for bound in organism.listeners}
+
+    def explain(listener: Listener) -> str:
+        offers = "" if handoffs is None else offered(handoffs.vocabulary, listener.peers)
+        return "\n\n".join(filter(None, (usage_instructions(listener, shown, codecs), offers)))
+
+    # A thread with fewer peers asks for the same text at each of its deliveries.
+    return lru_cache(NARROWED)(explain)
+
+
+def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:
+    """A listener with the payloads by which it can be reached: a task comes from the server, a handoff from peers."""
+    if handoffs is None or Task not in listener.payloads:
+        return listener
+    others = [payload for payload in listener.payloads if payload is not Task]
+    bound = [payload for payload, targets in handoffs.payloads.items() if listener.name in targets]
+    return replace(listener, payloads=(*others, Handoff, *bound))
+
+
+def guards_of(
+    organism: Organism,
+    codecs: Codecs,
+    listeners: Mapping[str, Listener],
+    more: Mapping[str, Guard] = NO_GUARDS,
+) -> tuple[CoreGuard, ...]:
+    """Every guard, in the order in which they are asked: the server's own, the organism's, then those of the program.
+
+    Lineage is none of them unless the organism asks for it. All take the facts of listeners from ``listeners``.
+    """
+    own: tuple[CoreGuard, ...] = (
+        PeersGuard(),
+        ApprovalGuard({name for name, each in listeners.items() if each.approval}),
+    )
+    said = organism.provenance
+    if said is not None:
+        from agentserver.guards.lineage import LineageGuard, Trusted  # with all that it needs, numpy among it
+
+        trusted = Trusted(said.policy, said.quarantined, said.planners)
+        own = (*own, LineageGuard(trusted, listeners, codecs, organism.secrets.redact))
+    return (*own, *hosted(named(organism.guards.items(), more.items()), codecs, listeners))
+
+
+def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
+    """The rules by which the organism's conversations decide.
+
+    Args:
+        organism: the checked configuration.
+        guards: by name, those of the program beside the organism's, asked in this order after all others.
+
+    Raises:
+        PayloadError: payload classes cannot be used together, or one does not fit the schema that its listener names.
+        TypeError: one of the guards is none.
+        ValueError: a name of a guard is taken, or its settings do not fit the listeners.
+    """
+    discovered = [
+        payload for bound in organism.listeners for payload in (*bound.listener.payloads, *bound.discovered)
+    ]
+    handoffs = handed_over(organism)
+    if handoffs is not None:
+        discovered += [Handoff, Task, *handoffs.payloads]
+    codecs = Codecs([*schema_codecs(organism), *dict.fromkeys(discovered)], closed=True)
+    known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
+    bounds = Bounds(bytes=organism.limits.payload, names=known)
+    rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
+    facts = blueprint(organism, codecs)
+    return Rules(
+        facts,
+        codecs,
+        guards_of(organism, codecs, facts.listeners, guards),
+        bounds,
+        rewriter,
+        explaining(organism, codecs),
+        organism.secrets.redact,
+    )
+
+
+def handed_over(organism: Organism) -> Handoffs | None:
+    """The handing over of work. Where tasks are taken and no intents are declared, every request is refused."""
+    taken = any(Task in bound.listener.payloads for bound in organism.listeners)
+    return organism.handoffs or (Handoffs(Vocabulary({}, frozenset())) if taken else None)
+
+
+def intents(handoffs: Handoffs, codecs: Codecs, bounds: Bounds) -> IntentRewriter:
+    """The rewriter that turns handoffs into tasks."""
+    bound = {codecs.of(payload).name: by_target for payload, by_target in handoffs.payloads.items()}
+    return IntentRewriter(handoffs.vocabulary, bound, codecs, bounds, handoffs.scrub)

@@ -152,7 +152,7 @@ class Invoker:
         said = call.said
         if stage is Stage.LATE or said is None:
             said = Failed(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
-        return _new(Finished, (delivery, accepted.element, said, self._steady() - began))
+        return _new(Finished, (delivery, accepted.element, said, round(self._steady() - began, 6)))
 
     def abandon(self, call: _Call) -> None:
         """Go on without a call that does not end."""

@@ -2,7 +2,8 @@
 
 ``NAME-VERSION.sqlite`` was written by the organism in the folder ``NAME``. ``shop`` was stopped; ``market`` was killed at
 work: handlers running, replies held, todos open, dead letters in open conversations, replies that nobody took. The
-number is the version of the journal: since the ninth a step has its changes, and the state is no more in its row.
+number is the version of the journal: since the ninth a step has its changes, and the state is no more in its row. ``bank``
+is of the last server whose records had their reasons as texts: findings, questions, answers, attempts to hand work over.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from agentserver.assembly import build
 from agentserver.cli import cli
 from agentserver.config import load
 from agentserver.core import decisions
+from agentserver.core.audit import Event
+from agentserver.core.details import Answered, HandoffAttempt, KeptText
 from agentserver.core.messages import Moment, Outside
+from agentserver.core.wording import WORDING
 from agentserver.engines.journal_care import broken_link
 from agentserver.engines.journal_file import MIGRATIONS, Place, open_reading, open_writing
 from agentserver.engines.journal_reader import Reader
@@ -30,6 +34,8 @@ from agentserver.engines.journal_seal import FORM
 from agentserver.engines.journal_verify import findings
 from agentserver.engines.journal_writer import Writer
 from agentserver.engines.replay import replay
+from agentserver.guards.intents import HandoffRecord
+from agentserver.handoff.audit import Seal, sealed, verify
 from tests.engines.endings import endings
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"
@@ -59,7 +65,7 @@ def verb(*args):
 
 
 def test_there_are_journals_of_a_clean_stop_and_of_a_kill():
-    assert {path.stem for path in JOURNALS} >= {"shop-1", "market-1", "market-8"}
+    assert {path.stem for path in JOURNALS} >= {"shop-1", "market-1", "market-8", "bank-8"}
 
 
 def test_every_decision_is_taken_again_as_it_was(old):
@@ -79,8 +85,9 @@ def test_every_decision_is_taken_again_as_it_was(old):
 
 
 def test_what_is_open_is_taken_up_as_it_was_left(old):
+    guards = build(load(Path("organism.yaml"), environ={})).rules.guards
     with closing(open_reading(old)) as connection:
-        reader = Reader(connection)
+        reader = Reader(connection, guards)
         at_work = set(reader.at_work())
         for one in reader.conversations():
             conversation = reader.load(one.id)
@@ -145,3 +152,54 @@ def test_the_killed_one_had_everything_in_it(tmp_path):
         assert any(one.todos.watchers for one in found)
         assert any(letter.open for letter in reader.dead())
         assert any(reader.outbox(one.id, reader.last_event()) for one in found)
+
+
+# Records with their reasons as texts
+
+
+@pytest.fixture
+def bank(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    shutil.copy(FIXTURES / "bank-8.sqlite", path)
+    open_writing(Place(path)).close()
+    with closing(open_reading(path)) as connection:
+        reader = Reader(connection)
+        keys = sorted((one.opened, one.id) for one in reader.conversations())
+        yield [record for _, key in keys for record in reader.story(key).records()]
+
+
+def test_a_reason_that_was_kept_as_a_text_is_told_as_it_was(bank):
+    told = {(record.event, WORDING.first(record.detail)) for record in bank if record.detail is not None}
+    assert told >= {
+        ("asked", "clerk wants to send this to vault, which needs an approval."),
+        ("asked", "ASKED: post() called with tainted inputs"),
+        ("withdrawn", "not permitted: ada"),
+        ("approved", "permitted by ada, always"),
+        ("flagged", "ASKED: post() called with tainted inputs"),
+        ("attempted", "approve review"),
+        ("attempted", "reject review: params_schema"),
+        ("refused", "cellar is no peer of clerk"),
+        ("refused", "handoff: params_schema"),
+        ("failed", "ValueError: no such order at all"),
+        ("closed", "closed by its gateway"),
+    }
+    kinds = {record.event: type(record.detail) for record in bank if record.detail is not None}
+    assert kinds == {
+        Event.ASKED: KeptText, Event.WITHDRAWN: Answered, Event.APPROVED: Answered, Event.FLAGGED: KeptText,
+        Event.ATTEMPTED: HandoffAttempt, Event.REFUSED: KeptText, Event.FAILED: KeptText, Event.CLOSED: KeptText,
+    }  # fmt: skip
+
+
+def test_the_chain_over_old_attempts_is_what_it_was(bank):
+    class Lines:
+        def __init__(self):
+            self.lines, self.seal = [], Seal()
+
+        def append(self, record):
+            line, self.seal = sealed(record, self.seal)
+            self.lines.append(line)
+
+    sink = Lines()
+    HandoffRecord(sink).observe(bank)
+    assert sink.lines == (FIXTURES / "bank" / "handoff-audit.jsonl").read_text("utf-8").splitlines()
+    assert verify(sink.lines) == sink.seal

@@ -16,7 +16,11 @@ PUBLIC = {
     for module, names in ROW.findall((ROOT / "docs" / "reference.md").read_text("utf-8"))
 }
 SHOWN = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
-CODE = sorted([*ROOT.glob("examples/**/*.py"), *ROOT.glob("listeners/**/*.py")])
+CODE = sorted(
+    path
+    for top in ("examples", "listeners", "agentserver/cli/scaffold")
+    for path in ROOT.glob(f"{top}/**/*.py")
+)
 PACKAGES = sorted(
     path.parent for path in ROOT.glob("agentserver/**/__init__.py") if "scaffold" not in path.parts
 )

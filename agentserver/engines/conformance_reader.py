@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentserver.core.approvals import Answer
+from agentserver.core.details import Answered
 from agentserver.core.recorded import UnrecordedError
 from agentserver.engines.conformance_story import AskingGuard, BrokenPromiseError, Story, Subject, hold
 from agentserver.engines.replay import replay
@@ -158,9 +160,11 @@ async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> Non
         [record.event for record in found.records()] == [record.event for record in then],
         "the records of a conversation are those that were committed, in order",
     )
+    hold(list(found.records()) == then, "a record says all that it said: who, when, which message, why")
+    answered = [record.detail for record in found.records() if isinstance(record.detail, Answered)]
     hold(
-        [record.message for record in found.records()] == [record.message for record in then],
-        "each record has its message",
+        [(each.by, each.answer) for each in answered] == [("somebody", Answer.ONCE)],
+        "a record says what a person decided, and which person",
     )
     difference = replay(found, rules)
     hold(difference is None, f"a recorded conversation is decided again as it was: {difference}")

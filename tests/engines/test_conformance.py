@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import pytest
 
+from agentserver.core import recorded
 from agentserver.core.messages import Requeued
 from agentserver.engines import conformance
 from agentserver.engines.conformance import (
@@ -145,6 +146,19 @@ class Jumbled(MemoryReader):
         return replace(found, steps=found.steps[::-1])
 
 
+class Unsigned(recorded.Story):
+    """Its records do not tell why."""
+
+    def records(self):
+        return tuple(record._replace(detail=None) for record in super().records())
+
+
+class Anonymous(MemoryReader):
+    def story(self, conversation):
+        found = super().story(conversation)
+        return Unsigned(found.beginning, found.steps, found.deliveries)
+
+
 class Alarmed(MemoryReader):
     def altered(self, story):
         return 1
@@ -155,7 +169,7 @@ class Backwards(MemoryReader):
         return reversed(list(super().conversations()))
 
 
-@pytest.mark.parametrize("reads", [Blind, Stubborn, Jumbled, Alarmed, Backwards])
+@pytest.mark.parametrize("reads", [Blind, Stubborn, Jumbled, Anonymous, Alarmed, Backwards])
 async def test_a_misleading_reader_is_found_out(reads):
     assert await broken_promises(Subject(type("Misled", (Reading,), {"reads": reads}), durable=False))
 

@@ -7,12 +7,12 @@ the file is and which values in it are not for reading.
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import replaced
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.parts import encode
+from agentserver.core.record_rows import plain_bytes, whole_bytes
 from agentserver.core.recorded import KeptStep, Story
 from agentserver.core.recording import Beginning
 from agentserver.core.snapshot import UnreadableError
@@ -92,14 +92,14 @@ def _step_row(step: KeptStep) -> dict[str, object]:
 
 
 def _delivery_row(delivery: Delivery) -> dict[str, object]:
-    row = {**delivery._asdict(), "message": _plain(delivery.message)}
+    row = {**delivery._asdict(), "message": plain_bytes(delivery.message)}
     return {name: value for name, value in row.items() if name not in {"conversation", "attempt"}}
 
 
 def _event_row(event: Reply | Done) -> dict[str, object]:
     if isinstance(event, Done):
         return {"request": event.request, "answered": event.answered}
-    row = {**event._asdict(), "message": _plain(event.message)}
+    row = {**event._asdict(), "message": plain_bytes(event.message)}
     return {
         name: value for name, value in row.items() if name not in {"conversation", "redelivered", "place"}
     }
@@ -126,22 +126,6 @@ def _line(value: object) -> str:
     return replaced(json.dumps(value, ensure_ascii=False), lambda char: json.dumps(char)[1:-1])
 
 
-def _plain(data: bytes) -> str | list[str]:
-    """Text as it is; other bytes as base64 in a list of one."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return [b64encode(data).decode("ascii")]
-
-
-def _bytes(value: Any) -> bytes:
-    return (
-        value.encode("utf-8", "surrogatepass")
-        if isinstance(value, str)
-        else b64decode(value[0], validate=True)
-    )
-
-
 def _story(read: Mapping[str, Any]) -> Story:
     key = read["id"]
     steps = tuple(_step(key, row) for row in read["steps"])
@@ -163,7 +147,7 @@ def _step(conversation: str, row: Mapping[str, Any]) -> KeptStep:
 
 def _deliveries(conversation: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Delivery]:
     for row in rows:
-        yield Delivery(**{**row, "conversation": conversation, "message": _bytes(row["message"])})
+        yield Delivery(**{**row, "conversation": conversation, "message": whole_bytes(row["message"])})
 
 
 def _events(conversation: str, version: int, rows: Iterable[Mapping[str, Any]]) -> Iterator[Reply | Done]:
@@ -172,5 +156,10 @@ def _events(conversation: str, version: int, rows: Iterable[Mapping[str, Any]]) 
         if "message" not in row:
             yield Done(conversation, row["request"], row["answered"], place=place)
         else:
-            fields = {**row, "conversation": conversation, "message": _bytes(row["message"]), "place": place}
+            fields = {
+                **row,
+                "conversation": conversation,
+                "message": whole_bytes(row["message"]),
+                "place": place,
+            }
             yield Reply(**fields)

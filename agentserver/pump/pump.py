@@ -7,7 +7,6 @@ is a call of core/decisions.py, every promise about storage the engine's.
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from agentserver.pump.exchange import ServerExchange
     from agentserver.pump.invoke import Bound
 
-logger = logging.getLogger("agentserver.pump")
 
 _new = tuple.__new__
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
@@ -55,6 +56,8 @@ class Hands:
         told: the places of what was given before and is not acknowledged.
         returns: tells which tasks are over.
     """
+
+    __slots__ = ("__weakref__", "_acknowledge", "_held", "_returned", "_returns", "told")
 
     def __init__(
         self, acknowledge: Callable[[EventPlace], None], told: set[EventPlace], returns: Returns
@@ -162,11 +165,23 @@ class ServerExchange:
         told: the places of what was given to an earlier exchange and not acknowledged.
     """
 
+    __slots__ = (
+        "_all",
+        "_asked",
+        "_conversation",
+        "_hands",
+        "_host",
+        "_latest",
+        "_left",
+        "_over",
+        "_principal",
+    )
+
     def __init__(self, host: Host, principal: str, conversation: str, told: set[EventPlace]) -> None:
         self._host = host
         self._principal = principal
         self._conversation = conversation
-        self._hands = Hands(lambda place: host.acknowledge(conversation, place), told, host.returns)
+        self._hands = Hands(partial(host.acknowledge, conversation), told, host.returns)
         self._all: Stream | None = None
         self._asked: dict[str, list[Stream]] = {}
         self._latest = UNDECIDED

@@ -20,6 +20,8 @@ Event: TypeAlias = Reply | Done
 class Stream:
     """Events in order of their places. Several may take from one: each event goes to one of them."""
 
+    __slots__ = ("_ended", "_events", "_since", "_stirred")
+
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._stirred = asyncio.Event()

@@ -13,11 +13,11 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hop.py"
 HOPS = 200
 
 REACHED = {
-    ("ask and answer", "off"): 97,
-    ("ask and answer", "audit"): 114,
-    ("chain of 10", "off"): 127,
-    ("chain of 10", "audit"): 154.5,
-    ("from outside", "off"): 300,
+    ("ask and answer", "off"): 98,
+    ("ask and answer", "audit"): 115,
+    ("chain of 10", "off"): 127.5,
+    ("chain of 10", "audit"): 155,
+    ("from outside", "off"): 299,
 }
 """Calls a hop. What makes them fewer lowers its number here."""
 

@@ -6,6 +6,11 @@ from agentserver.observers import Event, Record, fields, told
 
 def test_an_observer_gets_a_detail_by_name_and_in_words():
     record = Record(Event.FLAGGED, 1.0, "c", "t", detail=GuardNote("hours", "closed\nuntil nine"))
-    assert fields(record.detail) == {"kind": "note", "guard": "hours", "text": "closed\nuntil nine"}
+    assert fields(record.detail) == {
+        "kind": "note",
+        "guard": "hours",
+        "text": "closed\nuntil nine",
+        "how": "",
+    }
     assert told(record) == "closed\nuntil nine"
     assert told(record._replace(detail=None)) == ""

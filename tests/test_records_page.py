@@ -46,6 +46,6 @@ def test_the_parts_of_findings_are_documented():
 
 def test_the_example_is_what_is_printed():
     example = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL).group(1))
-    note = GuardNote("hours", "closed\nuntil nine")
+    note = GuardNote("hours", "closed\nuntil nine", "notes")
     record = Record(Event.FLAGGED, 1767225600.5, "7b1c", "t2", "router", "outbox", detail=note, request="r1")
     assert {**example, "depth": 0} == shown(record)

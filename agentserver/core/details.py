@@ -64,10 +64,12 @@ class GuardNote(NamedTuple):
     Args:
         guard: its name.
         text: what it says.
+        how: ``notes``, ``denies`` the message, has ``failed``, or denies the ``rest`` of the conversation; else empty.
     """
 
     guard: str
     text: str
+    how: str = ""
 
 
 class Failure(NamedTuple):

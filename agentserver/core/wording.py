@@ -45,6 +45,11 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "dead letter": "dead letter {delivery} of conversation {conversation}, by {by}",
         "unasked": "it needs a permission: {why}",
         "fault and fault": "; ",
+        "note": "{text}",
+        "note notes": "{guard}: {text}",
+        "note denies": "the guard {guard} denies it: {text}",
+        "note failed": "the guard {guard} failed: {text}",
+        "note rest": "the guard {guard} denies the rest of the conversation: {text}",
         "handoff": "{result}",
         "handoff of": "{result} {intent}",
         "handoff refused": "{result}: {reason}",
@@ -115,6 +120,11 @@ class DetailWording:
         return (self.phrases[phrase].format(**about),)
 
 
+def _told_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, ...]:
+    first, *more = note.text.split("\n")
+    return (*words.say(_spaced("note", note.how), guard=note.guard, text=first), *more)
+
+
 def _told_findings(words: DetailWording, findings: Findings, where: str) -> tuple[str, ...]:
     telling = Telling(words.findings)
     return telling.brief(findings, where) if where else telling.full(findings)
@@ -140,7 +150,7 @@ def _spaced(phrase: str, more: str) -> str:
 LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]] = MappingProxyType(
     {
         KeptText: lambda _, told, __: tuple(told.text.split("\n")),
-        GuardNote: lambda _, told, __: tuple(told.text.split("\n")),
+        GuardNote: _told_note,
         Failure: lambda _, told, __: (told.text,),
         Grounds: lambda words, told, _: (words.phrases[told.ground].format(*told.names),),
         Corrections: lambda words, told, _: (words.phrases["fault and fault"].join(told.faults),),

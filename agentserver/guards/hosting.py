@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code
+from agentserver.core.details import GuardNote
 from agentserver.core.guard import Asked, Denied, Noted, unmoved
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.routing import Route
@@ -104,7 +105,7 @@ class HostedGuard:
         """The program's verdict, which can be no milder than none."""
         known = _known(memory)
         if known.broken:
-            return self._denied(f"denies the rest of the conversation: {known.broken}")
+            return self._denied("rest", known.broken)
 
         about = (proposal.sender.name, proposal.to, proposal.root, proposal.thread)
         verdict, fault = _attempted(
@@ -115,7 +116,7 @@ class HostedGuard:
                 json.loads(known.kept),
             )
         )
-        return self._denied(f"failed: {fault}") if fault else self._verdict(verdict, proposal, known)
+        return self._denied("failed", fault) if fault else self._verdict(verdict, proposal, known)
 
     def permit(self, memory: object, about: tuple[str, ...]) -> object:
         """The memory after a person permitted something for the rest of the conversation."""
@@ -184,16 +185,16 @@ class HostedGuard:
             case None:
                 return None
             case Denied(reason=str(reason)):
-                return self._denied(f"denies it: {reason}")
+                return self._denied("denies", reason)
             case Noted(reason=str(reason)):
-                return Noted(f"{self.name}: {reason}")
+                return Noted(GuardNote(self.name, reason, "notes"))
             case Asked(question=str(question), about=tuple(about)) if set(map(type, about)) <= {str}:
                 asked = about or (content(proposal.to, proposal.element),)
                 return None if known.permitted.issuperset(asked) else Asked(question, asked)
-        return self._denied(f"failed: it gave a {type(verdict).__name__}, which is no verdict")
+        return self._denied("failed", f"it gave a {type(verdict).__name__}, which is no verdict")
 
-    def _denied(self, why: str) -> Denied:
-        return Denied(Code.DENIED, f"the guard {self.name} {why}")
+    def _denied(self, how: str, why: str) -> Denied:
+        return Denied(Code.DENIED, GuardNote(self.name, why, how))
 
 
 class UnobservingGuard(HostedGuard):

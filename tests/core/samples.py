@@ -45,7 +45,7 @@ def body(step, argument="body", detail=""):
 
 SAMPLES = (
     KeptText("one\n  two"),
-    GuardNote("hours", "closed\nuntil nine"),
+    *(GuardNote("hours", "closed\nuntil nine", how) for how in ("", "notes", "denies", "failed", "rest")),
     Failure("ValueError: boom"),
     *(ground.of("n-1", "n-2", "n-3") for ground in Ground),
     Corrections(("/Ask/text: at most 4 characters", "/Ask: no attribute is called x")),

@@ -9,6 +9,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.approvals import Answer as Said
+from agentserver.core.details import GuardNote
 from agentserver.core.envelope import read
 from agentserver.core.guard import Noted, opening
 from agentserver.core.routing import Proposal, Route
@@ -370,8 +371,10 @@ def test_a_dead_letter_as_a_request_of_its_own_is_none_of_the_principals():
     p.say(Ask("hi"), "a")
     p.run()
     said = _proposal(p)._replace(sender=listener("console"))
-    assert guard.judge(None, said, 0.0) == Noted("g: True")
-    assert guard.judge(None, said._replace(route=Route.REDRIVEN), 0.0) == Noted("g: False")
+    assert guard.judge(None, said, 0.0) == Noted(GuardNote("g", "True", "notes"))
+    assert guard.judge(None, said._replace(route=Route.REDRIVEN), 0.0) == Noted(
+        GuardNote("g", "False", "notes")
+    )
 
 
 def test_a_class_without_a_judge_is_no_guard():
@@ -393,11 +396,11 @@ def test_a_time_that_no_calendar_has_denies():
     p.say(Ask("hi"), "a")
     p.run()
     proposal = _proposal(p)
-    assert guard.judge(None, proposal, 1e18).reason.startswith("the guard g failed: ")
+    assert WORDING.whole(guard.judge(None, proposal, 1e18).reason).startswith("the guard g failed: ")
     assert guard.judge(None, proposal, 0.0) is None
     shown = HostedGuard("g", To(lambda message, _: note(f"{message.at:%H:%M}")), made.codecs, {})
     assert shown.judge(None, proposal, datetime(2020, 1, 1, 9, 30, tzinfo=UTC).timestamp()) == Noted(
-        "g: 09:30"
+        GuardNote("g", "09:30", "notes")
     )
 
 

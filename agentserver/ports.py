@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from agentserver.core.approvals import Approval, Decided
@@ -201,8 +201,10 @@ class Engine(Protocol):
         """
         ...
 
-    async def commit(self, outcome: Outcome) -> None:
+    def commit(self, outcome: Outcome) -> Awaitable[None]:
         """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.
+
+        A coroutine, or a future of the loop: then the commit goes on by itself, and no worker waits for it.
 
         The key of an outside message is kept with it, and nothing is committed under a key of that name again.
 

@@ -71,8 +71,11 @@ class Order:
 class Alone(SqliteEngine):
     """One commit per message: what grouping is compared with."""
 
-    async def commit(self, outcome: Outcome) -> None:
+    def commit(self, outcome: Outcome) -> asyncio.Future[None]:
         """Commit by itself."""
+        return asyncio.ensure_future(self._alone(outcome))
+
+    async def _alone(self, outcome: Outcome) -> None:
         (error,) = await self._do(lambda: self._writer.commit([outcome]))
         if error is not None:
             raise error

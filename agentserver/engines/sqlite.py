@@ -129,19 +129,20 @@ class SqliteEngine:
 
     # Writing
 
-    async def commit(self, outcome: Outcome) -> None:
+    def commit(self, outcome: Outcome) -> asyncio.Future[None]:
         """Make an outcome permanent, together with all others that wait.
 
-        Raises ConflictError on a stale version, EngineError when it cannot be kept.
+        The future raises ConflictError on a stale version, EngineError when it cannot be kept.
         """
+        done = asyncio.get_running_loop().create_future()
         # Here rather than in the thread: two threads that both run Python slow each other down.
         encoded = self._writer.encode(outcome)
         if isinstance(encoded, EngineError):
-            raise encoded
-        done = asyncio.get_running_loop().create_future()
+            done.set_exception(encoded)
+            return done
         self._waiting.append((encoded, done))
         self._soon()
-        await done
+        return done
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Let an event out of the outbox with the next commit."""

@@ -7,6 +7,7 @@ delivery concluded between, it stops and keeps its queue. Refuses to know the en
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code
@@ -20,8 +21,8 @@ from agentserver.pump.invoke import told
 from agentserver.pump.steps import UndecidedError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Protocol
+    from collections.abc import Awaitable, Callable, Coroutine
+    from typing import Any, Protocol
 
     from lxml import etree
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from agentserver.pump.unhurried import Decision
 
     SetAside: TypeAlias = Callable[[str, Exception], Awaitable[None]]
+    HandOver: TypeAlias = Callable[[str, Decision, Callable[[bool], None]], Awaitable[bool]]
+    Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
     Call: TypeAlias = Callable[[Accepted], Awaitable[Finished | None]]
 
     class Step(Protocol):
@@ -65,13 +68,25 @@ class Boundary:
         rules: what conversations decide by.
         clock: time and randomness.
         step: decides and commits.
+        hand_over: decides and has it committed, where that goes on by itself; see ``Steps.hand_over``.
+        spawn: starts a task of the pump's.
         set_aside: lets a conversation go on no more about which nothing can be decided.
     """
 
-    def __init__(self, rules: Rules, clock: Clock, step: Step, set_aside: SetAside) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        clock: Clock,
+        step: Step,
+        hand_over: HandOver | None,
+        spawn: Spawn,
+        set_aside: SetAside,
+    ) -> None:
         self._rules = rules
         self._clock = clock
         self._step = step
+        self._hand_over = hand_over
+        self._spawn = spawn
         self._set_aside = set_aside
         self._failed: set[str] = set()
 
@@ -95,20 +110,33 @@ class Boundary:
             if finished is not None:
                 await self.conclude(finished)
 
-    async def conclude(self, finished: Finished) -> None:
-        """Decide what follows from an invocation; from one that nothing can follow from, its end."""
+    async def conclude(self, finished: Finished, *, waiting: bool = False) -> None:
+        """Decide what follows from an invocation; from one that nothing can follow from, its end.
+
+        ``waiting`` waits for the commit, and tries again until the engine can keep it.
+        """
 
         def decide(now: Conversation) -> Outcome | Pieces[Outcome]:
             moment = self._clock.moment()
             quick = plain(now, finished, self._rules, moment)
             return decisions.concluding(now, finished, self._rules, moment) if quick is None else quick
 
+        conversation, hand_over = finished.delivery.conversation, None if waiting else self._hand_over
         try:
-            await self._step(finished.delivery.conversation, decide)
+            if hand_over is None or not await hand_over(
+                conversation, decide, partial(self._settled, finished)
+            ):
+                await self._step(conversation, decide)
+                self._failed.clear()
         except UndecidedError as error:
             await self._give_up(finished.delivery, finished.element, _cause(error))
-        else:
+
+    def _settled(self, finished: Finished, kept: bool) -> None:  # noqa: FBT001 - a callback
+        """Hear of a commit that went on by itself. One that did not come about is waited for."""
+        if kept:
             self._failed.clear()
+        else:
+            self._spawn(partial(self.conclude, finished, waiting=True))
 
     async def bury(self, delivery: Delivery) -> None:
         """End a delivery whose handler ends the process. It is not looked at again: that may be what does it."""

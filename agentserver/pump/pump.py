@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
@@ -38,7 +38,7 @@ from agentserver.pump.waiting import Waiting
 from agentserver.pump.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from agentserver.core.approvals import Approval, Decided
@@ -96,7 +96,14 @@ class Pump:
         self._invoker = Invoker(rules, resources, self._apart, self._marks, clock.steady)
         self._live: dict[str, Conversation] = {}
         self._steps = Steps(engine, self._live, self._find, self._release, self._forget)
-        self._boundary = Boundary(rules, clock, self._steps.take, self._set_aside)
+        self._boundary = Boundary(
+            rules,
+            clock,
+            self._steps.take,
+            None if engine.prompt else self._steps.hand_over,
+            self._spawn,
+            self._set_aside,
+        )
         self._turns = Turns()
         self._door = Door()
         self._schedule = Schedule(
@@ -134,6 +141,7 @@ class Pump:
             await self._take_up()
             for _ in range(self._limits.concurrency):
                 self._tasks.start_soon(self._work)
+            self._tasks.start_soon(self._steps.let_go)
             self._tasks.start_soon(self._sweep)
             self._tasks.start_soon(self._waiting.watch, self._time, self.decide)
             try:
@@ -145,6 +153,11 @@ class Pump:
                 self._stopping = self._halted = True
                 self._exchanges.stop()
                 self._tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await self._steps.rest()
+
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._tasks.start_soon(work)
 
     async def drain(self) -> None:
         """Refuse new messages and let what is in hand finish, until ``limits.drain`` seconds after the first call."""

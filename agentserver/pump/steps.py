@@ -6,8 +6,11 @@ to know what is decided and what a step leads to.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeAlias
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import anyio
 
@@ -34,6 +37,12 @@ class UndecidedError(Exception):
     """A step could not be decided, or its outcome not be kept. The cause says why."""
 
 
+class _HandedOver(NamedTuple):
+    outcome: Outcome
+    settled: Callable[[bool], None]
+    kept: bool
+
+
 class Steps:
     """Takes steps.
 
@@ -56,6 +65,65 @@ class Steps:
         self._engine, self._live = engine, live
         self._find, self._release, self._forget = find, release, forget
         self.alone = Alone()
+        self._committing: dict[str, asyncio.Future[None]] = {}
+        self._settled: deque[_HandedOver] = deque()
+        self._some = asyncio.Event()
+        self._over = False
+
+    async def hand_over(self, conversation: str, decide: Decision, settled: Callable[[bool], None]) -> bool:
+        """Decide, and let the engine go on by itself: once the commit is done ``let_go`` goes on, and no worker waits.
+
+        False when it has to be taken, because others are inside or nothing can be kept at present. ``settled`` is told
+        later whether the outcome was kept; if not, it has to be taken as well. Raises UndecidedError.
+        """
+        current = self._live.get(conversation)
+        if current is None or conversation in self.alone.inside:
+            return False
+        self.alone.take(conversation)
+        try:
+            begun = begin(self._attempt(current, decide, settled))
+            failure = begun if begun is None or isinstance(begun, EngineError) else await shielded(begun)
+        finally:
+            if conversation not in self._committing:
+                self.alone.leave(conversation)
+        return failure is None
+
+    def _commit(self, outcome: Outcome, settled: Callable[[bool], None]) -> None:
+        committing = asyncio.ensure_future(self._engine.commit(outcome))
+        self._committing[outcome.conversation.id] = committing
+        committing.add_done_callback(partial(self._settle, outcome, settled))
+
+    def _settle(
+        self, outcome: Outcome, settled: Callable[[bool], None], committing: asyncio.Future[None]
+    ) -> None:
+        kept = not committing.cancelled() and committing.exception() is None
+        self._settled.append(_HandedOver(outcome, settled, kept))
+        self._some.set()
+
+    async def let_go(self) -> None:
+        """Let the consequences of what is committed go, for ever. Commits of one transaction wake it once."""
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            self._let_go()
+
+    async def rest(self) -> None:
+        """Hand nothing over any more, and let go what is on its way."""
+        self._over = True
+        while self._committing:
+            await asyncio.wait(self._committing.values())
+            self._let_go()
+
+    def _let_go(self) -> None:
+        while self._settled:
+            outcome, settled, kept = self._settled.popleft()
+            del self._committing[outcome.conversation.id]
+            try:
+                if kept:
+                    self._release(outcome)
+            finally:
+                self.alone.leave(outcome.conversation.id)
+                settled(kept)
 
     async def take(self, conversation: str, decide: Decision, *, patient: bool = True) -> bool:
         """Decide, commit, and only then let the consequences go. A stale decision is taken again.
@@ -109,8 +177,12 @@ class Steps:
             logger.error("a step waits until it can be kept: %s", failure)
             await anyio.sleep(backoff(failures))
 
-    async def _attempt(self, current: Conversation, decide: Decision) -> EngineError | None:
+    async def _attempt(
+        self, current: Conversation, decide: Decision, settled: Callable[[bool], None] | None = None
+    ) -> EngineError | None:
         """Decide, commit and let the consequences go, or say why not at present. Raises UndecidedError.
+
+        With ``settled`` the commit is begun, and what follows is left to ``let_go``.
 
         Done to its end for callers that give up and when the pump stops: nothing may be committed and never handled.
         """
@@ -118,6 +190,9 @@ class Steps:
             found = decide(current)
             outcome = found if found is None or isinstance(found, Outcome) else await unhurried(found)
             if outcome is None:
+                return None
+            if settled is not None and not self._over:
+                self._commit(outcome, settled)
                 return None
             await self._engine.commit(outcome)
         except Exception as error:

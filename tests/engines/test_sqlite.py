@@ -7,7 +7,6 @@ import subprocess
 import sys
 from contextlib import closing
 
-import anyio
 import pytest
 
 from agentserver.contract import Code
@@ -130,9 +129,7 @@ async def test_what_waits_in_one_turn_shares_a_transaction(tmp_path):
     async with Journal(tmp_path / "j")() as engine:
         seen = []
         engine._connection.set_trace_callback(lambda text: seen.append(text.lower()))
-        async with anyio.create_task_group() as tasks:
-            for _ in range(50):
-                tasks.start_soon(engine.commit, story.said(story.opened(), "1"))
+        await asyncio.gather(*(engine.commit(story.said(story.opened(), "1")) for _ in range(50)))
         engine._connection.set_trace_callback(None)
     assert seen.count("commit") <= 2
 
@@ -141,7 +138,7 @@ async def test_who_gives_up_waiting_for_a_commit_does_not_undo_it(tmp_path):
     story = Story()
     outcome = story.said(story.opened(), "1")
     async with Journal(tmp_path / "j")() as engine:
-        task = asyncio.create_task(engine.commit(outcome))
+        task = asyncio.ensure_future(engine.commit(outcome))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()

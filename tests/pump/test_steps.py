@@ -1,0 +1,131 @@
+"""A commit goes on by itself, and what follows waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentserver.engines.conformance import Story
+from agentserver.ports import ConflictError, EngineError, UnfitError
+from agentserver.pump.steps import Steps, UndecidedError
+from tests.pump.desk import until
+
+pytestmark = pytest.mark.anyio
+
+
+class Slow:
+    """An engine whose commits are done when a test says so."""
+
+    prompt = False
+
+    def __init__(self):
+        self.commits = []
+
+    def commit(self, outcome):
+        self.commits.append((outcome, asyncio.get_running_loop().create_future()))
+        return self.commits[-1][1]
+
+    def done(self, error=None):
+        for _, commit in self.commits:
+            if commit.done():
+                continue
+            if error is None:
+                commit.set_result(None)
+            else:
+                commit.set_exception(error)
+
+
+class Desk:
+    """Steps of one conversation, and what has been let go."""
+
+    def __init__(self):
+        self.story, self.engine = Story(), Slow()
+        self.conversation = self.story.said(self.story.opened(), "0").conversation
+        self.live = {self.conversation.id: self.conversation}
+        self.released, self.told = [], []
+        self.steps = Steps(self.engine, self.live, self.find, self.release, self.told.append)
+
+    async def find(self, conversation):
+        return self.live.get(conversation)
+
+    def release(self, outcome):
+        self.released.append(outcome)
+        self.live[outcome.conversation.id] = outcome.conversation
+
+    def decide(self, now):
+        return self.story.said(now, str(now.version))
+
+    async def hand_over(self):
+        return await self.steps.hand_over(self.conversation.id, self.decide, self.told.append)
+
+
+async def test_nobody_waits_for_a_commit_and_nothing_goes_before_it():
+    desk = Desk()
+    letting = asyncio.create_task(desk.steps.let_go())
+    assert await desk.hand_over()
+    assert (desk.released, desk.told, len(desk.engine.commits)) == ([], [], 1)
+    assert not await desk.hand_over(), "one step at a time"
+    after = asyncio.create_task(desk.steps.take(desk.conversation.id, desk.decide))
+    await until(lambda: desk.steps.alone.inside[desk.conversation.id])
+    assert len(desk.engine.commits) == 1
+    desk.engine.done()
+    await until(lambda: len(desk.engine.commits) == 2)
+    assert [one.conversation.version for one in desk.released] == [2]
+    assert desk.told == [True]
+    desk.engine.done()
+    assert await after
+    assert [one.before for one, _ in desk.engine.commits] == [1, 2]
+    assert desk.steps.alone.inside == {}
+    letting.cancel()
+
+
+@pytest.mark.parametrize("error", [ConflictError("c"), UnfitError("no"), EngineError("full")], ids=repr)
+async def test_what_was_not_kept_is_told_and_nothing_is_let_go(error):
+    desk = Desk()
+    letting = asyncio.create_task(desk.steps.let_go())
+    assert await desk.hand_over()
+    desk.engine.done(error)
+    await until(lambda: desk.told)
+    assert (desk.told, desk.released, desk.steps.alone.inside) == ([False], [], {})
+    letting.cancel()
+
+
+async def test_what_cannot_be_decided_leaves_nothing_behind():
+    desk = Desk()
+    with pytest.raises(UndecidedError):
+        await desk.steps.hand_over(desk.conversation.id, lambda now: 1 // 0, desk.told.append)
+    assert await desk.steps.hand_over(desk.conversation.id, lambda now: None, desk.told.append)
+    assert (desk.engine.commits, desk.told, desk.steps.alone.inside) == ([], [], {})
+
+
+async def test_what_is_on_its_way_is_let_go_before_the_end():
+    desk = Desk()
+    assert await desk.hand_over()
+    ending = asyncio.create_task(desk.steps.rest())
+    await asyncio.sleep(0)
+    assert not ending.done()
+    desk.engine.done()
+    await ending
+    assert (len(desk.released), desk.told) == (1, [True])
+    late = asyncio.create_task(desk.hand_over())
+    await until(lambda: len(desk.engine.commits) == 2)
+    assert not late.done(), "now it is waited for"
+    desk.engine.done()
+    assert await late
+    assert len(desk.released) == 2
+
+
+async def test_a_fault_in_letting_go_comes_out_and_holds_up_no_one():
+    desk = Desk()
+
+    def broken(outcome):
+        raise ZeroDivisionError
+
+    desk.steps._release = broken
+    letting = asyncio.create_task(desk.steps.let_go())
+    assert await desk.hand_over()
+    desk.engine.done()
+    with pytest.raises(ZeroDivisionError):
+        await letting
+    assert desk.steps.alone.inside == {}

@@ -18,8 +18,8 @@ PUBLIC = {
 SHOWN = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 CODE = sorted(
     path
-    for top in ("examples", "listeners", "agentserver/cli/scaffold")
-    for path in ROOT.glob(f"{top}/**/*.py")
+    for top in ("examples/**/*.py", "listeners/**/*.py", "agentserver/cli/scaffold/**/*.py.txt")
+    for path in ROOT.glob(top)
 )
 PACKAGES = sorted(
     path.parent for path in ROOT.glob("agentserver/**/__init__.py") if "scaffold" not in path.parts
@@ -84,7 +84,7 @@ def unlisted(pairs):
     ]
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
+@pytest.mark.parametrize("path", CODE, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_an_example_imports_only_public_names(path):
     assert unlisted(used(path.read_text("utf-8"))) == []
 

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 
 import pytest
@@ -79,6 +80,31 @@ async def test_a_broken_journal_is_found_out(broken, tmp_path):
         except (BrokenPromiseError, ConflictError):
             failures.append(check.__name__)
     assert failures
+
+
+# Operators
+
+
+async def test_operators_read_in_a_thread_of_their_own(tmp_path):
+    story = Story()
+    async with Journal(tmp_path / "j")() as engine:
+        one = story.said(story.opened(), "1")
+        await engine.commit(one)
+        writes = await engine._do(threading.get_ident)
+        reads = await engine.read(lambda _reader: threading.get_ident())
+        assert len({writes, reads, threading.get_ident()}) == 3
+        assert await engine.read(lambda reader: reader.load(one.conversation.id)) == one.conversation
+
+
+async def test_a_journal_that_cannot_be_read_is_an_error_of_the_engine(tmp_path):
+    def broken(_reader):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    async with Journal(tmp_path / "j")() as engine:
+        with pytest.raises(EngineError, match="disk I/O error"):
+            await engine.read(broken)
+        with pytest.raises(LookupError):
+            await engine.read(lambda reader: reader.story("unknown"))
 
 
 # Groups

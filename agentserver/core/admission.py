@@ -16,7 +16,7 @@ from agentserver.core.canonical import canonical
 from agentserver.core.details import Ground, GuardAsks, GuardQuestions
 from agentserver.core.guard import PASSED, Denial
 from agentserver.core.messages import TODO, Returned
-from agentserver.core.payload.codec import of_system
+from agentserver.core.payload.codec import SYSTEMS_OWN, of_system
 from agentserver.core.pieces import whole
 from agentserver.core.refusals import Refusal
 from agentserver.core.reserved import overstepped
@@ -175,9 +175,10 @@ def hear(
             return Refusal(attempt.result.code, attempt.result.detail, target)
         draft, peers = attempt.result, attempt.allowed
     proposals = resolve(draft, place, rules.blueprint)
-    forged = overstepped(draft, proposals, place, rules.blueprint.services)
-    if forged is not None:
-        return forged
+    if draft.root.startswith(SYSTEMS_OWN):
+        forged = overstepped(draft, proposals, place, rules.blueprint.services)
+        if forged is not None:
+            return forged
     allowed, denied = _asked(proposals, peers, place.at, rules, memory, remarks)
     # A member that a broadcast may not reach is left out; any other denial is about the message itself.
     if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):

@@ -158,7 +158,7 @@ def accept(
         usage = rules.narrowed(listener.name, thread.allowed).usage
     name = listener.name if listener.agent else None
     itself = delivery.sender == listener.name
-    metadata = HandlerMetadata(thread.id, delivery.sender, name, itself, usage, nudge(todos))
+    metadata = HandlerMetadata(thread.id, delivery.sender, name, itself, usage, nudge(todos) if todos else "")
     spare = room(rules.blueprint.limits, conversation, delivery.request)
     return Accepted(delivery, codec, element, metadata, thread.storage, todos, spare)
 

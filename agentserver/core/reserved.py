@@ -13,7 +13,6 @@ from agentserver.contract import Code
 from agentserver.core.canonical import canonical
 from agentserver.core.details import Ground
 from agentserver.core.messages import TODO
-from agentserver.core.payload.codec import SYSTEMS_OWN
 from agentserver.core.refusals import Refusal
 from agentserver.core.routing import Route
 
@@ -36,13 +35,11 @@ def overstepped(
     """The refusal of a draft by which its sender would speak for the system.
 
     Args:
-        draft: what is to be sent.
+        draft: what is to be sent, a payload of the system's namespace.
         proposals: to whom it would go.
         place: where it was written.
         services: names of the payload elements that the todo service accepts.
     """
-    if not draft.root.startswith(SYSTEMS_OWN):
-        return None
     routes = {proposal.route for proposal in proposals}
     if draft.root in services and draft.to in {TODO, None} and routes <= {Route.SERVICE}:
         return None  # whether the service is within reach is for routing to say

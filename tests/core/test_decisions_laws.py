@@ -100,6 +100,8 @@ def check_books(paper):
         assert all(d.thread == node.id and d.to == node.owner for d in node.waiting())
     asked = [approval.delivery for approval in conversation.approvals()]
     assert sum(outcome.asking for outcome in paper.outcomes) == len(asked)
+    waiting = [d for thread in paper.conversation.tree.nodes.values() for d in thread.waiting()]
+    assert sum(outcome.grown for outcome in paper.outcomes) == sum(len(d.message) for d in waiting)
     assert not {d.id for d in asked} & {d.id for d in paper.waiting}
     assert not conversation.tree.nodes[conversation.tree.root].inbox
     assert conversation.messages <= SHOP.blueprint.limits.conversation_messages

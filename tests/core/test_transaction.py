@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
+from agentserver.core import commands, transaction
 from agentserver.core.audit import Event
 from agentserver.core.commands import Begin, Bury, Close, Enter, Permit, Prune, Requeue, Retry, Send, Take
 from agentserver.core.conversation import Conversation
@@ -100,6 +102,11 @@ def test_commands_leave_the_conversation_as_it_was():
     kept = (dict(before.tree.nodes), dict(before.requests))
     step(asks("b"), Close("over"), before=before)
     assert (dict(before.tree.nodes), dict(before.requests)) == kept
+
+
+def test_every_command_is_carried_out_by_one_function():
+    assert set(transaction._APPLY) == set(get_args(commands.Command))
+    assert len(set(transaction._APPLY.values())) == len(transaction._APPLY)
 
 
 # Commands that a life does not allow

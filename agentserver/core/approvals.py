@@ -60,12 +60,14 @@ class Decided(NamedTuple):
         digest: of the message that the person was shown.
         answer: what it says.
         by: who answered, for the record; of a denial without an answer, a member of ``Unasked``.
+        undone: said of a denial in the place of an answer that could not be carried out.
     """
 
     approval: str
     digest: str
     answer: Answer
     by: str
+    undone: bool = False
 
 
 def digest(delivery: Delivery) -> str:

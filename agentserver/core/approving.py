@@ -68,7 +68,7 @@ def _answered(decided: Decided) -> Answering:
     """The answer as it goes on record."""
     if isinstance(decided.by, Unasked):
         return Unanswered(decided.by.name.lower())
-    return Answered(decided.by, decided.answer)
+    return Answered(decided.by, "undone" if decided.undone else decided.answer)
 
 
 def _told_withdrawn(conversation: Conversation, delivery: Delivery, rules: Rules) -> tuple[Send, ...]:

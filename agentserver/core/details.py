@@ -131,7 +131,8 @@ class Answered(NamedTuple):
 
     Args:
         by: who answered.
-        answer: ``once``, ``always`` or ``deny``; empty where an earlier server kept both in ``by``.
+        answer: ``once``, ``always`` or ``deny``, or ``undone``: a denial, since the answer could not be carried
+            out. Empty where an earlier server kept both in ``by``.
     """
 
     by: str

@@ -86,7 +86,7 @@ def dump(outcome: Outcome) -> bytes:
         case Outside() | TurnedAway() | Dismissed():
             row = [*_outside_row(cause), *(cause.key or ())]
         case Decided():
-            row = ["decide", *cause]
+            row = ["decide", *cause[:4], *([True] if cause.undone else [])]
         case Closing():
             row = ["close", cause.reason]
         case Requeued():
@@ -208,8 +208,8 @@ class _Loading:
                 return TurnedAway(_whole(data), request, to, Code(code), _key(key))
             case "dismiss", [excerpt, request, to, judged, *key]:
                 return Dismissed(_excerpt(**excerpt), request, to, _judged(*judged), _key(key))
-            case "decide", [approval, digest, answer, by]:
-                return Decided(approval, digest, Answer(answer), by)
+            case "decide", [approval, digest, answer, by, *undone]:
+                return Decided(approval, digest, Answer(answer), by, *undone)
             case "close", [reason]:
                 return Closing(reason)
             case "requeue", [delivery]:

@@ -40,6 +40,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "answered once": "permitted by {by}, once",
         "answered always": "permitted by {by}, always",
         "answered deny": "not permitted: {by}",
+        "answered undone": "not permitted: the answer of {by} could not be carried out",
         "unanswered nobody": "not permitted: nobody is there to ask",
         "unanswered late": "not permitted: no answer in time",
         "dead letter": "dead letter {delivery} of conversation {conversation}, by {by}",

@@ -230,7 +230,7 @@ class Boundary:
         except UndecidedError as error:
             text = "an answer could not be carried out by the server: it is a denial"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
-            denied = decided._replace(answer=Answer.DENY, by=f"{decided.by}, not carried out")
+            denied = decided._replace(answer=Answer.DENY, undone=True)
             return await self._or_aside(conversation, answer(denied)) and spent
 
     async def close(

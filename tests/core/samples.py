@@ -55,6 +55,7 @@ SAMPLES = (
     Answered("ada", "once"),
     Answered("ada", "always"),
     Answered("ada", "deny"),
+    Answered("ada", "undone"),
     Answered("ada, always", ""),
     Unanswered("nobody"),
     Unanswered("late"),

@@ -13,7 +13,7 @@ from agentserver.core import approving, decisions, recording
 from agentserver.core.approvals import Answer as Said
 from agentserver.core.approvals import Decided, digest
 from agentserver.core.audit import Event
-from agentserver.core.details import Failure, GuardNote
+from agentserver.core.details import Answered, Failure, GuardNote
 from agentserver.core.guard import Asked, Attempt, Denial, Denied, Noted
 from agentserver.core.messages import Done
 from agentserver.core.snapshot import Snapshot, restore, take
@@ -319,6 +319,17 @@ def test_an_answer_is_recorded_and_decided_again(answer):
     cause = recording.load(recording.dump(outcome), known, recording.gone_out(outcome), p.rules)
     again = recording.decide(before, cause, p.rules, outcome.moment)
     assert (again.conversation, again.records) == (outcome.conversation, outcome.records)
+
+
+def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reason():
+    p = waiting(None)
+    (approval,) = p.conversation.approvals()
+    before, decided = p.conversation, Decided(approval.id, approval.digest, Said.DENY, "ada", undone=True)
+    outcome = approving.decide(before, decided, p.rules, p.moment())
+    cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), p.rules)
+    assert cause == decided
+    (withdrawn,) = (record for record in outcome.records if record.event is Event.WITHDRAWN)
+    assert withdrawn.detail == Answered("ada", "undone")
 
 
 def test_an_answer_to_nothing_is_no_decision():

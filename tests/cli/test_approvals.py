@@ -147,7 +147,11 @@ def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, 
     running.wait()
     (one,) = map(json.loads, verb("approvals", "--json").splitlines())
     assert (one["sender"], one["to"], one["root"], one["answer"]) == ("clerk", "vault", "Greet", None)
-    assert one["questions"][0]["guard"] == "approval"
+    (question,) = one["questions"]
+    assert question["why"] == {"kind": "grounds", "ground": "approval", "names": ["clerk", "vault"]}
+    assert (question["guard"], question["text"]) == (
+        "approval", "clerk wants to send this to vault, which needs an approval."
+    )  # fmt: skip
     assert "clerk -> vault Greet: always" in verb("approve", one["digest"], "--always")
     (one,) = map(json.loads, verb("approvals", "--json").splitlines())
     assert one["answer"] == {"said": "always", "by": ME}

@@ -225,13 +225,13 @@ def copy(journal: sqlite3.Connection, number: int) -> None:
 
 COPYING = """
     insert into conversation select number + :conversation, :copy || substr(id, 9), principal, root, opened, touched,
-        version, touched, chain, state from held.conversation;
+        version, touched, chain, x'', x'' from held.conversation;
     insert into step select number + :step, conversation + :conversation, version, at, seed, cause, records,
-        first_delivery + :delivery, deliveries, first_event + :event, events, chain from held.step;
+        first_delivery + :delivery, deliveries, first_event + :event, events, chain, form, changes from held.step;
     insert into delivery select number + :delivery, conversation + :conversation, id, request, thread, origin, sender,
-        recipient, root, message, hop, about, max(state, 1), reason, coalesce(ended, 0) from held.delivery;
+        recipient, root, message, hop, about, max(state, 1), reason, coalesce(ended, 0), x'' from held.delivery;
     insert into event select number + :event, conversation + :conversation, version, position, request, sender, root,
-        message, flag, 0 from held.event
+        message, flag, 0, x'' from held.event
 """
 
 

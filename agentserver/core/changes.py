@@ -113,8 +113,11 @@ def _request(before: Request | None, now: Request) -> Row:
 def _todos(before: Conversation, after: Conversation) -> list[Row]:
     if after.todos is before.todos:
         return []
-    changed, gone = differences(before.todos.watchers, after.todos.watchers)
-    return [*(parts.todo_row(key, after.todos.of(key)) for key in changed), *((key, []) for key in gone)]
+    old, new = before.todos.watchers, after.todos.watchers
+    changed, gone = differences(old, new)
+    if list(new) != [*(key for key in old if key in new), *(key for key in changed if key not in old)]:
+        changed, gone = list(new), list(old)  # a thread had none for a moment, and stands at the end now
+    return [*((key, []) for key in gone), *(parts.todo_row(key, new[key]) for key in changed)]
 
 
 def _memories(
@@ -155,8 +158,9 @@ def applied(fields: list[Any], changes: Iterable[bytes]) -> list[Any]:
             else:
                 nodes[row[0]] = _updated(nodes[row[0]], row[1])
         for thread, watchers in watched:
-            watching[thread] = watchers
-            if not watchers:
+            if watchers:
+                watching[thread] = watchers
+            else:
                 del watching[thread]
         for one in ended:
             del pending[one]

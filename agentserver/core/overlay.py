@@ -29,10 +29,9 @@ def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
 def differences(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[list[K], list[K]]:
     """The keys of ``after`` that hold another object than in ``before``, in order, and the keys that are gone."""
     if type(before) is Overlay and type(after) is Overlay:
-        seen = after.perhaps_changed(before)
-        if seen is not None:
-            changed = [key for key in seen if key in after and before.get(key) is not after[key]]
-            return changed, [key for key in seen if key in before and key not in after]
+        found = after.since(before)
+        if found is not None:
+            return found
     old = before.merged() if type(before) is Overlay else before
     new = after.merged() if type(after) is Overlay else after
     changed = [key for key, value in new.items() if old.get(key) is not value]
@@ -72,11 +71,21 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
             del whole[key]
         return whole
 
-    def perhaps_changed(self, before: Overlay[K, V]) -> list[K] | None:
-        """The few keys among which all are that differ from ``before``; None when they do not lie over the same."""
+    def since(self, before: Overlay[K, V]) -> tuple[list[K], list[K]] | None:
+        """The differences from ``before``; None when the two do not lie over the same."""
         if before._under is not self._under:
             return None
-        return [*self._over, *(key for key in before._over if key not in self._over)]
+        changed: list[K] = []
+        gone: list[K] = []
+        for key, value in self._over.items():
+            was = before._over.get(key)
+            if was is None:
+                was = self._under.get(key, _GONE)
+            if value is not was:
+                (gone if value is _GONE else changed).append(key)
+        # What is in neither layer any more had been added over the lower one.
+        gone += [key for key, was in before._over.items() if was is not _GONE and key not in self._over]
+        return changed, gone
 
     def __getitem__(self, key: K) -> V:
         found = self._over.get(key)

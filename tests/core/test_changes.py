@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agentserver.core import overlay
 from agentserver.core.changes import between
 from agentserver.core.snapshot import Snapshot, UnreadableError, by_owner, dumping, restore, take
+from agentserver.core.todos import TodoBook
 from tests.core.paper import Ask, Paper, listener, rules
 from tests.core.test_decisions_laws import SHOP
 from tests.core.test_sizes import FEW, MANY, pingpong
@@ -81,3 +82,19 @@ def test_a_message_to_a_long_inbox_is_kept_alone():
     after = before._replace(tree=tree._replace(nodes={**tree.nodes, thread.id: queued}))
     changed = between(before._replace(tree=tree), after, dumping(()))
     assert len(changed.state) < 200
+
+
+def test_a_thread_whose_todos_went_and_came_back_stands_at_the_end():
+    paper = lived(917504)
+    watched = [one for one in paper.outcomes if len(one.since.todos.watchers) > 1]
+    assert watched
+    before = watched[0].since
+    first, *others = before.todos.watchers
+    again = {key: before.todos.watchers[key] for key in (*others, first)}
+    again[first] = (*again[first], again[first][0])
+    after = before._replace(todos=TodoBook(again), version=before.version + 1)
+    base, whole = take(before), take(after)
+    changes = [between(before, after, DUMP).state]
+    back = restore(Snapshot(base.state, whole.waiting, whole.values, changes))
+    assert list(back.todos.watchers) == [*others, first]
+    assert back == after

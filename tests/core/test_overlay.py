@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.overlay import FEW, changeable
+from agentserver.core.overlay import FEW, changeable, differences
 
 KEYS = st.integers(0, 3 * FEW)
 CHANGES = st.lists(st.tuples(st.sampled_from(["put", "put", "remove", "version"]), KEYS), max_size=400)
@@ -36,6 +36,26 @@ def test_it_is_what_a_dict_would_be_and_no_version_changes_afterwards(length, ch
         assert now.get(key, "none") == model.get(key, "none")
     for version, then in [*versions, (now, look(model))]:
         assert look(version) == then
+
+
+@given(st.integers(0, 3 * FEW), CHANGES)
+def test_the_differences_from_any_earlier_version_are_found(length, changes):
+    now, versions = changeable(dict.fromkeys(range(length), "old")), []
+    for number, (what, key) in enumerate(changes):
+        if what == "version":
+            versions.append(now)
+            now = changeable(now)
+        elif what == "put":
+            now[key] = f"{number}"
+        else:
+            now.pop(key, None)
+    for before in versions[-6:]:
+        changed, gone = differences(before, now)
+        assert sorted(changed) == sorted(key for key in now if before.get(key) is not now[key])
+        assert [key for key in now if key in set(changed) - before.keys()] == [
+            key for key in changed if key not in before
+        ]
+        assert sorted(gone) == sorted(key for key in before if key not in now)
 
 
 def test_a_few_entries_are_a_dict():

@@ -31,8 +31,11 @@ class TraceBook:
     def observe(self, records: Iterable[Record]) -> None:
         """Take in the records of one committed step."""
         for record in records:
-            known = self._records.setdefault(record.conversation, deque(maxlen=RECORDS))
-            self._records.move_to_end(record.conversation)
+            known = self._records.get(record.conversation)
+            if known is None:
+                known = self._records[record.conversation] = deque(maxlen=RECORDS)
+            else:
+                self._records.move_to_end(record.conversation)
             known.append(record)
             for watch in tuple(self._watching):
                 watch(record)

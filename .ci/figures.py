@@ -78,9 +78,9 @@ def passage() -> tuple[Figure, ...]:
     found = json.loads(subprocess.run([sys.executable, str(script)], check=True, capture_output=True).stdout)
     spare = 0 if sys.version_info[:2] == (3, 11) else 50  # other versions count other calls
     return (
-        Figure("functions that a request and its reply pass", found["functions"], 110, 133 + spare),
-        Figure("files that they lie in", found["files"], 22, 45 + spare),
-        Figure("changes of file on the way", found["changes"], 90, 147 + spare),
+        Figure("functions that a request and its reply pass", found["functions"], 110, 130 + spare),
+        Figure("files that they lie in", found["files"], 22, 44 + spare),
+        Figure("changes of file on the way", found["changes"], 90, 144 + spare),
         Figure("returns of `conclude` into other modules", found["returns"], 5),
     )
 

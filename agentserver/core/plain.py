@@ -15,7 +15,7 @@ from agentserver.core.conversation import Conversation
 from agentserver.core.messages import Delivery, Done, Drafts, EventPlace, Reply, Returned
 from agentserver.core.minutes import Minutes
 from agentserver.core.outcome import Outcome
-from agentserver.core.overlay import changeable
+from agentserver.core.overlay import Overlay, changeable
 from agentserver.core.payload.codec import SYSTEMS_OWN
 from agentserver.core.payload.names import local
 from agentserver.core.refusals import Refusal
@@ -72,14 +72,14 @@ def plain_request(
         return None
     if limits.hops < 1 or limits.messages < 1 or conversation.messages >= limits.conversation_messages:
         return None
-    moment = moment.not_before(conversation.touched)
-    memory = rules.recall(conversation)
+    if moment.now < conversation.touched:
+        moment = moment.not_before(conversation.touched)
+    memory = conversation.memory if conversation.version else rules.recall(conversation)
     principal = rules.blueprint.principal(conversation.principal)
     proposal = _heard(draft, Place(principal, root.id, None, moment.now), rules, memory)
     if proposal is None or proposal.route is not Route.PEER:
         return None
-    ids, messages = moment.ids(), conversation.messages
-    nodes = changeable(conversation.tree.nodes)
+    ids, messages, nodes = moment.ids(), conversation.messages, changeable(conversation.tree.nodes)
     receiver = _receiver(conversation.tree, nodes, root, proposal.to, messages, ids)
     fresh = receiver.ordinal == conversation.tree.opened
     if requests and not fresh:  # an earlier request may have been taken up on the thread
@@ -300,8 +300,9 @@ def _receiver(
     ids: Iterator[str],
 ) -> Thread:
     """The oldest child of a listener that is at rest, or a new one."""
-    for child in thread.children:
-        node = tree.nodes[child]
+    held, children = tree.nodes, thread.children
+    found = held.values_of(children) if type(held) is Overlay else map(held.__getitem__, children)
+    for node in found:
         if node.owner == owner and not node.inbox and node.allowed is None and tree.at_rest(node):
             return node.called_at(messages)
     opened = Thread(next(ids), owner, thread.id, tree.opened, messages)

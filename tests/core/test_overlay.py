@@ -78,3 +78,12 @@ def test_one_that_has_become_small_is_a_dict_again():
         del now[number]
     assert type(changeable(now)) is dict
     assert changeable(now) == {FEW: "old"}
+
+
+def test_values_are_looked_up_in_both_layers_and_only_as_far_as_they_are_asked_for():
+    large = changeable({number: f"v{number}" for number in range(FEW + 1)})
+    large[3] = "changed"
+    large[1000] = "new"
+    keys = [3, 1000, 5, 0]
+    assert list(large.values_of(keys)) == [large[key] for key in keys]
+    assert next(large.values_of([5, "not there"])) == "v5"

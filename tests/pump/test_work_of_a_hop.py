@@ -13,11 +13,11 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hop.py"
 HOPS = 200
 
 REACHED = {
-    ("ask and answer", "off"): 96,
+    ("ask and answer", "off"): 95.5,
     ("ask and answer", "audit"): 105,
-    ("chain of 10", "off"): 126,
+    ("chain of 10", "off"): 125.5,
     ("chain of 10", "audit"): 146.5,
-    ("from outside", "off"): 296,
+    ("from outside", "off"): 293.5,
 }
 """Calls a hop. What makes them fewer lowers its number here."""
 

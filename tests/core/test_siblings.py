@@ -38,6 +38,6 @@ def test_opening_a_child_copies_none_of_its_siblings():
         for part in "ab":
             change.open("root", "a", f"{number}{part}")
         tree = change.result()
-        stores.add(id(tree.nodes["root"].children._ids))
+        stores.add(id(tree.nodes["root"].children.ids))
     assert len(tree.nodes["root"].children) == 1000
     assert len(stores) == 1

@@ -68,16 +68,17 @@ class Steps:
         self._committing: dict[str, asyncio.Future[None]] = {}
         self._settled: deque[_HandedOver] = deque()
         self._some = asyncio.Event()
-        self._over = False
+        self._over = self._failing = False
 
     async def hand_over(self, conversation: str, decide: Decision, settled: Callable[[bool], None]) -> bool:
         """Decide, and let the engine go on by itself: once the commit is done ``let_go`` goes on, and no worker waits.
 
-        False when it has to be taken, because others are inside or nothing can be kept at present. ``settled`` is told
-        later whether the outcome was kept; if not, it has to be taken as well. Raises UndecidedError.
+        False when it has to be taken: others are inside, or the last commit failed, so that workers wait and no more
+        handlers run than can be kept. ``settled`` is told later whether the outcome was kept; if not, it has to be
+        taken as well. Raises UndecidedError.
         """
         current = self._live.get(conversation)
-        if current is None or conversation in self.alone.inside:
+        if current is None or self._failing or conversation in self.alone.inside:
             return False
         self.alone.take(conversation)
         try:
@@ -97,6 +98,7 @@ class Steps:
         self, outcome: Outcome, settled: Callable[[bool], None], committing: asyncio.Future[None]
     ) -> None:
         kept = not committing.cancelled() and committing.exception() is None
+        self._failing = not kept
         self._settled.append(_HandedOver(outcome, settled, kept))
         self._some.set()
 
@@ -195,6 +197,7 @@ class Steps:
                 self._commit(outcome, settled)
                 return None
             await self._engine.commit(outcome)
+            self._failing = False
         except Exception as error:
             if isinstance(error, EngineError) and not isinstance(error, UnfitError):
                 return error

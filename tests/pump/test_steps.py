@@ -91,6 +91,22 @@ async def test_what_was_not_kept_is_told_and_nothing_is_let_go(error):
     letting.cancel()
 
 
+async def test_while_nothing_can_be_kept_workers_wait():
+    desk = Desk()
+    letting = asyncio.create_task(desk.steps.let_go())
+    assert await desk.hand_over()
+    desk.engine.done(EngineError("full"))
+    await until(lambda: desk.told)
+    assert not await desk.hand_over()
+    worker = asyncio.create_task(desk.steps.take(desk.conversation.id, desk.decide))
+    await until(lambda: len(desk.engine.commits) == 2)
+    assert not worker.done()
+    desk.engine.done()
+    assert await worker
+    assert await desk.hand_over(), "and then no more"
+    letting.cancel()
+
+
 async def test_what_cannot_be_decided_leaves_nothing_behind():
     desk = Desk()
     with pytest.raises(UndecidedError):

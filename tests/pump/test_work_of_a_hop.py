@@ -14,9 +14,9 @@ HOPS = 200
 
 REACHED = {
     ("ask and answer", "off"): 95.5,
-    ("ask and answer", "audit"): 105,
-    ("chain of 10", "off"): 125.5,
-    ("chain of 10", "audit"): 146.5,
+    ("ask and answer", "audit"): 104.5,
+    ("chain of 10", "off"): 125.0,
+    ("chain of 10", "audit"): 145.5,
     ("from outside", "off"): 293.5,
 }
 """Calls a hop. What makes them fewer lowers its number here."""

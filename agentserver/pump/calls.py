@@ -51,13 +51,17 @@ class Call(PromptTask, Generic[T]):
     ``late`` then.
 
     Args:
+        keeper: its owner, which a call may need in its first step: a handler can close its own thread there.
         loop: the event loop that runs.
         listener: whose handler it is.
         delivery: the id of the delivery that it is called with.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, listener: Listener, delivery: str) -> None:
+    def __init__(
+        self, keeper: Keeper[T], loop: asyncio.AbstractEventLoop, listener: Listener, delivery: str
+    ) -> None:
         super().__init__(loop=loop)
+        self._keeper = keeper
         self.listener = listener
         self.delivery = delivery
         self.said: T | None = None
@@ -72,12 +76,11 @@ class Call(PromptTask, Generic[T]):
         """True once it was told to end."""
         return self.stage is not Stage.RUNNING
 
-    async def ended(self, keeper: Keeper[T]) -> Stage:
+    async def ended(self) -> Stage:
         """Wait until there is no need to wait; gives the stage by then. A waiter that gives up cancels the call."""
-        self._keeper = keeper
         self._ended = self._loop.create_future()
         self.due = self._loop.time() + self._until - monotonic()
-        keeper.watch(self)
+        self._keeper.watch(self)
         try:
             await self._ended
         except asyncio.CancelledError:

@@ -136,11 +136,11 @@ class Invoker:
             busy = Failed(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
             return Finished(delivery, accepted.element, busy)
         began = self._steady()
-        call: _Call = Call(asyncio.get_running_loop(), listener, delivery.id)
+        call: _Call = Call(self, asyncio.get_running_loop(), listener, delivery.id)
         self._calls[delivery.thread] = call
         try:
             over = call.begin(self._run(bound, accepted, call), self._clean.fresh(), worker)
-            stage = call.stage if over else await call.ended(self)
+            stage = call.stage if over else await call.ended()
         finally:
             if self._calls.get(delivery.thread) is call:
                 del self._calls[delivery.thread]

@@ -8,12 +8,15 @@ same: nothing that it does to either outlives it.
 from __future__ import annotations
 
 import asyncio
+from asyncio import base_tasks
 from asyncio.tasks import _enter_task, _leave_task, _register_task
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from contextvars import Context
+    from types import FrameType
+    from typing import TextIO
 
 _end = asyncio.Future.set_result
 
@@ -143,6 +146,15 @@ class PromptTask(asyncio.Future[None]):
     def get_context(self) -> Context:
         """The context that it runs in."""
         return self._context
+
+    def get_stack(self, *, limit: int | None = None) -> list[FrameType]:
+        """The frames of the work, for tools that show all tasks."""
+        found: list[FrameType] = base_tasks._task_get_stack(self, limit)  # type: ignore[arg-type]  # noqa: SLF001 - as Task does
+        return found
+
+    def print_stack(self, *, limit: int | None = None, file: TextIO | None = None) -> None:
+        """Print them."""
+        base_tasks._task_print_stack(self, limit, file)  # type: ignore[arg-type]  # noqa: SLF001 - as Task does
 
     def get_name(self) -> str:
         """Its name."""

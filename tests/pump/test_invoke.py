@@ -229,3 +229,36 @@ async def test_a_handler_that_shrugs_off_the_end_of_its_thread_says_nothing_any_
         await d.send(other, Ask("hi"))
         await started.wait()
         await other.close()
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_handler_may_close_its_own_conversation_in_its_first_step_or_later(turns):
+    exchanges, reached = [], []
+
+    async def closing(payload, metadata):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await exchanges[-1].close()
+        reached.append(payload)
+        await asyncio.sleep(0)
+        reached.append("was not cancelled")
+
+    async with desk((listener("a"), closing), concurrency=1) as d:
+        for _ in range(2):
+            exchanges.append(await d.open())
+            assert await d.ask(Ask("x"), exchange=exchanges[-1]) is None
+        assert (d.pump._accounts.pending, d.pump._live) == (0, {})
+    assert reached == [Ask("x")] * 2
+
+
+async def test_a_handler_may_be_a_gateway_of_its_own_server():
+    desks = []
+
+    async def asking(payload, metadata):
+        if payload.text == "inner":
+            return HandlerResponse.respond(Answer("inner"))
+        return HandlerResponse.respond(await desks[0].ask(Ask("inner")))
+
+    async with desk((listener("a", concurrency=2), asking), concurrency=2) as d:
+        desks.append(d)
+        assert [await d.ask(Ask("outer")) for _ in range(3)] == [Answer("inner")] * 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import io
 from contextvars import ContextVar
 
 import anyio
@@ -204,3 +205,24 @@ async def test_what_an_invocation_does_to_its_task_no_other_meets():
 
     async with desk((listener("a"), meddling), concurrency=1) as d:
         assert [await d.ask(Ask("x")) for _ in range(4)] == [Answer("False 0")] * 4
+
+
+@pytest.mark.parametrize("name", [name for name in dir(asyncio.Task) if not name.startswith("_")])
+def test_it_has_everything_that_a_task_of_asyncio_has(name):
+    assert hasattr(PromptTask, name)
+
+
+async def test_its_frames_can_be_shown_while_it_runs_and_while_it_waits():
+    shown = []
+
+    async def work():
+        shown.append(asyncio.current_task())
+        shown.extend(frame.f_code.co_name for frame in asyncio.current_task().get_stack())
+        await asyncio.sleep(0)
+
+    task = begun(work())
+    text = io.StringIO()
+    task.print_stack(file=text)
+    assert (shown[0], shown[-1]) == (task, "work")
+    assert "in work" in text.getvalue()
+    await task

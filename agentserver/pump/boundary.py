@@ -19,6 +19,7 @@ from agentserver.core.messages import Finished, GivenUp
 from agentserver.core.plain import plain
 from agentserver.pump.invoke import told
 from agentserver.pump.steps import UndecidedError
+from agentserver.pump.unhurried import entirely, shielded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from agentserver.core.pieces import Pieces
     from agentserver.core.refusals import Refusal
     from agentserver.ports import Clock
+    from agentserver.pump.steps import ToItsEnd
     from agentserver.pump.unhurried import Decision
 
     SetAside: TypeAlias = Callable[[str, Exception], Awaitable[None]]
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
             decide: Decision,
             *,
             patient: bool = True,
+            to_its_end: ToItsEnd = shielded,
         ) -> bool:
             """Decide and commit; False when the conversation is over. Raises UndecidedError and EngineError."""
             ...
@@ -204,7 +207,7 @@ class Boundary:
             return decisions.receive(now, outside, self._rules, self._clock.moment(), read)
 
         try:
-            return await self._step(conversation, decide, patient=False)
+            return await self._step(conversation, decide, patient=False, to_its_end=entirely)
         except UndecidedError as error:
             text = "a message from outside could not be dealt with by the server: it is turned away"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
@@ -226,7 +229,7 @@ class Boundary:
             return decide
 
         try:
-            return await self._step(conversation, answer(decided)) and spent
+            return await self._step(conversation, answer(decided), to_its_end=entirely) and spent
         except UndecidedError as error:
             text = "an answer could not be carried out by the server: it is a denial"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
@@ -253,7 +256,7 @@ class Boundary:
     ) -> bool:
         """Take a step that must be possible in any conversation that can go on; False when this one does not."""
         try:
-            return await self._step(conversation, decide, patient=patient)
+            return await self._step(conversation, decide, patient=patient, to_its_end=entirely)
         except UndecidedError as error:
             await self._set_aside(conversation, _cause(error))
             return False

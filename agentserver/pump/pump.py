@@ -34,6 +34,7 @@ from agentserver.pump.steps import Steps
 from agentserver.pump.suspects import Probation, Unmarked
 from agentserver.pump.tidying import tidy
 from agentserver.pump.timekeeper import Timekeeper
+from agentserver.pump.unhurried import entirely
 from agentserver.pump.waiting import Waiting
 from agentserver.pump.watchdog import Watchdog
 
@@ -324,14 +325,16 @@ class Pump:
 
     async def _set_aside(self, conversation: str, error: Exception) -> None:
         """Let a conversation go on no more that cannot: its principal is told, the others are served."""
-        with anyio.CancelScope(shield=True):
-            events = await set_aside(self._engine, conversation, error, self._clock.moment().now)
-            for thread in self._live[conversation].tree.nodes.values() if conversation in self._live else ():
-                self._invoker.cancel(thread.id)
-                self._parsed.forget(thread.waiting())
-            self._waiting.forget(conversation)
-            self._exchanges.deliver(conversation, events)
-            self._forget(conversation)
+        await entirely(self._put_aside(conversation, error))
+
+    async def _put_aside(self, conversation: str, error: Exception) -> None:
+        events = await set_aside(self._engine, conversation, error, self._clock.moment().now)
+        for thread in self._live[conversation].tree.nodes.values() if conversation in self._live else ():
+            self._invoker.cancel(thread.id)
+            self._parsed.forget(thread.waiting())
+        self._waiting.forget(conversation)
+        self._exchanges.deliver(conversation, events)
+        self._forget(conversation)
 
     def _release(self, outcome: Outcome) -> None:
         """Let go what was committed. Observers come last, so that nothing else depends on them."""

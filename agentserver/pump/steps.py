@@ -18,7 +18,7 @@ from agentserver.core.outcome import Outcome
 from agentserver.ports import ConflictError, EngineError, UnfitError
 from agentserver.pump.alone import Alone
 from agentserver.pump.schedule import backoff
-from agentserver.pump.unhurried import begin, entirely, shielded, unhurried
+from agentserver.pump.unhurried import begin, shielded, unhurried
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Engine
     from agentserver.pump.unhurried import Decision
 
+    ToItsEnd: TypeAlias = Callable[[Coroutine[Any, Any, EngineError | None]], Awaitable[EngineError | None]]
     Begun: TypeAlias = EngineError | Coroutine[Any, Any, EngineError | None] | None
 
 logger = logging.getLogger("agentserver.pump")
@@ -127,13 +128,17 @@ class Steps:
                 self.alone.leave(outcome.conversation.id)
                 settled(kept)
 
-    async def take(self, conversation: str, decide: Decision, *, patient: bool = True) -> bool:
+    async def take(
+        self, conversation: str, decide: Decision, *, patient: bool = True, to_its_end: ToItsEnd = shielded
+    ) -> bool:
         """Decide, commit, and only then let the consequences go. A stale decision is taken again.
 
         One step of a conversation at a time: a decision on a state that is not yet committed could be committed
         on top of another one. ``decide`` gives None to leave things as they are. False when the conversation is over.
         While the engine cannot commit, a patient step is tried again and again, since what a handler did cannot be
-        refused any more; another one raises EngineError. Raises UndecidedError when the step is impossible.
+        refused any more; another one raises EngineError. ``to_its_end`` keeps a caller that gives up from cutting an
+        attempt short: ``entirely`` for callers that are no tasks of the pump. Raises UndecidedError when the step is
+        impossible.
         """
         begun: Begun = None
         current = self._live.get(conversation)
@@ -145,14 +150,18 @@ class Steps:
         else:
             await self.alone.enter(conversation)
         try:
-            goes_on = await self._repeatedly(conversation, decide, begun, patient=patient)
+            goes_on = await self._repeatedly(
+                conversation, decide, begun, patient=patient, to_its_end=to_its_end
+            )
         finally:
             self.alone.leave(conversation)
         if not goes_on:
             self._forget(conversation)
         return goes_on
 
-    async def _repeatedly(self, conversation: str, decide: Decision, begun: Begun, *, patient: bool) -> bool:
+    async def _repeatedly(
+        self, conversation: str, decide: Decision, begun: Begun, *, patient: bool, to_its_end: ToItsEnd
+    ) -> bool:
         """Finish what was begun, and try again until it can be kept."""
         failures = 0
         while True:
@@ -166,7 +175,7 @@ class Steps:
             if begun is None or isinstance(begun, EngineError):
                 failure = begun
             else:
-                failure = await (shielded(begun) if patient else entirely(begun))
+                failure = await to_its_end(begun)
             begun = None
             if failure is None:
                 return True

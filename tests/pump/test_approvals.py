@@ -19,6 +19,7 @@ from agentserver.core.messages import Done, Reply
 from agentserver.core.wording import WORDING
 from agentserver.engines import journal_answers
 from agentserver.engines.journal_file import Place
+from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import SqliteEngine
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
@@ -382,3 +383,37 @@ async def test_an_approver_that_raises_harms_nobody(caplog):
         await until(lambda: found)
         assert found == [Answer("told: re: hi")]
     assert "a bug of ours" in caplog.text
+
+
+class Gated(MemoryEngine):
+    """Keeps what it is given, and says so while the gate is open."""
+
+    prompt = False
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.committing = asyncio.Event(), asyncio.Event()
+        self.open.set()
+
+    async def commit(self, outcome):
+        await super().commit(outcome)
+        self.committing.set()
+        await self.open.wait()
+
+
+async def test_a_person_who_is_cut_off_while_the_answer_is_committed_has_answered():
+    engine = Gated()
+    async with shop(Person(), engine=engine) as d, anyio.create_task_group() as tasks:
+        found = await asking(d, tasks)
+        (approval,) = await waits(d)
+        engine.open.clear()
+        engine.committing.clear()
+        task = asyncio.create_task(say(d, approval, Said.ONCE))
+        await engine.committing.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        engine.open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: found)
+        assert d.pump.approvals() == ()

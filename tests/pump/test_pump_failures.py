@@ -411,3 +411,29 @@ async def test_a_caller_that_asyncio_cancels_during_a_commit_leaves_nothing_acce
             await task
         assert await d.ask(Ask("next"), exchange=exchange) == Answer("x")
         assert handled == ["given up", "next"]
+
+
+async def test_a_gateway_that_asyncio_cancels_while_it_closes_leaves_nothing_half_closed():
+    engine, ended = Slow(), []
+    engine.gate.set()
+
+    async def waiting(payload, metadata):
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(payload.text)
+
+    async with desk((listener("a"), waiting), engine=engine) as d:
+        exchange = await d.open()
+        await d.send(exchange, Ask("x"))
+        await until(lambda: d.pump._invoker._calls)
+        engine.committing, engine.gate = anyio.Event(), anyio.Event()
+        task = asyncio.create_task(exchange.close())
+        await engine.committing.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        engine.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: ended)
+        assert (engine._kept, d.pump._live, d.pump._accounts.pending) == ({}, {}, 0)

@@ -95,7 +95,7 @@ def main(folder: Path) -> int:
     opening = sum(QUESTIONS.match(text) is not None for text in docs)
     shared = homonyms(trees)
     figures: tuple[Figure, ...] = (
-        Figure("class names that two modules define", len(shared), 9, 45),
+        Figure("class names that two modules define", len(shared), 9),
         Figure("docstrings that open with a question word, %", 100 * opening / len(docs), 3),
         Figure("nobody, whoever, whatever, somebody per 1,000 words", 1000 * vague / words, 1),
     )

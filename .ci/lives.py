@@ -1,4 +1,4 @@
-"""The section "Lives" of ARCHITECTURE.md, drawn from the tables of agentserver/core/lives.py.
+"""The section "Lives" of ARCHITECTURE.md, drawn from the tables of agentserver/core/decide/lives.py.
 
     python .ci/lives.py    writes the section again
 
@@ -40,7 +40,7 @@ def _place(state: str) -> str:
 def written(page: str) -> str:
     """The page with the section as the tables are now. Raises ValueError when the page has no such section."""
     sys.path.insert(0, str(ROOT))
-    from agentserver.core.lives import DELIVERY, THREAD
+    from agentserver.core.decide.lives import DELIVERY, THREAD
 
     told = f"A delivery:\n\n{drawing(DELIVERY)}\n\nA thread:\n\n{drawing(THREAD)}\n\n"
     if not SECTION.search(page):

@@ -31,11 +31,11 @@ import anyio
 import agentserver
 from agentserver.assembly import build
 from agentserver.config import load
-from agentserver.core import decisions
-from agentserver.core.conversation import Conversation
+from agentserver.core.decide import decisions
+from agentserver.core.drafts.replies import normalise
 from agentserver.core.messages import Drafts, Finished, Moment, Outside, Returned
 from agentserver.core.pieces import whole
-from agentserver.core.replies import normalise
+from agentserver.core.state.conversation import Conversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,11 +98,11 @@ async def passed(organism: Organism, say: Say) -> dict[str, int]:
     """The functions, files and changes of file of one request and its reply."""
     calls = Calls()
     async with build(organism) as server:
-        exchange = await server.open("figures")
+        handle = await server.open("figures")
         asked = server.rules.codecs.of(type(say)).encode(say).encode()
-        await exchange.ask(asked, "echo")
+        await handle.ask(asked, "echo")
         with calls.watched():
-            await exchange.ask(asked, "echo")
+            await handle.ask(asked, "echo")
     files = [code.co_filename for code, _ in calls.made]
     return {
         "functions": len({code for code, _ in calls.made}),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         invocation,
     )
     from agentserver.core.handoffs import Handoff, Task
-    from agentserver.core.payload.xmlify import xmlify
+    from agentserver.payload.xmlify import xmlify
 
 __all__ = [
     "Attribute",
@@ -46,7 +46,7 @@ __all__ = [
     "xmlify",
 ]
 
-_HOMES = {"Handoff": "core.handoffs", "Task": "core.handoffs", "xmlify": "core.payload.xmlify"}
+_HOMES = {"Handoff": "core.handoffs", "Task": "core.handoffs", "xmlify": "payload.xmlify"}
 """The modules of the names that are not of the contract."""
 
 

@@ -13,17 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.messages import Moment
-from agentserver.engines.journal_file import Place as JournalPlace
-from agentserver.engines.journal_file import Sync
-from agentserver.engines.journal_handoffs import JournalHeads
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite import SqliteEngine
-from agentserver.gateways.trace import TraceBook
+from agentserver.engines.sqlite.care.handoffs import JournalHeads
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions as JournalPlace
+from agentserver.engines.sqlite.file import Sync
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
-from agentserver.pump import Bound, Onlookers, Pump
+from agentserver.pump import Callee, Observers, Pump
 from agentserver.pump.observing import checked, observing
 from agentserver.rulebook import NO_GUARDS, rules
+from agentserver.trace.store import TraceBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.config import Organism
-    from agentserver.core.approvals import Approval, Decided
-    from agentserver.core.audit import Record
-    from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.conversation import Conversation
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Engine, EngineReader
-    from agentserver.pump import ServerExchange
+    from agentserver.pump import ServerHandle
 
 __all__ = ["Server", "build"]
 
@@ -101,14 +101,14 @@ class Server:
                 resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
             engine = await stack.enter_async_context(self.engine)
             bound = {
-                b.listener.name: Bound(b.listener, b.handler, b.settings) for b in self.organism.listeners
+                b.listener.name: Callee(b.listener, b.handler, b.settings) for b in self.organism.listeners
             }
-            observers: list[Callable[[tuple[Record, ...]], None]] = [self.trace.observe]
+            observers: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe]
             if self.handoffs is not None:
                 copy = await stack.enter_async_context(copying(self.handoffs, heads=self.heads))
                 observers.append(HandoffRecord(copy).observe)
             observers += await stack.enter_async_context(observing(self.observers))
-            onlookers = Onlookers(tuple(observers), self.approver, engine.answers, self.stalled)
+            onlookers = Observers(tuple(observers), self.approver, engine.answers, self.stalled)
             pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
@@ -121,7 +121,7 @@ class Server:
         self._pump = None
         return await self._stack.__aexit__(kind, error, trace)
 
-    async def open(self, principal: str) -> ServerExchange:
+    async def open(self, principal: str) -> ServerHandle:
         """Open a conversation for a principal whom the gateway has authenticated.
 
         Raises RuntimeError when the server is not running, ValueError when the name is not a principal's to bear.
@@ -132,9 +132,9 @@ class Server:
 
     async def left_over(self, principal: str) -> tuple[str, ...]:
         """The principal's conversations that an earlier server left and that can be resumed, oldest first."""
-        return () if self._pump is None else await self._pump.belongings(principal)
+        return () if self._pump is None else await self._pump.conversations_of(principal)
 
-    async def resume(self, principal: str, conversation: str) -> ServerExchange:
+    async def resume(self, principal: str, conversation: str) -> ServerHandle:
         """Come back to a conversation: what left it and was not taken comes first in its events.
 
         Raises LookupError when the principal has no such conversation to resume.

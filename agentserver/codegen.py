@@ -15,16 +15,16 @@ from tempfile import TemporaryDirectory
 
 from lxml import etree
 
-from agentserver.core.payload.binding import SCHEMA_BYTES, inlined, judge
-from agentserver.core.payload.shape import PayloadError
 from agentserver.extras import MissingExtraError, require
 from agentserver.hygiene.simple_types import XSD
+from agentserver.payload.fields.field_table import PayloadError
+from agentserver.payload.xsd_codec import SCHEMA_BYTES, inlined, judge
 
 SECONDS = 60.0
 """Seconds that the generator may take."""
 
 _PACKAGE = "generated"
-_BIND = "from agentserver.core.payload.binding import bind\n\n__NAMESPACE__"
+_BIND = "from agentserver.payload.xsd_codec import bind\n\n__NAMESPACE__"
 
 
 class CodegenError(Exception):

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from agentserver.core.approvals import Approval, Decided
-    from agentserver.core.conversation import Conversation
-    from agentserver.core.elapsed import Calendar
+    from agentserver.core.encoding.recorded import Aside, DeadLetter, RecordedConversation, Summary
     from agentserver.core.messages import Done, EventPlace, Moment, Reply
-    from agentserver.core.outcome import Outcome
     from agentserver.core.receipts import Receipt
-    from agentserver.core.recorded import Aside, DeadLetter, Story, Summary
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.elapsed import Calendar
 
 __all__ = [
-    "NO_PAST", "Answers", "Approver", "Clock", "Completer", "ConflictError", "DamagedError", "Engine",
-    "EngineError", "EngineReader", "Exchange", "Ingress", "Marks", "OtherMessageError", "Past", "QuotaError",
-    "RepeatedError", "UnfitError",
+    "NO_PAST", "Answers", "Approver", "Clock", "Completer", "ConflictError", "ConversationHandle",
+    "DamagedError", "Engine", "EngineError", "EngineReader", "Ingress", "Marks", "OtherMessageError",
+    "Past", "QuotaError", "RepeatedError", "UnfitError",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class EngineReader(Protocol):
     """Gives operators what an engine has kept, as values. Synchronous; changes nothing.
 
     The tools of operators need no more of an engine: traces, replay, what-if, approvals, dead letters, lists.
-    Each method raises UnreadableError (core/snapshot.py) for a conversation that is not what was written.
+    Each method raises UnreadableError (core/encoding/snapshot.py) for a conversation that is not what was written.
     """
 
     @property
@@ -129,7 +129,7 @@ class EngineReader(Protocol):
         """The conversations, the one that was touched last first."""
         ...
 
-    def at_work(self) -> Sequence[str]:
+    def active(self) -> Sequence[str]:
         """The open conversations in which a delivery is queued, held or running, in the order of their opening."""
         ...
 
@@ -145,11 +145,11 @@ class EngineReader(Protocol):
         """The answers of people that no server has taken, each with its time in seconds since the epoch."""
         ...
 
-    def story(self, conversation: str) -> Story:
+    def story(self, conversation: str) -> RecordedConversation:
         """The steps of a conversation. Raises LookupError when it is unknown, UnrecordedError without steps."""
         ...
 
-    def altered(self, story: Story) -> int | None:
+    def altered(self, story: RecordedConversation) -> int | None:
         """The first version whose step is not what was written; None when all are, or when nothing seals steps."""
         ...
 
@@ -163,7 +163,7 @@ class EngineReader(Protocol):
 
 
 class Engine(Protocol):
-    """Keeps conversations and their deliveries. What it promises is written in ``engines/conformance.py``."""
+    """Keeps conversations and their deliveries. What it promises is written in ``engines/conformance/suite.py``."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -232,7 +232,7 @@ class Engine(Protocol):
         """
         ...
 
-    def at_work(self) -> AsyncIterator[str]:
+    def active(self) -> AsyncIterator[str]:
         """Open conversations of which a delivery was committed and not consumed: what a restart takes up again."""
         ...
 
@@ -261,7 +261,7 @@ class Engine(Protocol):
         """Keep the calendar for the servers to come. Raises EngineError."""
         ...
 
-    def belongings(self, principal: str) -> AsyncIterator[str]:
+    def conversations_of(self, principal: str) -> AsyncIterator[str]:
         """The principal's conversations that are open or of which something was not acknowledged, oldest first."""
         ...
 
@@ -307,7 +307,7 @@ class Clock(Protocol):
         ...
 
 
-class Exchange(Protocol):
+class ConversationHandle(Protocol):
     """One conversation, as the gateway that opened it sees it."""
 
     @property
@@ -340,11 +340,11 @@ class Exchange(Protocol):
     def events(self) -> AsyncIterator[Reply | Done]:
         """Everything that ``replies`` does not take, in order, until the conversation is closed.
 
-        What it gives counts as taken when the task that took it comes back to the exchange, or leaves.
+        What it gives counts as taken when the task that took it comes back to the handle, or leaves.
         """
         ...
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Go without ending the conversation: what still comes is kept until its principal resumes it."""
         ...
 
@@ -356,7 +356,7 @@ class Exchange(Protocol):
 class Ingress(Protocol):
     """The door for gateways, which have authenticated the principal."""
 
-    async def open(self, principal: str) -> Exchange:
+    async def open(self, principal: str) -> ConversationHandle:
         """Open a conversation.
 
         Raises ValueError when the name belongs to a listener or to the system, QuotaError when the principal has as

@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING
 from agentserver.config.organism import Handoffs
 from agentserver.config.schemas import schema_codecs
 from agentserver.contract import TodoComplete, TodoUntil
-from agentserver.core import envelope, familiar
 from agentserver.core.blueprint import Blueprint
-from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
 from agentserver.core.handoffs import Handoff, Task
-from agentserver.core.payload.codec import Codecs
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.hosting import hosted, named
@@ -27,6 +24,9 @@ from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.peers import PeersGuard
 from agentserver.handoff.intents import Vocabulary
 from agentserver.handoff.usage import offered
+from agentserver.payload.codec import Codecs
+from agentserver.wire import envelope, familiar
+from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,7 +94,10 @@ def guards_of(
     )
     said = organism.provenance
     if said is not None:
-        from agentserver.guards.lineage import LineageGuard, Trusted  # with all that it needs, numpy among it
+        from agentserver.guards.lineage.guard import (
+            LineageGuard,
+            Trusted,
+        )  # with all that it needs, numpy among it
 
         trusted = Trusted(said.policy, said.quarantined, said.planners)
         own = (*own, LineageGuard(trusted, listeners, codecs, organism.secrets.redact))

@@ -31,23 +31,23 @@ import anyio
 from agentserver import HandlerResponse, xmlify
 from agentserver.assembly import SystemClock
 from agentserver.config import Organism
-from agentserver.config.organism import Bound as Configured
-from agentserver.config.organism import Place
-from agentserver.config.secrets import Secrets
+from agentserver.config.organism import BoundListener as Configured
+from agentserver.config.organism import SourceLine
+from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.blueprint import Limits, Listener
-from agentserver.core.envelope import Bounds
 from agentserver.core.guard import Rules
-from agentserver.core.payload.codec import Codecs
-from agentserver.engines import journal_file
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite import SqliteEngine
-from agentserver.pump import Bound, Pump
+from agentserver.engines.sqlite import file as journal_file
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.payload.codec import Codecs
+from agentserver.pump import Callee, Pump
 from agentserver.rulebook import blueprint, guards_of
+from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from agentserver.core.outcome import Outcome
+    from agentserver.core.records.outcome import Outcome
 
 IN_FLIGHT = (1, 16, 64, 256)
 LATENCY = (1, 16, 256)
@@ -86,7 +86,7 @@ def engine_of(kind: str, path: Path) -> Any:
     if kind == "memory":
         return MemoryEngine()
     sync = journal_file.Sync.NORMAL if kind == "sqlite-normal" else journal_file.Sync.FULL
-    return (Alone if kind == "alone" else SqliteEngine)(journal_file.Place(path, sync))
+    return (Alone if kind == "alone" else SqliteEngine)(journal_file.JournalOptions(path, sync))
 
 
 class Meter:
@@ -109,14 +109,14 @@ class Meter:
         await self.reached.wait()
 
 
-def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Bound]]:
+def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Callee]]:
     """Listeners of which everybody is everybody's peer, without bounds that a benchmark would meet."""
     listeners = [
         Listener(name, (Order,), "x", peers=frozenset(handlers), concurrency=4096) for name in handlers
     ]
     codecs = Codecs([Order])
     limits = Limits(hops=10**9, messages=10**9, queue=10**6, concurrency=512, drain=0.2)
-    here = Place(Path(__file__), 1)
+    here = SourceLine(Path(__file__), 1)
     declared = tuple(
         Configured(one, handlers[one.name], None, returns_bytes=False, schema=None, source=here)
         for one in listeners
@@ -124,7 +124,7 @@ def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Bound]]:
     whole = Organism("bench", Path.cwd(), declared, limits, None, Secrets(), ())
     facts = blueprint(whole, codecs)
     rules = Rules(facts, codecs, guards_of(whole, codecs, facts.listeners), Bounds())
-    return rules, {one.name: Bound(one, handlers[one.name]) for one in listeners}
+    return rules, {one.name: Callee(one, handlers[one.name]) for one in listeners}
 
 
 def size_of(path: Path) -> int:
@@ -155,8 +155,8 @@ async def throughput(
     data = rules.codecs.of(Order).encode(Order(TEXT, 1, 1.5, urgent=True)).encode()
     async with engine_of(kind, path) as engine, Pump(rules, bound, engine, SystemClock()) as pump:
         for _ in range(flight):
-            exchange = await pump.open("bench")
-            await exchange.send(data, "a")
+            handle = await pump.open("bench")
+            await handle.send(data, "a")
         await meter.wait(max(200, hops // 5))
         wall, cpu = time.perf_counter(), time.process_time()
         await meter.wait(hops)
@@ -179,10 +179,10 @@ async def latency(kind: str, path: Path, flight: int, count: int) -> dict[str, f
     async with engine_of(kind, path) as engine, Pump(rules, bound, engine, SystemClock()) as pump:
 
         async def ask() -> None:
-            exchange = await pump.open("bench")
+            handle = await pump.open("bench")
             for _ in range(max(5, count // flight)):
                 start = time.perf_counter()
-                await exchange.ask(data, "a")
+                await handle.ask(data, "a")
                 took.append((time.perf_counter() - start) * 1000)
 
         async with anyio.create_task_group() as tasks:
@@ -249,7 +249,7 @@ async def recovery(path: Path) -> dict[str, float]:
     start = time.perf_counter()
     async with engine_of("sqlite", path) as engine:
         opened = time.perf_counter() - start
-        waiting = [await engine.load(key) async for key in engine.at_work()]
+        waiting = [await engine.load(key) async for key in engine.active()]
         took = time.perf_counter() - start
         (steps,) = engine._connection.execute("select count(*) from step").fetchone()  # noqa: SLF001 - counts only
     return {"open": opened, "all": took, "waiting": len(waiting), "steps": steps, "size": size, "log": log}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from agentserver.assembly import Server
-    from agentserver.pump import ServerExchange
+    from agentserver.pump import ServerHandle
 
 AIM = 4.0
 """How many times as long as on an idle server a stranger may wait."""
@@ -91,18 +91,18 @@ def markup(name: str, field: str, value: object) -> bytes:
 
 async def sending(server: Server) -> None:
     """Send without a pause, in one conversation."""
-    exchange = await server.open("flood")
+    handle = await server.open("flood")
     while True:
-        await exchange.send(markup("Say", "text", "x"), "echo")
+        await handle.send(markup("Say", "text", "x"), "echo")
 
 
 def fanning(count: int) -> Callable[[Server], Coroutine[Any, Any, None]]:
     """One message to many listeners, again and again."""
 
     async def flood(server: Server) -> None:
-        exchange = await server.open("flood")
+        handle = await server.open("flood")
         while True:
-            await exchange.ask(markup("Many", "count", count), "fan")
+            await handle.ask(markup("Many", "count", count), "fan")
 
     return flood
 
@@ -111,9 +111,9 @@ async def chaining(server: Server) -> None:
     """64 conversations, each of which asks for one thing after another."""
 
     async def one() -> None:
-        exchange = await server.open("flood")
+        handle = await server.open("flood")
         while True:
-            await exchange.ask(markup("Many", "count", 100), "chain")
+            await handle.ask(markup("Many", "count", 100), "chain")
 
     async with anyio.create_task_group() as tasks:
         for _ in range(64):
@@ -135,13 +135,13 @@ class Waited(NamedTuple):
     work: float
 
 
-async def asked(exchange: ServerExchange, seconds: float) -> list[Waited]:
+async def asked(handle: ServerHandle, seconds: float) -> list[Waited]:
     """How long each of a stranger's questions took, one after another with a pause."""
     took: list[Waited] = []
     over = time.perf_counter() + seconds
     while time.perf_counter() < over:
         start, worked = time.perf_counter(), time.process_time()
-        reply = await exchange.ask(markup("Say", "text", "hello"), "echo")
+        reply = await handle.ask(markup("Say", "text", "hello"), "echo")
         took.append(Waited(time.perf_counter() - start, time.process_time() - worked))
         if reply is None or reply.error:
             raise RuntimeError("the stranger was refused")
@@ -168,13 +168,13 @@ async def served(folder: Path, journal: str) -> AsyncIterator[Server]:
 async def measure(folder: Path, journal: str, name: str, seconds: float) -> tuple[Waited, Waited]:
     """A stranger's 99th percentile without and with a flood, in seconds."""
     async with served(folder, journal) as server:
-        exchange = await server.open("stranger")
-        await asked(exchange, seconds / 4)  # until everything is warm
-        idle = p99(await asked(exchange, seconds))
+        handle = await server.open("stranger")
+        await asked(handle, seconds / 4)  # until everything is warm
+        idle = p99(await asked(handle, seconds))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(FLOODS[name], server)
             await asyncio.sleep(seconds / 4)
-            flooded = p99(await asked(exchange, seconds))
+            flooded = p99(await asked(handle, seconds))
             tasks.cancel_scope.cancel()
     return idle, flooded
 

@@ -36,14 +36,14 @@ from agentserver import HandlerMetadata, HandlerResponse, Handoff, Pattern, Task
 from agentserver.assembly import SystemClock
 from agentserver.config.organism import Handoffs
 from agentserver.core.blueprint import Limits
-from agentserver.engines.journal_file import Place, Sync
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite import SqliteEngine
-from agentserver.handoff.edge.worker import ValidationWorker
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions, Sync
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
+from agentserver.handoff.validation.worker import ValidationWorker
 from agentserver.hygiene.simple_types import Lexical
-from agentserver.pump import Bound, Pump
+from agentserver.pump import Callee, Pump
 from agentserver.rulebook import rules
 from agentserver.testing import listener, organism_of
 
@@ -139,12 +139,12 @@ async def rounds(blocks: int, journal: Path | None = None) -> Asker:
     assert isinstance(words, Vocabulary)
     organism = replace(organism_of(*listeners, limits=limits), handoffs=Handoffs(words))
     decided_by = rules(organism)
-    bound = {each.listener.name: Bound(each.listener, each.handler) for each in organism.listeners}
-    place = None if journal is None else Place(journal, Sync.NORMAL)
+    bound = {each.listener.name: Callee(each.listener, each.handler) for each in organism.listeners}
+    place = None if journal is None else JournalOptions(journal, Sync.NORMAL)
     engine = MemoryEngine() if place is None else SqliteEngine(place, decided_by.guards)
     async with engine, Pump(decided_by, bound, engine, SystemClock()) as running:
-        exchange = await running.open("bench")
-        await exchange.send(decided_by.codecs.of(Done).encode(Done()).encode(), "asker")
+        handle = await running.open("bench")
+        await handle.send(decided_by.codecs.of(Done).encode(Done()).encode(), "asker")
         await asker.over.wait()
     return asker
 

@@ -40,9 +40,9 @@ sys.path.insert(0, str(Path(__file__).parent / "shop"))
 import organism as shops
 import shop
 
-from agentserver.core import envelope
-from agentserver.core.payload.codec import Codecs
-from agentserver.engines.marks import MarkFile
+from agentserver.engines.sqlite.marks import MarkFile
+from agentserver.payload.codec import Codecs
+from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from agentserver.assembly import Server
@@ -128,12 +128,12 @@ def way(window: Window, payload: Any, to: str, *, audit: bool) -> None:
 
     async def talk(server: Server) -> None:
         async with server, anyio.create_task_group() as tasks:
-            exchange = await server.open("bench")
+            handle = await server.open("bench")
             data = server.rules.codecs.of(type(payload)).encode(payload).encode()
 
             async def send() -> None:
                 while not over.is_set():
-                    await exchange.ask(data, to)
+                    await handle.ask(data, to)
 
             tasks.start_soon(send)
             await over.wait()
@@ -161,9 +161,9 @@ def memory(count: int) -> float:
             for number in range(count + 200):
                 if number == 200:
                     start = resident()
-                exchange = await server.open(f"bench{number}")
-                await exchange.ask(data, "echo")
-                kept.append(exchange)
+                handle = await server.open(f"bench{number}")
+                await handle.ask(data, "echo")
+                kept.append(handle)
             return (resident() - start) / count
 
     with shops.organism("Order") as organism:

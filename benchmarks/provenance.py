@@ -23,22 +23,22 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from agentserver import HandlerResponse, xmlify
-from agentserver.core import decisions
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.budget import Room
-from agentserver.core.conversation import Conversation
-from agentserver.core.decisions import Accepted
-from agentserver.core.envelope import Bounds
+from agentserver.core.decide import decisions
+from agentserver.core.decide.decisions import Accepted
+from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import Rules
 from agentserver.core.messages import Failed, Finished, Moment, Outside, Returned
-from agentserver.core.payload.codec import Codecs
-from agentserver.core.replies import normalise
-from agentserver.guards.lineage import LineageGuard, Trusted
-from agentserver.guards.lineage_memory import Memory
+from agentserver.core.state.budget import Room
+from agentserver.core.state.conversation import Conversation
+from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.lineage.memory import Memory
 from agentserver.guards.peers import PeersGuard
+from agentserver.payload.codec import Codecs
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
-from agentserver.provenance.folding import fold_bytes
-from agentserver.provenance.index import SPAN
+from agentserver.provenance.evidence.folding import fold_bytes
+from agentserver.provenance.evidence.index import SPAN
+from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

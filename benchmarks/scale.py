@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from agentserver.assembly import Server
-    from agentserver.pump import ServerExchange
+    from agentserver.pump import ServerHandle
 
 FEW, MANY = 10, 1000
 AIM = 1.2
@@ -42,8 +42,8 @@ ORDER = shop.Order('R&D says "5 < 7": ' + "x" * 90, 1, 199.95, urgent=True)
 class Probe:
     """One server, one conversation, and what an action in it costs."""
 
-    def __init__(self, server: Server, exchange: ServerExchange, n: int) -> None:
-        self.server, self.exchange, self.n = server, exchange, n
+    def __init__(self, server: Server, handle: ServerHandle, n: int) -> None:
+        self.server, self.handle, self.n = server, handle, n
 
     def data(self, count: int = 1) -> bytes:
         """An order as a gateway hands it in."""
@@ -52,16 +52,16 @@ class Probe:
 
     async def ask(self) -> None:
         """A request and its answer."""
-        await self.exchange.ask(self.data(), "echo")
+        await self.handle.ask(self.data(), "echo")
 
     async def send(self) -> None:
         """Hand in a message that nothing is ever done about."""
-        await self.exchange.send(self.data(), "stay")
+        await self.handle.send(self.data(), "stay")
 
 
 async def threads(probe: Probe) -> Callable[[], Awaitable[None]]:
     """A request in a conversation with n threads at rest."""
-    await probe.exchange.ask(probe.data(probe.n), "many")
+    await probe.handle.ask(probe.data(probe.n), "many")
     return probe.ask
 
 
@@ -125,8 +125,8 @@ async def probed(row: str, n: int, folder: Path) -> dict[str, float]:
     path = folder / "journal.sqlite" if durable else None
     with shops.organism("Order", more=n if row == "listeners" else 0) as organism:
         async with shops.server(organism, path) as server:
-            exchange = await server.open("bench")
-            act = await prepare(Probe(server, exchange, n))
+            handle = await server.open("bench")
+            act = await prepare(Probe(server, handle, n))
             before = size(path)
             found = await cost(act)
             acts = WARM + WINDOWS * WINDOW + WINDOW

@@ -14,14 +14,14 @@ import pytest
 from agentserver import HandlerMetadata, HandlerResponse, Handoff, Task
 from agentserver.assembly import SystemClock, build
 from agentserver.config import forget, load
-from agentserver.core.detail_form import members
-from agentserver.core.envelope import read
-from agentserver.core.payload.shape import PayloadError
+from agentserver.core.encoding.detail_form import members
 from agentserver.engines.memory import MemoryEngine
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.handoff.edge.records import verify_file
+from agentserver.payload.fields.field_table import PayloadError
 from agentserver.testing import listener, organism_of
+from agentserver.wire.envelope import read
 
 ORDER = """\
 <xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="urn:shop:v1" targetNamespace="urn:shop:v1"
@@ -66,7 +66,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from agentserver import HandlerResponse, invocation, xmlify
-from agentserver.core.payload.binding import bind
+from agentserver.payload.xsd_codec import bind
 
 LAX = """{lax}"""
 
@@ -163,8 +163,8 @@ def running(organism, scenario):
 async def ask(server, payload, to):
     codecs = server.rules.codecs
     data = payload if isinstance(payload, bytes) else codecs.of(type(payload)).encode(payload).encode()
-    exchange = await server.open("console")
-    element = read((await exchange.ask(data, to)).message).payload
+    handle = await server.open("console")
+    element = read((await handle.ask(data, to)).message).payload
     return codecs.named(element.tag).decode(element)
 
 
@@ -255,12 +255,12 @@ def test_handlers_reach_what_the_lifespan_provides_for_as_long_as_the_server_run
 def test_a_server_is_open_only_while_it_runs(shop):
     async def scenario(server):
         kept.append(server)
-        exchange = await server.open("console")
-        assert server.conversation(exchange.id).principal == "console"
+        handle = await server.open("console")
+        assert server.conversation(handle.id).principal == "console"
         assert server.conversation("any") is None
         with pytest.raises(ValueError, match="counter"):
             await server.open("counter")
-        return exchange.id
+        return handle.id
 
     kept = []
     conversation = running(shop.load(COUNTING), scenario)
@@ -318,10 +318,10 @@ def desk(tmp_path):
 
 
 async def hand_over(server, **fields):
-    exchange = await server.open("console")
+    handle = await server.open("console")
     data = server.rules.codecs.of(Handoff).encode(Handoff(**fields))
-    reply = await exchange.ask(data.encode(), "launch-radar")
-    await exchange.close()
+    reply = await handle.ask(data.encode(), "launch-radar")
+    await handle.close()
     return reply
 
 
@@ -383,14 +383,12 @@ def test_where_no_intents_are_declared_nobody_can_give_a_task():
 
     async def scenario():
         async with build(organism) as server:
-            exchange = await server.open("console")
+            handle = await server.open("console")
             codecs = server.rules.codecs
             for payload in (Task("x", "Do it."), Handoff("x", "clerk")):
                 data = codecs.of(type(payload)).encode(payload).encode()
-                reply = await exchange.ask(data, "clerk")
+                reply = await handle.ask(data, "clerk")
                 assert reply.error
-            return [
-                members(r.detail)["reason"] for r in server.trace.of(exchange.id) if r.event == "attempted"
-            ]
+            return [members(r.detail)["reason"] for r in server.trace.of(handle.id) if r.event == "attempted"]
 
     assert anyio.run(scenario) == ["forged_task", "target_not_allowlisted"]

@@ -20,12 +20,12 @@ from agentserver.assembly import build
 from agentserver.characters.printing import bounded, legible, paragraph
 from agentserver.cli import cli
 from agentserver.cli.logs import Format, JsonFormatter, Level, Logging, TextFormatter, configure
-from agentserver.config.secrets import MIN_LENGTH, RedactingFilter, Secrets
-from agentserver.gateways.terminal import Screen, Style, own_lines
+from agentserver.config.yaml.secrets import MIN_LENGTH, RedactingFilter, Secrets
+from agentserver.provenance.evidence.labels import Call, Leaf, Mode
 from agentserver.provenance.explain import explain, without
-from agentserver.provenance.labels import Call, Leaf, Mode
-from agentserver.provenance.policy import Effect, Rule
+from agentserver.provenance.policy.declarations import Effect, Rule
 from agentserver.provenance.verdict import Decision, Finding, Verdict
+from agentserver.trace.terminal import Screen, Style, own_lines
 
 LONGEST = 4096
 GRAM = 6
@@ -204,17 +204,17 @@ def _ask(number, room):
 async def _live(loaded, rooms):
     async with build(loaded, durable=True) as server:
         for to in ("crash", "wrong"):
-            exchange = await server.open(f"desk-{to}")
+            handle = await server.open(f"desk-{to}")
             for room in rooms:
                 for number in range(len(LIVED)):
-                    assert await exchange.ask(_ask(number, room), to)
-            exchange.leave()
+                    assert await handle.ask(_ask(number, room), to)
+            handle.detach()
         waiting = await server.open("desk")
         for number in range(len(LIVED)):
             await waiting.send(_ask(number, 3990), "clerk")
         while len(server.approvals()) < len(LIVED):  # noqa: ASYNC110 - the server has no event for it
             await anyio.sleep(0.01)
-        waiting.leave()
+        waiting.detach()
 
 
 def clean(keys, shown: str) -> None:

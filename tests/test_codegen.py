@@ -12,7 +12,7 @@ import pytest
 
 from agentserver import codegen
 from agentserver.codegen import CodegenError, generate
-from agentserver.core.payload.codec import Codecs
+from agentserver.payload.codec import Codecs
 
 SCHEMA = Path(__file__).parent / "schemas" / "invoice.xsd"
 

@@ -6,11 +6,11 @@ import pytest
 
 from agentserver.findings import PHRASES, REMEDIED, Findings, Telling
 from agentserver.provenance import Observation, Standing
+from agentserver.provenance.evidence.labels import Call, Leaf, Mode
 from agentserver.provenance.explain import explain, facts
 from agentserver.provenance.judge import judge
-from agentserver.provenance.labels import Call, Leaf, Mode
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.policy import Policy, Rule
+from agentserver.provenance.policy.declarations import Policy, Rule
 from tests.core.samples import FOUND, TO, body
 
 TELLING = Telling()

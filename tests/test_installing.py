@@ -23,7 +23,7 @@ COMMANDS = {
     "a command": rf"\b(?:{TOOLS})\b{REST}*(?<!\S)(?:{VERBS})\b{REST}*?{BARE}",
     "a command without a verb": rf"\b(?:uvx|easy_install)\s+(?:-\S+\s+)*['\"]?{BARE}",
     "an extra of the bare name": rf"{BARE}\[",
-    "a version of the bare name": rf"{BARE}\s*(?:===?|~=|[<>!]=|@|\^)",
+    "a version of the bare name": rf"{BARE}[ \t]*(?:===?|~=|[<>!]=|@|\^)",
     "a dependency of a project": rf"^\s*{NAME}\s*=\s*['\"{{](?!{NAME}[.:])",
 }
 LINES = COMMANDS | {"a line of requirements": rf"^\s*(?:-\s+)?['\"]?{NAME}['\"]?,?\s*(?:;.*|#.*)?$"}

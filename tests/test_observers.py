@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from agentserver.core.details import GuardNote
-from agentserver.observers import Event, Record, fields, told
+from agentserver.core.records.details import GuardNote
+from agentserver.observers import AuditRecord, Event, fields, told
 
 
 def test_an_observer_gets_a_detail_by_name_and_in_words():
-    record = Record(Event.FLAGGED, 1.0, "c", "t", detail=GuardNote("hours", "closed\nuntil nine"))
+    record = AuditRecord(Event.FLAGGED, 1.0, "c", "t", detail=GuardNote("hours", "closed\nuntil nine"))
     assert fields(record.detail) == {
         "kind": "note",
         "guard": "hours",

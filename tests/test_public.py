@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROW = re.compile(r"^\| `(agentserver[\w.]*)` \| (`.*`) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `(agentserver(?:\.\w+)*)` \| (`.*`) \|$", re.MULTILINE)
 PUBLIC = {
     module: re.findall(r"`(\w+)`", names)
     for module, names in ROW.findall((ROOT / "docs" / "reference.md").read_text("utf-8"))

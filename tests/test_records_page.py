@@ -6,11 +6,11 @@ import json
 import re
 from pathlib import Path
 
-from agentserver.core.audit import Event, Record
-from agentserver.core.details import NAMES, GuardNote
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.details import NAMES, GuardNote
 from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
-from agentserver.gateways.trace_text import json_lines
 from agentserver.provenance.explain import MOST
+from agentserver.trace.text import json_lines
 
 PAGE = (Path(__file__).parents[1] / "docs" / "records.md").read_text("utf-8")
 
@@ -27,7 +27,7 @@ def shown(record):
 
 
 def test_each_member_of_a_record_is_documented():
-    members = shown(Record(Event.SENT, 1.0, "c", "t"))
+    members = shown(AuditRecord(Event.SENT, 1.0, "c", "t"))
     assert [row[0][0] for row in rows("member | type | meaning")] == list(members)
 
 
@@ -47,5 +47,7 @@ def test_the_parts_of_findings_are_documented():
 def test_the_example_is_what_is_printed():
     example = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL).group(1))
     note = GuardNote("hours", "closed\nuntil nine", "notes")
-    record = Record(Event.FLAGGED, 1767225600.5, "7b1c", "t2", "router", "outbox", detail=note, request="r1")
+    record = AuditRecord(
+        Event.FLAGGED, 1767225600.5, "7b1c", "t2", "router", "outbox", detail=note, request="r1"
+    )
     assert {**example, "depth": 0} == shown(record)

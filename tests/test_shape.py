@@ -11,6 +11,7 @@ import graphlib
 import importlib
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -30,11 +31,13 @@ COMPLEXITY = 10
 NESTING = 3
 PARAMETERS = 6
 EXPORTS = 15
+FOLDER = 12
+"""Files of a folder at one level, but for the verbs of the command line."""
 
 WAIVERS = {
     (
         "parameters",
-        "agentserver/guards/lineage.py:_Said.__init__",
+        "agentserver/guards/lineage/guard.py:_Said.__init__",
     ): "a value whose last part is read when it is needed",
     (
         "parameters",
@@ -42,23 +45,26 @@ WAIVERS = {
     ): "the one entrance of programs; everything but the organism is optional and named",
     (
         "catch-all",
-        "agentserver/pump/prompt.py",
+        "agentserver/pump/calling/prompt.py",
     ): "is a task: what its work raises is for the one who waits for it",
-    ("catch-all", "agentserver/pump/unhurried.py"): "hands an exception on to the work that it is meant for",
     (
         "catch-all",
-        "agentserver/config/userland.py",
+        "agentserver/pump/turns/unhurried.py",
+    ): "hands an exception on to the work that it is meant for",
+    (
+        "catch-all",
+        "agentserver/config/code/userland.py",
     ): "importing a project's module may raise anything; it becomes a finding",
-    ("markup", "agentserver/core/payload/binding.py"): "looks for a document type in order to refuse it",
-    ("markup", "agentserver/core/payload/generate.py"): "writes the source of the codec that codec.py owns",
-    ("markup", "agentserver/core/readings.py"): "closes the elements that a text left open",
-    ("markup", "agentserver/core/repair.py"): "puts a text into one element to have it read by envelope.py",
+    ("markup", "agentserver/payload/xsd_codec.py"): "looks for a document type in order to refuse it",
+    ("markup", "agentserver/payload/generate.py"): "writes the source of the codec that codec.py owns",
+    ("markup", "agentserver/wire/repair_search.py"): "closes the elements that a text left open",
+    ("markup", "agentserver/wire/repair.py"): "puts a text into one element to have it read by envelope.py",
     (
         "catch-all",
-        "agentserver/handoff/edge/validator.py",
+        "agentserver/handoff/validation/validator.py",
     ): "whatever a foreign schema sets off in its own process is an answer",
-    ("markup", "agentserver/gateways/console_lines.py"): "a placeholder in a line of help",
-    ("markup", "agentserver/gateways/console_view.py"): "a line of help shows what raw XML looks like",
+    ("markup", "agentserver/gateways/console/lines.py"): "a placeholder in a line of help",
+    ("markup", "agentserver/gateways/console/view.py"): "a line of help shows what raw XML looks like",
     (
         "parameters",
         "agentserver/provenance/sleuth.py:Sleuth.__init__",
@@ -69,14 +75,14 @@ WAIVERS = {
     ): "the kit's one entrance; everything but the organism is optional and named",
     (
         "markup",
-        "agentserver/gateways/trace_html.py",
+        "agentserver/trace/html.py",
     ): "the document type of a page whose content is built as a tree",
-    ("print", "agentserver/gateways/terminal.py"): "the console's screen",
+    ("print", "agentserver/trace/terminal.py"): "the console's screen",
 }
 """What breaks a rule all the same. A place is `path` or `path:name`."""
 
 CATCH_ALL = {
-    "agentserver/pump/invoke.py": 2,
+    "agentserver/pump/calling/invoke.py": 2,
     "agentserver/pump/boundary.py": 1,
     "agentserver/pump/steps.py": 1,
     "agentserver/pump/reporting.py": 2,
@@ -88,13 +94,13 @@ CATCH_ALL = {
 raised, a guard, an observer), at the boundary of one delivery (its
 handling, its step, those who are told of it), and in one connection loop."""
 
-WRITERS = ("agentserver/cli/*", "agentserver/gateways/console*")
+WRITERS = ("agentserver/cli/*", "agentserver/gateways/console/console*")
 """Who may write to standard output and error."""
 
 MARKUP = (
-    "agentserver/core/envelope.py",
-    "agentserver/core/payload/codec.py",
-    "agentserver/core/payload/schema.py",
+    "agentserver/wire/envelope.py",
+    "agentserver/payload/codec.py",
+    "agentserver/payload/xsd/schema.py",
 )
 """Who may write a tag. A tag is `<name ...>`, `</name>`, `<?name` or `<!NAME` in any string that is no docstring; the
 parts of an f-string that are computed count as a name, so f"<{tag}>" is one; a named group of a pattern is none."""
@@ -459,6 +465,13 @@ def needs(module):
         for one in node.names:
             inner = f"{node.module}.{one.name}"
             yield inner if inner in known else node.module
+
+
+def test_a_folder_holds_twelve_files_at_most():
+    folders = Counter(str(path.parent.relative_to(ROOT)) for path in PACKAGE.rglob("*.py"))
+    assert {folder: files for folder, files in folders.items() if files > FOLDER} == {
+        "agentserver/cli": folders["agentserver/cli"]
+    }, "a verb each"
 
 
 def test_no_modules_need_each_other():

@@ -29,10 +29,10 @@ from agentserver.cli.reading import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentserver.config.secrets import Secrets
-    from agentserver.core.approvals import Answer, Approval, Decided
+    from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Question
+    from agentserver.core.state.approvals import Answer, Approval, Decided
 
 SHORT = 6
 """Characters of an id by which it is answered, at least: an empty or a stray one must not mean what is left."""
@@ -72,7 +72,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     piece. The last line is the digest by which it is permitted.
     """
     from agentserver.gateways import approval_view
-    from agentserver.gateways.terminal import paint
+    from agentserver.trace.terminal import paint
 
     outer = ctx.parent.params if ctx.parent is not None else {}
     organism, journal = organism or outer.get("organism"), journal or outer.get("journal")
@@ -105,7 +105,7 @@ def approve(
 
     The answer is for the message that was shown, and is spent once.
     """
-    from agentserver.core.approvals import Answer
+    from agentserver.core.state.approvals import Answer
 
     kept = source(ctx, organism, journal)
     found, _ = _waiting(ctx, kept)
@@ -120,7 +120,7 @@ def approve(
 @click.pass_context
 def deny(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
     """Refuse the message of APPROVAL, the id or its beginning; its sender learns so. Takes back an approve."""
-    from agentserver.core.approvals import Answer
+    from agentserver.core.state.approvals import Answer
 
     kept = source(ctx, organism, journal)
     found, _ = _waiting(ctx, kept)
@@ -140,8 +140,8 @@ def _waiting(ctx: click.Context, kept: Source) -> tuple[list[Approval], dict[str
 
 
 def _answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> None:
-    from agentserver.core.approvals import Decided
-    from agentserver.engines import journal_answers
+    from agentserver.core.state.approvals import Decided
+    from agentserver.engines.sqlite.care import answers as journal_answers
 
     if kept.path is None:
         project.refuse(ctx, "this engine takes no answers from the command line")
@@ -174,7 +174,7 @@ def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approva
 
 def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules | None) -> None:
     """End the command when the organism wants another person to permit it. The server looks again."""
-    from agentserver.core import approving
+    from agentserver.core.decide import approving
 
     if rules is None or rules.blueprint.limits.approvers == "anyone":
         return
@@ -188,7 +188,7 @@ def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules |
 def _rules(organism: Path | None) -> Rules | None:
     """The rules of the organism that is named or found here; None where there is none, or it does not load."""
     from agentserver import config, rulebook
-    from agentserver.core.payload.xmlify import PayloadError
+    from agentserver.payload.xmlify import PayloadError
 
     file = project.found(organism)
     try:
@@ -199,7 +199,7 @@ def _rules(organism: Path | None) -> Rules | None:
 
 def _without(one: Approval, secrets: Secrets) -> Approval:
     """A message that waits, as it may be shown."""
-    from agentserver.core.details import reworded
+    from agentserver.core.records.details import reworded
 
     message = secrets.redact(one.delivery.message.decode("utf-8", "backslashreplace")).encode()
     questions = tuple(each._replace(why=reworded(each.why, secrets.redact)) for each in one.questions)
@@ -208,7 +208,7 @@ def _without(one: Approval, secrets: Secrets) -> Approval:
 
 def _route(one: Approval) -> str:
     from agentserver.characters.printing import visible
-    from agentserver.core.payload.names import local
+    from agentserver.payload.names import local
 
     delivery = one.delivery
     return visible(f"{delivery.sender} -> {delivery.to} {local(delivery.root)}")
@@ -226,22 +226,22 @@ def _answered(decided: Decided | None) -> str:
 
 def _line(one: Approval, decided: Decided | None) -> str:
     from agentserver.characters.printing import visible
-    from agentserver.core.wording import WORDING
+    from agentserver.core.records.wording import WORDING
 
     question = visible(WORDING.first(one.questions[0].why))[:200]
     return f"{one.id}  {when(one.at)}  {_route(one)}  {question}{_answered(decided)}"
 
 
 def _question(question: Question) -> dict[str, object]:
-    from agentserver.core.detail_form import fields
-    from agentserver.core.wording import WORDING
+    from agentserver.core.encoding.detail_form import fields
+    from agentserver.core.records.wording import WORDING
 
     why = question.why
     return {"guard": question.guard, "why": fields(why), "text": WORDING.whole(why), "about": question.about}
 
 
 def _fields(one: Approval, decided: Decided | None) -> dict[str, object]:
-    from agentserver.core.payload.names import local
+    from agentserver.payload.names import local
 
     delivery = one.delivery
     return {

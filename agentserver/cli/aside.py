@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from agentserver.core.recorded import Aside
+    from agentserver.core.encoding.recorded import Aside
 
 
 @click.group("aside", short_help="List, show, repair or discard conversations that are set aside.")
@@ -58,7 +58,7 @@ def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, 
 @click.pass_context
 def show(ctx: click.Context, conversation: str, organism: Path | None, journal: Path | None) -> None:
     """Show why CONVERSATION, the id or its beginning, is set aside. ``agentserver trace`` shows what happened in it."""
-    from agentserver.gateways.terminal import visible_lines
+    from agentserver.trace.terminal import visible_lines
 
     kept, secrets = source_and_secrets(ctx, organism, journal)
     with reading(ctx, kept) as reader:
@@ -82,9 +82,9 @@ def repair(ctx: click.Context, conversation: str, organism: Path | None, journal
     The next run takes up what waits in it. Its principal was told that what waits has failed, and is told again what
     comes of it. The server must not be running.
     """
-    from agentserver.core.snapshot import UnreadableError
-    from agentserver.engines import journal_aside
-    from agentserver.engines.journal_reader import Reader
+    from agentserver.core.encoding.snapshot import UnreadableError
+    from agentserver.engines.sqlite.care import aside as journal_aside
+    from agentserver.engines.sqlite.reader import Reader
 
     rules = project.server(ctx, project.load(ctx, organism)).rules
     with writing(ctx, located(ctx, organism, journal)) as connection:
@@ -107,8 +107,8 @@ def discard(ctx: click.Context, conversation: str, organism: Path | None, journa
 
     The server must not be running.
     """
-    from agentserver.engines import journal_aside
-    from agentserver.engines.journal_reader import Reader
+    from agentserver.engines.sqlite.care import aside as journal_aside
+    from agentserver.engines.sqlite.reader import Reader
 
     with writing(ctx, located(ctx, organism, journal)) as connection:
         one = _chosen(ctx, Reader(connection).aside(), conversation)

@@ -56,7 +56,7 @@ def _record(
 ) -> tuple[Path, Heads | None]:
     """The file, and where its end is kept, as far as an organism or a journal says."""
     from agentserver.assembly import handoff_heads, handoff_record
-    from agentserver.engines.journal_handoffs import JournalHeads
+    from agentserver.engines.sqlite.care.handoffs import JournalHeads
 
     if journal is not None:
         return file, _knowing(JournalHeads(journal, str(file)))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project
-from agentserver.cli.ending import Ending
+from agentserver.cli.ending import GracefulEnd
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from agentserver.assembly import Server
-    from agentserver.core.audit import Record
     from agentserver.core.messages import Reply
-    from agentserver.core.payload.codec import Codec
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.payload.codec import Codec
 
 REFUSED = 1
 SILENT = 3
@@ -42,7 +42,7 @@ class Output(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallOptions:
     """A request on the command line; see the options of ``command``."""
 
     listener: str
@@ -100,14 +100,14 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     """
     import anyio
 
-    call = Call(**asked)
+    call = CallOptions(**asked)
     values = _values(call.fields, call.pairs)
     if call.file is not None and values:
         raise click.UsageError("give fields or --payload, not both")
     server = project.server(ctx, project.load(ctx, organism), recorded=True)
     data = call.file.read() if call.file is not None else _compose(server, call, values)
     exchange = partial(_exchange, server, call, data, project.principal(server.organism))
-    with Ending(server.organism.limits.drain, server.acquit) as ending:
+    with GracefulEnd(server.organism.limits.drain, server.acquit) as ending:
         status = anyio.run(ending.run, partial(_interruptible, ending, exchange), backend="asyncio")
     ctx.exit(status)
 
@@ -133,9 +133,9 @@ def _values(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, 
     return values
 
 
-def _compose(server: Server, call: Call, values: list[tuple[str, str]]) -> bytes:
+def _compose(server: Server, call: CallOptions, values: list[tuple[str, str]]) -> bytes:
     from agentserver.gateways import form
-    from agentserver.gateways.console_lines import usage
+    from agentserver.gateways.console.lines import usage
 
     codec = _codec(server, call.listener, call.root)
     made = form.compose(codec, values)
@@ -148,7 +148,7 @@ def _compose(server: Server, call: Call, values: list[tuple[str, str]]) -> bytes
 
 def _codec(server: Server, listener: str, root: str | None) -> Codec:
     from agentserver.config.findings import did_you_mean
-    from agentserver.core.payload.names import local
+    from agentserver.payload.names import local
 
     known = server.rules.blueprint.listeners
     if listener not in known:
@@ -162,7 +162,7 @@ def _codec(server: Server, listener: str, root: str | None) -> Codec:
     return codecs[root]
 
 
-async def _interruptible(ending: Ending, exchange: Callable[[], Awaitable[int]]) -> int:
+async def _interruptible(ending: GracefulEnd, exchange: Callable[[], Awaitable[int]]) -> int:
     """The exchange until a signal cancels it."""
     import anyio
 
@@ -182,12 +182,12 @@ async def _interruptible(ending: Ending, exchange: Callable[[], Awaitable[int]])
     return status
 
 
-async def _exchange(server: Server, call: Call, data: bytes, me: str) -> int:
+async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> int:
     import anyio
     import anyio.to_thread
 
-    from agentserver.gateways.trace_redact import Redaction, redacted
     from agentserver.ports import QuotaError
+    from agentserver.trace.redact import Redaction, redacted
 
     status = SILENT
     async with server:
@@ -212,8 +212,8 @@ async def _exchange(server: Server, call: Call, data: bytes, me: str) -> int:
     return status
 
 
-def _show_trace(form: str | None, records: Sequence[Record]) -> None:
-    from agentserver.gateways.trace_text import json_lines, tree_text
+def _show_trace(form: str | None, records: Sequence[AuditRecord]) -> None:
+    from agentserver.trace.text import json_lines, tree_text
 
     if form == "text":
         click.echo(tree_text(records), err=True)
@@ -221,11 +221,11 @@ def _show_trace(form: str | None, records: Sequence[Record]) -> None:
         click.echo("\n".join(json_lines(records)), err=True)
 
 
-def _show_asked(records: Sequence[Record]) -> None:
+def _show_asked(records: Sequence[AuditRecord]) -> None:
     """Say that a permission was needed: a call has no person to ask."""
     from agentserver.characters.printing import visible
-    from agentserver.core.audit import Event
-    from agentserver.core.wording import WORDING
+    from agentserver.core.records.audit import Event
+    from agentserver.core.records.wording import WORDING
 
     asked = [record for record in records if record.event is Event.ASKED]
     for record in asked:
@@ -241,9 +241,9 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
     from agentserver.contract import Code
     from agentserver.contract import SystemError as Refused
     from agentserver.core.messages import SYSTEM
-    from agentserver.gateways.console_view import SPENT, decoded, field_lines
-    from agentserver.gateways.plain_values import jsonable
-    from agentserver.gateways.terminal import paint, visible_lines, wants_colour
+    from agentserver.gateways.console.view import SPENT, decoded, field_lines
+    from agentserver.trace.plain_values import jsonable
+    from agentserver.trace.terminal import paint, visible_lines, wants_colour
 
     value = decoded(reply.message, server.rules.codecs)
     if isinstance(value, Refused):
@@ -267,8 +267,8 @@ def _print(server: Server, reply: Reply, output: Output) -> bool:
 def reply_markup(reply: Reply) -> str:
     """The payload of a reply on one line that means the same: what is not seen stands as a character reference."""
     from agentserver.characters.printing import referenced
-    from agentserver.core import envelope
-    from agentserver.core.canonical import canonical
+    from agentserver.wire import envelope
+    from agentserver.wire.canonical import canonical
 
     read = envelope.read(reply.message)
     assert isinstance(read, envelope.Envelope)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.config import Organism
-    from agentserver.config.findings import Finding, Severity
-    from agentserver.config.organism import Place, Provenance
+    from agentserver.config.findings import ConfigMistake, Severity
+    from agentserver.config.organism import Provenance, SourceLine
     from agentserver.core.blueprint import Blueprint
-    from agentserver.core.payload.codec import Codecs
-    from agentserver.provenance.flows import Report
-    from agentserver.provenance.quarantine import Channel
+    from agentserver.payload.codec import Codecs
+    from agentserver.provenance.flows import FlowReport
+    from agentserver.provenance.policy.quarantine import Channel
 
 FOUND = 1
 
@@ -66,13 +66,13 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
     ctx.exit(FOUND if hard or (strict and warnings) else 0)
 
 
-def hygiene(organism: Organism, codecs: Codecs) -> Iterator[Finding]:
+def hygiene(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
     """Mistakes in the payload schemas of listeners that give or take handoffs, and in hand-written ones.
 
     For the former it is an error, for others a warning.
     """
-    from agentserver.config.findings import Finding
-    from agentserver.hygiene.objections import Kind, Objection
+    from agentserver.config.findings import ConfigMistake
+    from agentserver.hygiene.objections import Objection, SchemaLanguage
     from agentserver.hygiene.rules import inspect, read
 
     told: set[type] = set()
@@ -80,13 +80,13 @@ def hygiene(organism: Organism, codecs: Codecs) -> Iterator[Finding]:
         if payload in told:
             continue
         told.add(payload)
-        schema = read(Kind.XSD, codecs.of(payload).xsd(documented=True).encode())
+        schema = read(SchemaLanguage.XSD, codecs.of(payload).xsd(documented=True).encode())
         for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
             message = f"the schema of {payload.__qualname__}, {whose}: {found}"
-            yield Finding(severity, place.file, place.line, "", message)
+            yield ConfigMistake(severity, place.file, place.line, "", message)
 
 
-def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, Place]]:
+def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, SourceLine]]:
     """Each payload whose schema is looked at: how weighty that is, whose it is, and where that is declared."""
     from agentserver.config.findings import Severity
 
@@ -133,7 +133,7 @@ def _told(organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: 
             yield "  none"
 
 
-def flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> Report:
+def flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> FlowReport:
     """The classes of an organism's listeners to provenance, and the ways from source to sink."""
     from agentserver.provenance.flows import flows
 
@@ -149,7 +149,7 @@ def flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> R
 def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[str, Channel]]:
     """The answers that a listener may give, as far as its code can name them, and the amount that each can tell."""
     from agentserver.contract import SYSTEM_PAYLOADS
-    from agentserver.guards.lineage_reading import channel
+    from agentserver.guards.lineage.reading import channel
 
     bound = next(each for each in organism.listeners if each.listener.name == name)
     for payload in bound.discovered:
@@ -157,9 +157,9 @@ def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[s
             yield payload.__name__, channel(codecs.of(payload))
 
 
-def summary(path: Path, blueprint: Blueprint, findings: Sequence[Finding]) -> tuple[str, ...]:
+def summary(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake]) -> tuple[str, ...]:
     """The parts of the organism, in its last line, and the roots that do not say who is meant."""
-    from agentserver.core.payload.names import local
+    from agentserver.payload.names import local
 
     listeners = blueprint.listeners.values()
     agents = sum(listener.agent for listener in listeners)

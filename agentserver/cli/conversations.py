@@ -16,7 +16,7 @@ from agentserver.cli.reading import journal_option, reading, source, when
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentserver.core.recorded import Summary
+    from agentserver.core.encoding.recorded import Summary
 
 
 @click.command("conversations", short_help="List the conversations of the journal.")

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.config.secrets import Secrets
-    from agentserver.core.conversation import Conversation
+    from agentserver.config.yaml.secrets import Secrets
+    from agentserver.core.encoding.recorded import DeadLetter
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Finished
-    from agentserver.core.outcome import Outcome
-    from agentserver.core.recorded import DeadLetter
-    from agentserver.engines.journal_reader import Reader
-    from agentserver.engines.journal_writer import Writer
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.engines.sqlite.reader import Reader
+    from agentserver.engines.sqlite.writer import Writer
     from agentserver.ports import EngineReader
 
 
@@ -52,7 +52,7 @@ def _chosen(ctx: click.Context, letters: Sequence[DeadLetter], prefix: str) -> D
 def _line(delivery: Delivery, at: float, more: str, secrets: Secrets) -> str:
     """One delivery of a list."""
     from agentserver.characters.printing import visible
-    from agentserver.core.payload.names import local
+    from agentserver.payload.names import local
 
     place = f"{delivery.id}  {when(at)}  {delivery.sender} -> {delivery.to} {local(delivery.root)}"
     return visible(secrets.redact(f"{place}  {more}".rstrip()))
@@ -75,7 +75,7 @@ def listing(ctx: click.Context, organism: Path | None, journal: Path | None) -> 
 @click.pass_context
 def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
     """Show one dead letter: why it was given up, and its message."""
-    from agentserver.gateways.terminal import visible_lines
+    from agentserver.trace.terminal import visible_lines
 
     kept, secrets = source_and_secrets(ctx, organism, journal)
     with reading(ctx, kept) as reader:
@@ -99,12 +99,12 @@ def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path
 @click.pass_context
 def discard(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
     """Take one off the list. What is recorded of it stays. The server must not be running."""
-    from agentserver.engines import journal_care
-    from agentserver.engines.journal_reader import Reader
+    from agentserver.engines.sqlite.care import maintenance
+    from agentserver.engines.sqlite.reader import Reader
 
     with writing(ctx, located(ctx, organism, journal)) as connection:
         letter = _chosen(ctx, Reader(connection).dead(), delivery)
-        journal_care.discard(connection, letter.delivery.id)
+        maintenance.discard(connection, letter.delivery.id)
     click.echo(f"{letter.delivery.id} is discarded")
 
 
@@ -119,8 +119,8 @@ class _Books(NamedTuple):
 @contextmanager
 def _books(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[_Books]:
     """The journal, to be changed by a decision."""
-    from agentserver.engines.journal_reader import Reader
-    from agentserver.engines.journal_writer import Writer
+    from agentserver.engines.sqlite.reader import Reader
+    from agentserver.engines.sqlite.writer import Writer
 
     rules = project.server(ctx, project.load(ctx, organism)).rules
     path = located(ctx, organism, journal)
@@ -150,7 +150,7 @@ def again(ctx: click.Context, delivery: str, organism: Path | None, journal: Pat
     a request of the same principal in a conversation of its own, and what it is answered waits for the principal. Its
     words are no orders of the principal's: where provenance is enforced, nothing that comes of it reaches a sink.
     """
-    from agentserver.core.requeue import lives
+    from agentserver.core.decide.requeue import lives
 
     with _books(ctx, organism, journal) as books:
         letter = _chosen(ctx, books.reader.dead(), delivery)
@@ -167,7 +167,7 @@ def again(ctx: click.Context, delivery: str, organism: Path | None, journal: Pat
 
 def _requeue(ctx: click.Context, books: _Books, conversation: Conversation, delivery: Delivery) -> None:
     from agentserver.assembly import SystemClock
-    from agentserver.core.requeue import requeue
+    from agentserver.core.decide.requeue import requeue
 
     moment = SystemClock().moment()
     _commit(ctx, books, lambda: requeue(conversation, delivery, books.rules, moment))
@@ -176,9 +176,9 @@ def _requeue(ctx: click.Context, books: _Books, conversation: Conversation, deli
 def _redrive(ctx: click.Context, books: _Books, letter: DeadLetter) -> str:
     """Make a dead letter a request of its own; gives the conversation that it opens."""
     from agentserver.assembly import SystemClock
-    from agentserver.core.conversation import Conversation
+    from agentserver.core.decide.requeue import redrive
     from agentserver.core.messages import Redriven
-    from agentserver.core.requeue import redrive
+    from agentserver.core.state.conversation import Conversation
 
     clock = SystemClock()
     opened = Conversation.opened(letter.principal, clock.moment())
@@ -218,8 +218,8 @@ def upcoming(ctx: click.Context, organism: Path | None, journal: Path | None) ->
 def _given_up(delivery: Delivery, rules: Rules, reason: str) -> Finished:
     """A delivery that an operator gives up, as one that failed and has no attempts left."""
     from agentserver.contract import Code
-    from agentserver.core.details import Ground
     from agentserver.core.messages import Failed, Finished
+    from agentserver.core.records.details import Ground
 
     listener = rules.blueprint.listeners.get(delivery.to)
     spent = delivery.attempt if listener is None else max(delivery.attempt, listener.retries)
@@ -239,7 +239,7 @@ def add(ctx: click.Context, delivery: str, reason: str, organism: Path | None, j
     what may be given up.
     """
     from agentserver.assembly import SystemClock
-    from agentserver.core import decisions
+    from agentserver.core.decide import decisions
 
     with _books(ctx, organism, journal) as books:
         found = [pair for pair in _next(books.reader) if pair[1].id.startswith(delivery)]

@@ -69,7 +69,7 @@ def _terminal() -> Terminal | None:
         return None
 
 
-class Ending:
+class GracefulEnd:
     """A context manager around a session. Signals are the session's until it ends; then the next one is the process's.
 
     A session that does not hear a signal has the time of the drain for it; with the next one the process ends at once.

@@ -1,6 +1,6 @@
 """``agentserver graph``: who may talk to whom.
 
-Owns the options, and what is drawn of the ways from source to sink; drawing.py draws.
+Owns the options, and what is drawn of the ways from source to sink; drawing/svg.py draws.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import click
 from agentserver.cli import project
 
 if TYPE_CHECKING:
-    from agentserver.cli.drawing import Graph
     from agentserver.config import Organism
-    from agentserver.core.payload.codec import Codecs
+    from agentserver.drawing.svg import Graph
+    from agentserver.payload.codec import Codecs
 
 
-class Form(StrEnum):
+class DrawingFormat(StrEnum):
     """The language of a drawing."""
 
     MERMAID = "mermaid"
@@ -31,7 +31,11 @@ class Form(StrEnum):
 @click.command("graph", short_help="Draw who may talk to whom.")
 @project.organism_argument
 @click.option(
-    "--format", "form", type=click.Choice([*map(str, Form)]), default=str(Form.MERMAID), show_default=True
+    "--format",
+    "form",
+    type=click.Choice([*map(str, DrawingFormat)]),
+    default=str(DrawingFormat.MERMAID),
+    show_default=True,
 )
 @click.option("--flows", is_flag=True, help="Draw whose words can come to drive what has consequences.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
@@ -44,24 +48,28 @@ def command(
     The same organism gives the same drawing. SVG needs no other program. With --flows, an arrow is a way that words
     can take from a source to a sink, and the notes say what stands between.
     """
-    from agentserver.cli import drawing
+    from agentserver.drawing import svg
 
     loaded = project.load(ctx, organism)
-    graph = drawing.Graph(loaded.name, tuple(bound.listener for bound in loaded.listeners))
+    graph = svg.Graph(loaded.name, tuple(bound.listener for bound in loaded.listeners))
     if flows:
         graph = _flows(loaded, project.server(ctx, loaded).rules.codecs)
     if loaded.guards:
         graph = replace(
             graph, notes=(*graph.notes, f"what the guards {', '.join(loaded.guards)} deny is not drawn")
         )
-    draw = {Form.MERMAID: drawing.mermaid, Form.DOT: drawing.dot, Form.SVG: drawing.svg}[Form(form)]
+    draw = {
+        DrawingFormat.MERMAID: svg.mermaid,
+        DrawingFormat.DOT: svg.dot,
+        DrawingFormat.SVG: svg.svg,
+    }[DrawingFormat(form)]
     project.write(output, draw(graph))
 
 
 def _flows(organism: Organism, codecs: Codecs) -> Graph:
     """The ways from sources to sinks as a graph, with what stands between as notes."""
     from agentserver.cli.check import flow_report
-    from agentserver.cli.drawing import Graph
+    from agentserver.drawing.svg import Graph
     from agentserver.provenance.flows import kinds
 
     about = "whose words can come to drive what has consequences"
@@ -88,7 +96,7 @@ def _flows(organism: Organism, codecs: Codecs) -> Graph:
 
 
 def _empty(name: str, about: str, why: str) -> Graph:
-    from agentserver.cli.drawing import Graph
     from agentserver.core.blueprint import Listener
+    from agentserver.drawing.svg import Graph
 
     return Graph(name, (Listener("none", (), why),), about, (why,))

@@ -29,7 +29,7 @@ SCHEMA = Path("config/organism.schema.json")
 )
 def command(directory: Path, *, force: bool) -> None:
     """Make a project in DIRECTORY: an organism, its listeners, a test."""
-    from agentserver.config.editors import editor_schema
+    from agentserver.config.keys.editors import editor_schema
 
     if directory.is_dir() and any(directory.iterdir()) and not force:
         raise click.UsageError(f"{directory} is not empty; --force writes all the same")

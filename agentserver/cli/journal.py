@@ -1,6 +1,6 @@
 """``agentserver journal``: how much it holds, checking, shrinking, copying and restoring it.
 
-Owns the lock under which a verb changes a journal. What is done to it is for engines/journal_care.py.
+Owns the lock under which a verb changes a journal. What is done to it is for engines/sqlite/care/maintenance.py.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 @contextmanager
 def writing(ctx: click.Context, path: Path) -> Iterator[Any]:
     """The journal's connection, for a verb that changes it; refused while a server has it."""
-    from agentserver.engines.journal_file import Place, open_writing
-    from agentserver.engines.journal_lock import Lock
+    from agentserver.engines.sqlite.file import JournalOptions, open_writing
+    from agentserver.engines.sqlite.lock import Lock
 
     if not path.is_file():
         project.refuse(ctx, f"{path}: there is no journal")
-    with refusing(ctx), Lock(path), closing(open_writing(Place(path))) as connection:
+    with refusing(ctx), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
         yield connection
 
 
@@ -57,7 +57,7 @@ def _limit(ctx: click.Context, organism: Path | None) -> int | None:
 @click.pass_context
 def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """Print what the journal holds."""
-    from agentserver.engines import journal_care
+    from agentserver.engines.sqlite.care import maintenance as journal_care
 
     kept = source(ctx, organism, journal)
     if kept.path is None:
@@ -96,7 +96,7 @@ def _tell_totals(ctx: click.Context, kept: Source) -> None:
 @click.pass_context
 def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """Give back the space that aged-out conversations have left. The server must not be running."""
-    from agentserver.engines import journal_care
+    from agentserver.engines.sqlite.care import maintenance as journal_care
 
     path = located(ctx, organism, journal)
     before = path.stat().st_size if path.is_file() else 0
@@ -114,7 +114,7 @@ def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path
 
     The copy is checked first. The journal of before is kept beside the new one, under the name that is printed.
     """
-    from agentserver.engines import journal_restore
+    from agentserver.engines.sqlite.care import restore as journal_restore
 
     path = located(ctx, organism, journal)
     with refusing(ctx):
@@ -129,7 +129,7 @@ def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path
 @click.pass_context
 def verify(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
     """Check that everything in the journal is what was written; exit code 1 if not. The server may be running."""
-    from agentserver.engines.journal_verify import findings
+    from agentserver.engines.sqlite.proof.verify import findings
 
     kept, found = source(ctx, organism, journal), 0
     with refusing(ctx):
@@ -152,7 +152,7 @@ def _altered(ctx: click.Context, kept: Source) -> Iterator[str]:
 
 def _fault(reader: EngineReader, conversation: str) -> str:
     """The damage to one conversation; empty when it is as it was written."""
-    from agentserver.core.snapshot import UnreadableError
+    from agentserver.core.encoding.snapshot import UnreadableError
 
     try:
         step = reader.altered(reader.story(conversation))
@@ -170,12 +170,12 @@ def accept_loss(ctx: click.Context, organism: Path | None, journal: Path | None)
     A server does not start when the head that is kept beside the journal shows that commits are missing. What they held
     is gone for good after this: look for the file, its -wal and a backup first.
     """
-    from agentserver.engines import journal_head
-    from agentserver.engines.journal_lock import Lock
+    from agentserver.engines.sqlite.lock import Lock
+    from agentserver.engines.sqlite.proof import head
 
     path = located(ctx, organism, journal)
     with refusing(ctx), Lock(path):
-        lost = journal_head.accept(path)
+        lost = head.accept(path)
     project.say(f"{path}: the next start takes it as it is" if lost else f"{path}: nothing is kept beside it")
 
 
@@ -192,7 +192,7 @@ def export(
     journal: Path | None,
 ) -> None:
     """Copy the journal, or CONVERSATIONS of it, to TARGET, as it is at one moment. The server may be running."""
-    from agentserver.engines import journal_restore
+    from agentserver.engines.sqlite.care import restore as journal_restore
 
     path = located(ctx, organism, journal)
     with reading(ctx, source(ctx, organism, path)) as reader:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from agentserver.config.secrets import Secrets
+    from agentserver.config.yaml.secrets import Secrets
 
 
 class Level(StrEnum):
@@ -61,7 +61,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line for a message of any text, and the traceback below it behind a margin."""
-        from agentserver.gateways.terminal import cut, visible_lines
+        from agentserver.trace.terminal import cut, visible_lines
 
         where = " ".join(f"{key}={value}" for key, value in _about(record))
         text = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
@@ -118,8 +118,8 @@ class _StandardError(logging.StreamHandler[TextIO]):
 
 def configure(options: Logging, secrets: Secrets) -> logging.Handler:
     """Log to standard error from now on; gives the handler. Uncaught exceptions are redacted too."""
-    from agentserver.config.secrets import RedactingFilter
-    from agentserver.gateways.terminal import visible_lines  # now, and not when something is amiss
+    from agentserver.config.yaml.secrets import RedactingFilter
+    from agentserver.trace.terminal import visible_lines  # now, and not when something is amiss
 
     handler = _StandardError()
     handler.setFormatter(JsonFormatter() if options.format is Format.JSON else TextFormatter())

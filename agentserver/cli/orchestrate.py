@@ -44,8 +44,8 @@ def command(ctx: click.Context, organism: Path | None) -> None:
                        gets a session of its own
     ANTHROPIC_API_KEY  as the SDK reads it, like its other variables
     """  # noqa: D301 - click's mark for lines to leave as they are
-    from agentserver.config.secrets import Secrets
-    from agentserver.handoff.edge import orchestrate
+    from agentserver.config.yaml.secrets import Secrets
+    from agentserver.handoff.managed import orchestrate
 
     options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
     configure(options, Secrets.of(os.environ.get(name, "") for name in KEYS))
@@ -54,7 +54,7 @@ def command(ctx: click.Context, organism: Path | None) -> None:
 
 
 def _run(*settings: Any, **more: Any) -> None:
-    from agentserver.handoff.edge import orchestrate
+    from agentserver.handoff.managed import orchestrate
 
     with closing(_client()) as client:
         orchestrate.run(*settings, client=client, **more)
@@ -62,7 +62,7 @@ def _run(*settings: Any, **more: Any) -> None:
 
 def _server(ctx: click.Context, path: Path) -> Server:
     """The organism, which must have intents. The words of a managed agent are no order to its provenance."""
-    from agentserver.handoff.edge.orchestrate import UNKNOWN
+    from agentserver.handoff.managed.orchestrate import UNKNOWN
 
     loaded = project.load(ctx, path)
     if loaded.provenance is not None:
@@ -79,12 +79,12 @@ def _into(server: Server, session: str, _agents: object, source: str, **_more: o
     """Run the organism for as long as the session lasts."""
     import anyio
 
-    from agentserver.core import principals
     from agentserver.core.handoffs import Handoff
+    from agentserver.core.state import principals
     from agentserver.gateways.bridge import Bridge
-    from agentserver.handoff.edge import managed
-    from agentserver.handoff.edge.orchestrate import EnvironmentFault
     from agentserver.handoff.edge.records import DEFAULT, AuditFile
+    from agentserver.handoff.managed import agents
+    from agentserver.handoff.managed.orchestrate import EnvironmentFault
 
     why = principals.unfit(source, principals.taken(server.rules.blueprint.listeners))
     if why:
@@ -95,14 +95,14 @@ def _into(server: Server, session: str, _agents: object, source: str, **_more: o
     async def run() -> None:
         with closing(_client()) as client:
             async with server:
-                await bridge.run(managed.Source(client, session))
+                await bridge.run(agents.ManagedOutput(client, session))
 
     anyio.run(run, backend="asyncio")
 
 
 def _client() -> Any:
     """The service, with a way to authenticate. Raises click.ClickException without the SDK, EnvironmentFault."""
-    from agentserver.handoff.edge import orchestrate
+    from agentserver.handoff.managed import orchestrate
 
     try:
         require("a managed agent", "managed")

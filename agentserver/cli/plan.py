@@ -14,7 +14,7 @@ from agentserver.cli import project
 
 HARD = 1
 FORMS = ("text", "json", "sarif")
-"""As ``handoff.edge.plan.Form`` has them, which is slow to import."""
+"""As ``handoff.edge.plan.FindingsFormat`` has them, which is slow to import."""
 
 
 @click.command("audit", short_help="Name every handoff that does not fit.")
@@ -40,8 +40,8 @@ def audit(ctx: click.Context, plan: Path, root: Path, form: str) -> None:
 
     Prints each finding with its line in the file. Exit code 1 when one is HARD, 2 when the file is no plan.
     """
-    from agentserver.handoff.edge.plan import Form, audit_plan, fails, written
-    from agentserver.handoff.edge.steps import StepsError
+    from agentserver.handoff.plans.audit import FindingsFormat, audit_plan, fails, written
+    from agentserver.handoff.plans.steps import StepsError
 
     try:
         findings = audit_plan(plan, root, datetime.now(UTC).date())
@@ -49,7 +49,7 @@ def audit(ctx: click.Context, plan: Path, root: Path, form: str) -> None:
         project.refuse(ctx, str(error))
     except OSError as error:
         project.refuse(ctx, f"{plan}: {error.strerror}")
-    click.echo(written(findings, str(plan), Form(form)))
+    click.echo(written(findings, str(plan), FindingsFormat(form)))
     ctx.exit(HARD if fails(findings) else 0)
 
 

@@ -85,7 +85,7 @@ def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -
     ``policy`` is a file in place of all that the organism says of provenance.
     """
     from agentserver import config
-    from agentserver.config.secrets import Secrets
+    from agentserver.config.yaml.secrets import Secrets
 
     options = ctx.obj if isinstance(ctx.obj, Logging) else Logging()
     configure(options, Secrets())
@@ -107,7 +107,7 @@ def server(
     Ends the command when it cannot be put together.
     """
     from agentserver.assembly import build
-    from agentserver.core.payload.xmlify import PayloadError
+    from agentserver.payload.xmlify import PayloadError
 
     try:
         return build(organism, durable=durable, recorded=recorded)
@@ -118,7 +118,7 @@ def server(
 def rules(ctx: click.Context, organism: Organism) -> Rules:
     """The rules by which the organism's conversations decide. Ends the command when they make no sense together."""
     from agentserver import rulebook
-    from agentserver.core.payload.xmlify import PayloadError
+    from agentserver.payload.xmlify import PayloadError
 
     try:
         return rulebook.rules(organism)
@@ -131,7 +131,7 @@ def principal(organism: Organism) -> str:
 
     Raises click.ClickException when it matters and the user's name is none that a principal can bear.
     """
-    from agentserver.core import principals
+    from agentserver.core.state import principals
 
     taken = principals.taken(bound.listener.name for bound in organism.listeners)
     if organism.limits.approvers != "anyone":
@@ -169,16 +169,16 @@ def say(text: str, *, err: bool = False) -> None:
 
 def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For completion: the names in the organism's files. Runs no code of the organism."""
-    from agentserver.config.findings import Report
+    from agentserver.config.findings import Mistakes
     from agentserver.config.loading import project_directory
-    from agentserver.config.sources import Sources
+    from agentserver.config.yaml.sources import Sources
 
     del param
     try:
         path = located(ctx.params.get("organism"))
     except click.UsageError:
         return []
-    sources = Sources(project_directory(path), os.environ, Report())
+    sources = Sources(project_directory(path), os.environ, Mistakes())
     sources.read(path)
     entries = (entry for each in sources.documents for entry in each.data.get("listeners") or ())
     names = (str(entry.get("name")) for entry in entries if isinstance(entry, dict))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from agentserver.config.secrets import Secrets
+    from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.guard import CoreGuard
     from agentserver.ports import EngineReader
 
@@ -120,7 +120,7 @@ def source(ctx: click.Context, organism: Path | None, journal: Path | None) -> S
 
     Ends the command when there is none.
     """
-    from agentserver.engines import journal_reader
+    from agentserver.engines.sqlite import reader as journal_reader
 
     readers = ctx.meta.get(READERS)
     if readers is not None and journal is None:
@@ -141,8 +141,8 @@ def refusing(ctx: click.Context) -> Iterator[None]:
     """End the command with what the journal could not do."""
     import sqlite3
 
-    from agentserver.core.recorded import UnrecordedError
-    from agentserver.core.snapshot import UnreadableError
+    from agentserver.core.encoding.recorded import UnrecordedError
+    from agentserver.core.encoding.snapshot import UnreadableError
     from agentserver.ports import EngineError
 
     try:
@@ -162,7 +162,7 @@ def source_and_secrets(
     on standard error. Ends the command when there is one whose files cannot be read, unless ``--unredacted`` was
     given, and when there is nothing to read.
     """
-    from agentserver.config.secrets import Secrets
+    from agentserver.config.yaml.secrets import Secrets
 
     file = project.found(organism)
     if file is None:
@@ -181,9 +181,9 @@ def source_and_secrets(
 
 def legible(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
     """Read each conversation at work. One that cannot be read, or is aside, is left out and mentioned."""
-    from agentserver.core.snapshot import UnreadableError
+    from agentserver.core.encoding.snapshot import UnreadableError
 
-    for key in reader.at_work():
+    for key in reader.active():
         try:
             found = read(key)
         except UnreadableError as error:

@@ -1,7 +1,7 @@
 """``agentserver replay``: would everything be decided as it was, or by other rules?
 
 Owns the reports, where a conversation is saved, and what the test beside it says. The comparisons are for
-engines/replay.py and engines/whatif.py, the format of a saved conversation for engines/portable.py.
+history/replay.py and history/policy_diff.py, the format of a saved conversation for history/export.py.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from agentserver.config import Organism
-    from agentserver.config.secrets import Secrets
+    from agentserver.config.yaml.secrets import Secrets
+    from agentserver.core.encoding.recorded import RecordedConversation
     from agentserver.core.guard import Rules
-    from agentserver.core.recorded import Story
-    from agentserver.engines.whatif import Opinion
+    from agentserver.history.policy_diff import Difference
     from agentserver.ports import EngineReader
 
 DIFFERENT = 1
@@ -142,7 +142,9 @@ def under_policy(ctx: click.Context, loaded: Organism, policy: Path) -> Organism
     return project.load(ctx, loaded.files[0], policy=policy)
 
 
-def _stories(ctx: click.Context, reader: EngineReader, prefixes: Sequence[str]) -> Iterator[Story]:
+def _stories(
+    ctx: click.Context, reader: EngineReader, prefixes: Sequence[str]
+) -> Iterator[RecordedConversation]:
     keys = [one_conversation(ctx, reader, prefix) for prefix in prefixes]
     if not prefixes:
         keys = [one.id for one in reader.conversations()]
@@ -158,9 +160,9 @@ class _Comparison:
         self._total = self._steps = 0
         self.different = 0
 
-    def take(self, story: Story, altered: int | None) -> None:
+    def take(self, story: RecordedConversation, altered: int | None) -> None:
         """Decide one conversation again; ``altered`` is its first step that is not what was written."""
-        from agentserver.engines.replay import replay
+        from agentserver.history.replay import replay
 
         self._total, self._steps = self._total + 1, self._steps + len(story.steps)
         found = _altered(altered) or replay(story, self._rules)
@@ -192,9 +194,9 @@ class _WhatIf:
         """Count the messages that would be treated otherwise, and the conversations that cannot be told of."""
         return self._changes.total() + self._unknown
 
-    def take(self, story: Story, altered: int | None) -> None:
+    def take(self, story: RecordedConversation, altered: int | None) -> None:
         """Ask about every message of one conversation; ``altered`` as of ``_Comparison``."""
-        from agentserver.engines.whatif import what_if
+        from agentserver.history.policy_diff import what_if
 
         self._conversations += 1
         changed = _altered(altered)
@@ -215,28 +217,28 @@ class _WhatIf:
         if report.lost is not None:
             self._lose(story, f"followed as far as the organism decides as it did: {report.lost}")
 
-    def _lose(self, story: Story, why: str) -> None:
+    def _lose(self, story: RecordedConversation, why: str) -> None:
         self._unknown += 1
         self._say(f"{story.beginning.id}: {why}")
 
     def total(self) -> str:
         """The last line."""
-        from agentserver.engines.whatif import Treatment
+        from agentserver.history.policy_diff import Disposition
 
-        changes = ", ".join(f"{self._changes[each]} {each}" for each in Treatment if self._changes[each])
+        changes = ", ".join(f"{self._changes[each]} {each}" for each in Disposition if self._changes[each])
         unknown = f"; {self._unknown} conversations could not be followed" if self._unknown else ""
         head = f"{self._conversations} conversations, {self._messages} messages"
         return f"{head}; otherwise than then: {changes or 'none'}{unknown}"
 
 
-def _differs(opinion: Opinion) -> bool:
+def _differs(opinion: Difference) -> bool:
     return opinion.differs
 
 
-def _told(opinion: Opinion) -> Iterator[str]:
+def _told(opinion: Difference) -> Iterator[str]:
     """One line, and one below it for each further line that a guard has to say."""
     place = " ".join(filter(None, (opinion.sender, "->", opinion.to or "?", opinion.root)))
-    from agentserver.core.wording import WORDING
+    from agentserver.core.records.wording import WORDING
 
     first, *more = WORDING.lines(opinion.why) or ("",)
     treated = f"was {opinion.then}, would have been {opinion.now}"
@@ -244,7 +246,9 @@ def _told(opinion: Opinion) -> Iterator[str]:
     yield from (f"    {line}" for line in more)
 
 
-def _save(ctx: click.Context, story: Story, target: Path, organism: tuple[Path, Secrets]) -> None:
+def _save(
+    ctx: click.Context, story: RecordedConversation, target: Path, organism: tuple[Path, Secrets]
+) -> None:
     """Write a conversation and, if there is none yet, its test. An existing file is never overwritten.
 
     Args:
@@ -253,12 +257,12 @@ def _save(ctx: click.Context, story: Story, target: Path, organism: tuple[Path, 
         target: the file; its folder is made.
         organism: the file of the organism that the test loads, and its secrets.
     """
-    from agentserver.engines import portable
+    from agentserver.history import export
 
     path, secrets = organism
     if target.exists():
         project.refuse(ctx, f"{target}: exists already")
-    for version, text in portable.texts(story):
+    for version, text in export.texts(story):
         if secrets.redact(text) != text:
             project.refuse(
                 ctx,
@@ -268,7 +272,7 @@ def _save(ctx: click.Context, story: Story, target: Path, organism: tuple[Path, 
     name = re.sub(r"\W+", "_", target.stem).strip("_").lower() or "conversation"
     test = target.with_name(f"test_{name}.py")
     where = os.path.relpath(path.resolve(), target.parent.resolve()).replace(os.sep, "/")
-    project.write(target, portable.dump(story).decode(), private=True)
+    project.write(target, export.dump(story).decode(), private=True)
     project.say(f"{target}: {len(story.steps)} steps; read it before you share it")
     if test.exists():
         project.say(f"{test}: exists already and is left as it is")

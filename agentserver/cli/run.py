@@ -1,6 +1,6 @@
 """``agentserver run``: the console on an organism.
 
-Owns the choice between prompt and plain lines. What a session does is for gateways/console.py.
+Owns the choice between prompt and plain lines. What a session does is for gateways/console/console.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
-from agentserver.cli.ending import STALLED, Ending
+from agentserver.cli.ending import STALLED, GracefulEnd
 from agentserver.cli.logs import without_hops
 from agentserver.extras import installed, installing
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from agentserver.assembly import Server
     from agentserver.core.messages import Done, Reply
-    from agentserver.gateways.console import Console
-    from agentserver.gateways.console_input import Lines
-    from agentserver.gateways.terminal import Screen
-    from agentserver.pump import ServerExchange
+    from agentserver.gateways.console.console import Console
+    from agentserver.gateways.console.input import Lines
+    from agentserver.pump import ServerHandle
+    from agentserver.trace.terminal import Screen
 
 
 @click.command("run", short_help="Open the console on an organism.")
@@ -54,14 +54,14 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     """
     import anyio
 
-    from agentserver.gateways.console import Console
-    from agentserver.gateways.terminal import Screen, wants_colour
+    from agentserver.gateways.console.console import Console
     from agentserver.ports import EngineError
+    from agentserver.trace.terminal import Screen, wants_colour
 
     server = project.server(ctx, project.load(ctx, organism), durable=True)
     _escape(sys.stdout)
     screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
-    ending = Ending(server.organism.limits.drain, server.acquit)
+    ending = GracefulEnd(server.organism.limits.drain, server.acquit)
     server.stalled = partial(ending.leave, STALLED)
     console = Console(
         server,
@@ -79,8 +79,8 @@ def command(ctx: click.Context, organism: Path | None) -> None:
 
     async def session() -> int:
         async with server, anyio.create_task_group() as tasks:
-            for exchange in await _fetch(server, screen):
-                tasks.start_soon(_follow, exchange, server, screen)
+            for handle in await _fetch(server, screen):
+                tasks.start_soon(_follow, handle, server, screen)
             with above:
                 status = await console.run(lines)
             tasks.cancel_scope.cancel()
@@ -94,38 +94,38 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     ctx.exit(status)
 
 
-async def _fetch(server: Server, screen: Screen) -> list[ServerExchange]:
+async def _fetch(server: Server, screen: Screen) -> list[ServerHandle]:
     """Show what left earlier conversations after, or just before, their console was gone; gives those not at rest."""
     me = project.principal(server.organism)
     followed = []
     for key in await server.left_over(me):
-        exchange = await server.resume(me, key)
-        for event in exchange.waiting():
+        handle = await server.resume(me, key)
+        for event in handle.waiting():
             await _show(event, server, screen)
         conversation = server.conversation(key)
         if conversation is not None and conversation.requests:
-            followed.append(exchange)
+            followed.append(handle)
         else:
-            exchange.leave()
+            handle.detach()
     return followed
 
 
-async def _follow(exchange: ServerExchange, server: Server, screen: Screen) -> None:
+async def _follow(handle: ServerHandle, server: Server, screen: Screen) -> None:
     """Show what still comes of an earlier conversation, which no gateway goes on with."""
-    async for event in exchange.events():
+    async for event in handle.events():
         await _show(event, server, screen)
 
 
 async def _show(event: Reply | Done, server: Server, screen: Screen) -> None:
     """Show what an earlier conversation led to, and wait until it is written: then it counts as taken."""
     from agentserver.core.messages import Reply
-    from agentserver.gateways import console_view
+    from agentserver.gateways.console import view
 
     again = ", perhaps again" if event.redelivered else ""
     if isinstance(event, Reply):
         screen.say(f"from conversation {event.conversation}{again}:")
         codecs = server.rules.codecs
-        screen.show(*console_view.reply_lines(event, codecs, raw=False, redact=screen.redact))
+        screen.show(*view.reply_lines(event, codecs, raw=False, redact=screen.redact))
     elif not event.answered:
         screen.say(f"from conversation {event.conversation}{again}: ended without an answer")
     await screen.written()
@@ -147,7 +147,7 @@ def _escape(stream: object) -> None:
 
 def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, AbstractContextManager[None]]:
     """A prompt on a capable terminal with the ``console`` extra, else plain lines."""
-    from agentserver.gateways.console_input import PlainLines
+    from agentserver.gateways.console.input import PlainLines
 
     both = sys.stdin.isatty() and sys.stdout.isatty()
     plain = PlainLines(sys.stdin.fileno(), screen.prompt if both else None)
@@ -158,7 +158,7 @@ def _lines(console: Console, server: Server, screen: Screen) -> tuple[Lines, Abs
             f"There is no history and no completion: they need the extra console ({installing('console')})."
         )
         return plain, contextlib.nullcontext()
-    from agentserver.gateways.console_prompt import ListenerCompleter, PromptLines, history
+    from agentserver.gateways.console.prompt import ListenerCompleter, PromptLines, history
 
     past, trouble = history(history_file(os.environ), server.organism.secrets.redact)
     if trouble:

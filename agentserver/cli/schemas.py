@@ -16,8 +16,8 @@ from agentserver.cli import project
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentserver.config.organism import Bound
-    from agentserver.core.payload.codec import Codec, Codecs
+    from agentserver.config.organism import BoundListener
+    from agentserver.payload.codec import Codec, Codecs
 
 STALE = 1
 
@@ -58,9 +58,9 @@ def command(ctx: click.Context, organism: Path | None, output: Path, *, check: b
     project.say(f"{len(wanted) - len(stale)} of {len(wanted)} files were current")
 
 
-def files(bound: Bound, codecs: Codecs) -> Iterator[tuple[Path, str]]:
+def files(bound: BoundListener, codecs: Codecs) -> Iterator[tuple[Path, str]]:
     """The files of one listener, relative to the directory of schemas."""
-    from agentserver.core.payload.names import local
+    from agentserver.payload.names import local
 
     for number, payload in enumerate(bound.listener.payloads):
         codec = codecs.of(payload)
@@ -72,7 +72,7 @@ def files(bound: Bound, codecs: Codecs) -> Iterator[tuple[Path, str]]:
 
 def _version(codec: Codec) -> str:
     """The version that a payload's namespace ends in; v1 when a hand-written one does not say."""
-    from agentserver.core.payload.names import namespace
+    from agentserver.payload.names import namespace
 
     found = re.search(r"(?:^|[:/])(v[0-9]+)$", namespace(codec.name))
     return found[1] if found else "v1"

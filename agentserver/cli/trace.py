@@ -1,6 +1,6 @@
 """``agentserver trace``: what happened in a conversation, from the journal.
 
-Owns the choice of the form. How records read is for gateways/trace_text.py and gateways/trace_html.py.
+Owns the choice of the form. How records read is for trace/text.py and trace/html.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from agentserver.cli.reading import one_conversation, reading, shown_option, sou
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agentserver.core.audit import Record
+    from agentserver.core.records.audit import AuditRecord
 
 
-class Form(StrEnum):
+class TraceFormat(StrEnum):
     """The form in which a trace is written."""
 
     TEXT = "text"
@@ -31,8 +31,12 @@ class Form(StrEnum):
 @click.command("trace", short_help="Show what happened in a conversation.")
 @click.argument("conversation")
 @shown_option
-@click.option("--json", "form", flag_value=Form.JSON, type=Form, help="One JSON object for each record.")
-@click.option("--html", "form", flag_value=Form.HTML, type=Form, help="A page that needs nothing else.")
+@click.option(
+    "--json", "form", flag_value=TraceFormat.JSON, type=TraceFormat, help="One JSON object for each record."
+)
+@click.option(
+    "--html", "form", flag_value=TraceFormat.HTML, type=TraceFormat, help="A page that needs nothing else."
+)
 @click.option("--no-payloads", is_flag=True, help="Leave out what the messages say.")
 @click.option(
     "--redact",
@@ -53,7 +57,7 @@ def command(
 
     Secrets of the organism are never shown.
     """
-    from agentserver.gateways.trace_redact import Redaction, redacted
+    from agentserver.trace.redact import Redaction, redacted
 
     kept, secrets = source_and_secrets(ctx, organism, journal)
     with reading(ctx, kept) as reader:
@@ -65,13 +69,13 @@ def command(
     project.write(asked["output"], _written(asked["form"], f"conversation {key}", records), private=True)
 
 
-def _written(form: Form | None, title: str, records: Sequence[Record]) -> str:
-    from agentserver.gateways import trace_html, trace_text
+def _written(form: TraceFormat | None, title: str, records: Sequence[AuditRecord]) -> str:
+    from agentserver.trace import html, text
 
     match form:
-        case Form.JSON:
-            return "\n".join(trace_text.json_lines(records))
-        case Form.HTML:
-            return trace_html.page(title, records)
+        case TraceFormat.JSON:
+            return "\n".join(text.json_lines(records))
+        case TraceFormat.HTML:
+            return html.page(title, records)
         case _:
-            return trace_text.tree_text(records, payloads=True)
+            return text.tree_text(records, payloads=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from agentserver.config.secrets import Secrets
+    from agentserver.config.yaml.secrets import Secrets
 
 Loc: TypeAlias = tuple[str | int, ...]
 """The way to a value inside a YAML document: keys and indexes."""
@@ -45,7 +45,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConfigMistake:
     """One mistake.
 
     Args:
@@ -74,16 +74,16 @@ class Finding:
 class ConfigError(Exception):
     """The organism cannot load. ``str()`` gives one line per finding."""
 
-    def __init__(self, findings: tuple[Finding, ...]) -> None:
+    def __init__(self, findings: tuple[ConfigMistake, ...]) -> None:
         super().__init__("\n".join(map(str, findings)))
         self.findings = findings
 
 
 @dataclass(slots=True)
-class Report:
+class Mistakes:
     """Collects the findings of one load; of errors about the same value it keeps the first."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ConfigMistake] = field(default_factory=list)
     _faulty: set[Where] = field(default_factory=set)
 
     def error(self, where: Where, message: str, suggestion: str = "") -> None:
@@ -98,14 +98,14 @@ class Report:
         self._add(Severity.WARNING, where, message, suggestion)
 
     def _add(self, severity: Severity, where: Where, message: str, suggestion: str) -> None:
-        self.findings.append(Finding(severity, where.file, where.line, where.path, message, suggestion))
+        self.findings.append(ConfigMistake(severity, where.file, where.line, where.path, message, suggestion))
 
     @property
     def failed(self) -> bool:
         """True when there is an error among the findings."""
         return bool(self._faulty)
 
-    def settle(self, files: Iterable[Path], secrets: Secrets) -> tuple[Finding, ...]:
+    def settle(self, files: Iterable[Path], secrets: Secrets) -> tuple[ConfigMistake, ...]:
         """The findings by file (in the order given) and line, redacted, printable and bounded."""
         order = {file: i for i, file in enumerate(files)}
         ranked = sorted(self.findings, key=lambda f: (order.get(f.file, len(order)), f.line))
@@ -114,11 +114,11 @@ class Report:
             last = shown[-1]
             rest = len(ranked) - MAX_FINDINGS
             severity = Severity.ERROR if self.failed else Severity.WARNING
-            shown.append(Finding(severity, last.file, last.line, "", f"and {rest} more findings"))
+            shown.append(ConfigMistake(severity, last.file, last.line, "", f"and {rest} more findings"))
         return tuple(shown)
 
 
-def _clean(finding: Finding, secrets: Secrets) -> Finding:
+def _clean(finding: ConfigMistake, secrets: Secrets) -> ConfigMistake:
     return replace(
         finding,
         path=printable(secrets.redact(finding.path)),

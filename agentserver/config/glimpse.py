@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from agentserver.config.findings import Report, Severity
+from agentserver.config.findings import Mistakes, Severity
+from agentserver.config.keys.models import JournalEntry, unjournalled
 from agentserver.config.loading import project_directory, shown_directory
-from agentserver.config.models import JournalEntry, unjournalled
 from agentserver.config.places import JOURNAL, astray, misplaced
-from agentserver.config.secrets import Secrets
-from agentserver.config.sources import Sources
+from agentserver.config.yaml.secrets import Secrets
+from agentserver.config.yaml.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Glimpse(NamedTuple):
 
 def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
     """Read as much as possible of the organism in this file, even when it is broken."""
-    report, project = Report(), project_directory(path)
+    report, project = Mistakes(), project_directory(path)
     sources = Sources(project, environ, report)
     sources.read(path)
     secrets = Secrets.of(sources.values)
@@ -64,6 +64,6 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
     if real is None:
         return found._replace(journal=project / journal.path, limit=journal.limit)
     where = sources.documents[0].where(JOURNAL)
-    lost = Report()
+    lost = Mistakes()
     lost.error(where, *misplaced(JOURNAL, journal.path, real, shown_directory(path, project)))
     return found._replace(astray=str(lost.settle([where.file], secrets)[0]))

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import BaseModel
 
-from agentserver.config.settings import Given, fields_of, has_fields, make
-from agentserver.config.userland import Crash, attempt
+from agentserver.config.code.settings import Given, fields_of, has_fields, make
+from agentserver.config.code.userland import Crash, attempt
 from agentserver.guards.base import Guard, unfit
 from agentserver.guards.hosting import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from agentserver.config.binding import Binder
+    from agentserver.config.code.binding import Binder
     from agentserver.config.validation import DeclaredGuard
     from agentserver.core.blueprint import Listener
 

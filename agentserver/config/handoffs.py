@@ -9,27 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agentserver.config.code.signature import is_payload
 from agentserver.config.findings import Where, did_you_mean
-from agentserver.config.organism import Handoffs, Place
-from agentserver.config.signature import is_payload
+from agentserver.config.organism import Handoffs, SourceLine
 from agentserver.core.handoffs import Handoff, Task
-from agentserver.core.payload.codec import Codecs
-from agentserver.core.payload.xmlify import PayloadError
 from agentserver.handoff.intents import LEGACY, Intent, Vocabulary, narrowing, vocabulary
 from agentserver.handoff.parameters import NATIVE, Parameter, from_xsd
 from agentserver.handoff.scrub import Scrub
 from agentserver.hygiene.objections import Objection
 from agentserver.hygiene.simple_types import Lexical
+from agentserver.payload.codec import Codecs
+from agentserver.payload.xmlify import PayloadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from agentserver.config.binding import Binder
-    from agentserver.config.findings import Report
-    from agentserver.config.intents import DeclaredIntent, ParameterEntry
-    from agentserver.config.organism import Bound
+    from agentserver.config.code.binding import Binder
+    from agentserver.config.findings import Mistakes
+    from agentserver.config.keys.intents import DeclaredIntent, ParameterEntry
+    from agentserver.config.organism import BoundListener
     from agentserver.config.validation import Parsed
-    from agentserver.handoff.intents import Fault
+    from agentserver.handoff.intents import VocabularyFault
 
 NOTE = "note"
 """The name of the free text of an intent, in a handoff and in a payload class of its own."""
@@ -44,7 +44,7 @@ class _Read:
     payload: type | None
 
 
-def read_handoffs(parsed: Parsed, bound: Sequence[Bound], binder: Binder) -> Handoffs | None:
+def read_handoffs(parsed: Parsed, bound: Sequence[BoundListener], binder: Binder) -> Handoffs | None:
     """The handoffs of an organism; None when it has none, or after a finding."""
     report = binder.report
     _check_tasks(bound, report, declared=bool(parsed.document.data.get("intents")))
@@ -63,7 +63,7 @@ def read_handoffs(parsed: Parsed, bound: Sequence[Bound], binder: Binder) -> Han
     place = sound[0].declared.where()
     audit = None if common.audit == "none" else common.audit
     scrub = Scrub.ON if common.scrub else Scrub.OFF
-    return Handoffs(words, payloads, audit, scrub, Place(place.file, place.line))
+    return Handoffs(words, payloads, audit, scrub, SourceLine(place.file, place.line))
 
 
 def _intent(declared: DeclaredIntent, binder: Binder) -> _Read | None:
@@ -107,7 +107,7 @@ def _payload(path: str, where: Where, binder: Binder) -> type | None:
     return found
 
 
-def _from_class(payload: type, where: Where, report: Report) -> tuple[Parameter, ...] | None:
+def _from_class(payload: type, where: Where, report: Mistakes) -> tuple[Parameter, ...] | None:
     try:
         found = from_xsd(Codecs([payload]).of(payload).xsd())
     except PayloadError as error:
@@ -119,7 +119,9 @@ def _from_class(payload: type, where: Where, report: Report) -> tuple[Parameter,
     return found
 
 
-def _report(faults: Iterable[Fault], read: Sequence[_Read], parsed: Parsed, report: Report) -> None:
+def _report(
+    faults: Iterable[VocabularyFault], read: Sequence[_Read], parsed: Parsed, report: Mistakes
+) -> None:
     """Each fault at the line of what it is about."""
     declared = {each.intent.name: each.declared for each in read}
     for fault in faults:
@@ -137,7 +139,7 @@ def _where(declared: DeclaredIntent, field: str) -> Where:
     return declared.where(field if field in declared.entry.model_fields_set else "payload_class")
 
 
-def _check_tasks(bound: Sequence[Bound], report: Report, *, declared: bool) -> None:
+def _check_tasks(bound: Sequence[BoundListener], report: Mistakes, *, declared: bool) -> None:
     """Refuse listeners that wait for tasks which no other can give them, or for what the server alone reads."""
     for item in bound:
         where = _at(item)
@@ -149,7 +151,7 @@ def _check_tasks(bound: Sequence[Bound], report: Report, *, declared: bool) -> N
             report.error(where, message, "declare intents")
 
 
-def _check_targets(read: Sequence[_Read], bound: Sequence[Bound], report: Report) -> None:
+def _check_targets(read: Sequence[_Read], bound: Sequence[BoundListener], report: Mistakes) -> None:
     """Refuse targets that cannot be given a task."""
     takes = {item.listener.name: Task in item.listener.payloads for item in bound}
     for each in read:
@@ -164,7 +166,7 @@ def _check_targets(read: Sequence[_Read], bound: Sequence[Bound], report: Report
 
 
 def _payloads(
-    read: Sequence[_Read], bound: Sequence[Bound], report: Report
+    read: Sequence[_Read], bound: Sequence[BoundListener], report: Mistakes
 ) -> Mapping[type, Mapping[str, str]]:
     """Which intent a payload class means, by target; a class that means two, or that a target takes, is refused."""
     takes = {item.listener.name: item.listener.payloads for item in bound}
@@ -183,5 +185,5 @@ def _payloads(
     return found
 
 
-def _at(item: Bound) -> Where:
+def _at(item: BoundListener) -> Where:
     return Where(item.source.file, item.source.line)

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from agentserver.config.document import Document
 from agentserver.config.findings import Where, did_you_mean
-from agentserver.config.models import OrganismFile
+from agentserver.config.keys.models import OrganismFile
 from agentserver.config.organism import Provenance
-from agentserver.provenance import names as naming
-from agentserver.provenance.declared import paths
-from agentserver.provenance.policy import Policy, SinkRule, covers, means
-from agentserver.provenance.policyfile import PolicyError, arguments, read_yaml
-from agentserver.provenance.policymodel import PolicyEntry, Text, told
+from agentserver.config.yaml.document import Document
+from agentserver.provenance.policy import names as naming
+from agentserver.provenance.policy.declarations import Policy, SinkRule, covers, means
+from agentserver.provenance.policy.declared import paths
+from agentserver.provenance.policy.file import PolicyError, arguments, read_yaml
+from agentserver.provenance.policy.model import PolicyEntry, Text, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-    from agentserver.config.findings import Loc, Report
-    from agentserver.config.organism import Bound, Handoffs
-    from agentserver.config.userland import Project
-    from agentserver.config.validation import Declared
+    from agentserver.config.code.userland import Project
+    from agentserver.config.findings import Loc, Mistakes
+    from agentserver.config.organism import BoundListener, Handoffs
+    from agentserver.config.validation import DeclaredListener
 
 POLICY_BYTES = 1 << 20
 """Of a policy file; a longer one is cut, and then no YAML."""
@@ -91,7 +91,7 @@ class _Part(NamedTuple):
         return self.document.where((*self.at, *loc))
 
 
-class Trusting:
+class PolicyReader:
     """Reads whom an organism trusts with what.
 
     Args:
@@ -102,13 +102,17 @@ class Trusting:
     """
 
     def __init__(
-        self, project: Project, document: Document, declared: Sequence[Declared], report: Report
+        self,
+        project: Project,
+        document: Document,
+        declared: Sequence[DeclaredListener],
+        report: Mistakes,
     ) -> None:
         self._project, self._document = project, document
         self._declared, self._report = declared, report
 
     def provenance(
-        self, bound: Sequence[Bound], handoffs: Handoffs | None = None, instead: Path | None = None
+        self, bound: Sequence[BoundListener], handoffs: Handoffs | None = None, instead: Path | None = None
     ) -> Provenance | None:
         """The declared provenance, checked; None after a finding. ``instead`` is a policy file in place of the keys."""
         parts = self._parts() if instead is None else self._alone(instead)
@@ -228,7 +232,7 @@ class Trusting:
             for word in denied:
                 self._report.error(where, f"{word}, but the policy says otherwise: {found.why}")
 
-    def _untyped(self, policy: Policy, bound: Sequence[Bound]) -> None:
+    def _untyped(self, policy: Policy, bound: Sequence[BoundListener]) -> None:
         """Refuse a source that returns bytes: its text would choose the payload and what its fields are worth."""
         for item in bound:
             if item.returns_bytes and policy.classify(item.listener.name).source:
@@ -252,9 +256,9 @@ class _Check:
 
     policy: Policy
     parts: tuple[_Part, ...]
-    bound: Sequence[Bound]
+    bound: Sequence[BoundListener]
     handed: Mapping[str, AbstractSet[str]]
-    report: Report
+    report: Mistakes
 
     def run(self) -> None:
         """Report every name that means nothing. Not where listeners are missing: theirs would be among them."""
@@ -272,7 +276,7 @@ class _Check:
         except (TypeError, NameError):
             return  # the payload's own mistake, which the server names when it is put together
 
-    def _fields(self, bound: dict[str, Bound]) -> None:
+    def _fields(self, bound: dict[str, BoundListener]) -> None:
         everything = sorted({path for item in bound.values() for path in _paths(item.discovered)})
         for rule in self.policy.fields:
             if not any(fnmatchcase(path, rule.field) for path in everything):

@@ -9,16 +9,14 @@ import os.path
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentserver.config.binding import Binder
-from agentserver.config.findings import ConfigError, Finding, Report, Severity, Where
+from agentserver.config.code.binding import Binder
+from agentserver.config.code.userland import Importer, Project, strangers
+from agentserver.config.code.userland import forget as forget_modules
+from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where
 from agentserver.config.handoffs import read_handoffs
-from agentserver.config.models import IncludedFile, OrganismFile
+from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.organism import Organism
 from agentserver.config.places import check_places
-from agentserver.config.secrets import Secrets
-from agentserver.config.sources import Sources
-from agentserver.config.userland import Importer, Project, strangers
-from agentserver.config.userland import forget as forget_modules
 from agentserver.config.validation import parse
 from agentserver.config.wiring import (
     check_names,
@@ -29,13 +27,15 @@ from agentserver.config.wiring import (
     merge_limits,
     names_of,
 )
+from agentserver.config.yaml.secrets import Secrets
+from agentserver.config.yaml.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agentserver.config.document import Document
-    from agentserver.config.organism import Bound
-    from agentserver.config.validation import Declared, Parsed
+    from agentserver.config.organism import BoundListener
+    from agentserver.config.validation import DeclaredListener, Parsed
+    from agentserver.config.yaml.document import Document
     from agentserver.guards.base import Guard
 
 
@@ -73,11 +73,11 @@ def forget(organism: Organism) -> None:
 
 def inspect(
     path: Path, environ: Mapping[str, str], *, project: Path | None = None, policy: Path | None = None
-) -> tuple[Organism | None, tuple[Finding, ...]]:
+) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
     """Like ``load``, but give back every finding, warnings too; the organism is None when one is an error."""
     root = project_directory(path) if project is None else project.resolve()
     home = Project(root, shown_directory(path, root))
-    report = Report()
+    report = Mistakes()
     sources = Sources(root, environ, report)
     sources.read(path)
     secrets = Secrets.of(sources.values)
@@ -91,15 +91,13 @@ def shown_directory(path: Path, root: Path) -> Path:
 
 
 def _assemble(
-    home: Project, sources: Sources, given: tuple[Secrets, Path | None], report: Report
+    home: Project, sources: Sources, given: tuple[Secrets, Path | None], report: Mistakes
 ) -> Organism | None:
     secrets, policy = given
     if not sources.documents:
         return None
     models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
-    files = [
-        parse(document, model, report) for document, model in zip(sources.documents, models, strict=True)
-    ]
+    files = [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
     declared = [item for parsed in files for item in parsed.listeners]
     _check_declared(files, declared, report)
     check_places(files[0], home, report)
@@ -110,9 +108,10 @@ def _assemble(
     handoffs = read_handoffs(files[0], bound, binder)
     provenance = None
     if policy is not None or "provenance" in files[0].document.data.keys() - files[0].faulty:
-        from agentserver.config.lineage import Trusting  # with all that it needs, which others do without
+        from agentserver.config.lineage import PolicyReader  # with all that it needs, which others do without
 
-        provenance = Trusting(home, files[0].document, declared, report).provenance(bound, handoffs, policy)
+        reader = PolicyReader(home, files[0].document, declared, report)
+        provenance = reader.provenance(bound, handoffs, policy)
     _check_bound(home, files[0], bound, report)
     guards = _guards(files[0], bound, binder)
     modules = binder.importer.brought()
@@ -144,7 +143,7 @@ def _main(document: Document) -> type[OrganismFile]:
     return TrustingFile
 
 
-def _guards(main: Parsed, bound: Sequence[Bound], binder: Binder) -> Mapping[str, Guard]:
+def _guards(main: Parsed, bound: Sequence[BoundListener], binder: Binder) -> Mapping[str, Guard]:
     if not main.guards:
         return {}
     from agentserver.config.guards import read_guards  # most organisms have none
@@ -152,14 +151,14 @@ def _guards(main: Parsed, bound: Sequence[Bound], binder: Binder) -> Mapping[str
     return read_guards(main.guards, {item.listener.name: item.listener for item in bound}, binder)
 
 
-def _check_bound(home: Project, main: Parsed, bound: Sequence[Bound], report: Report) -> None:
+def _check_bound(home: Project, main: Parsed, bound: Sequence[BoundListener], report: Mistakes) -> None:
     for message in strangers(home):
         report.error(Where(main.document.file, 1), message)
     check_roots(bound, report)
     check_xml_names(bound, home, report)
 
 
-def _check_declared(files: Sequence[Parsed], declared: Sequence[Declared], report: Report) -> None:
+def _check_declared(files: Sequence[Parsed], declared: Sequence[DeclaredListener], report: Mistakes) -> None:
     names = names_of(files)
     check_names(declared, report)
     check_peers(declared, names, report)

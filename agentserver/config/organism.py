@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from agentserver.config.secrets import Secrets
+    from agentserver.config.yaml.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
     from agentserver.guards.base import Guard
     from agentserver.handoff.intents import Vocabulary
-    from agentserver.provenance.policy import Policy
+    from agentserver.provenance.policy.declarations import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
     Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLine:
     """A line, from 1, of a file."""
 
     file: Path
@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundListener:
     """A listener with the code behind it.
 
     Args:
@@ -57,7 +57,7 @@ class Bound:
     settings: object | None = field(repr=False)
     returns_bytes: bool
     schema: Path | None
-    source: Place
+    source: SourceLine
     discovered: tuple[type, ...] = ()
 
 
@@ -94,7 +94,7 @@ class Handoffs:
     payloads: Mapping[type, Mapping[str, str]] = field(default_factory=dict)
     audit: str | None = None
     scrub: Scrub = Scrub.ON
-    source: Place | None = None
+    source: SourceLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Organism:
 
     name: str
     project: Path
-    listeners: tuple[Bound, ...]
+    listeners: tuple[BoundListener, ...]
     limits: Limits
     lifespan: Lifespan | None
     secrets: Secrets

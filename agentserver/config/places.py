@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentserver.config.intents import HandoffsEntry
+from agentserver.config.keys.intents import HandoffsEntry
 
 if TYPE_CHECKING:
-    from agentserver.config.findings import Loc, Report
-    from agentserver.config.userland import Project
+    from agentserver.config.code.userland import Project
+    from agentserver.config.findings import Loc, Mistakes
     from agentserver.config.validation import Parsed
 
 JOURNAL: Loc = ("journal", "path")
@@ -33,7 +33,7 @@ def misplaced(loc: Loc, written: str, real: Path, shown: Path) -> tuple[str, str
     )
 
 
-def check_places(main: Parsed, home: Project, report: Report) -> None:
+def check_places(main: Parsed, home: Project, report: Mistakes) -> None:
     """Refuse a relative path that leads out of the project, be it by ``..`` or by a symbolic link."""
     handoffs = _at(main.document.data, AUDIT, HandoffsEntry().audit)
     journal = None if main.journal is None else main.journal.path

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os.path
 from typing import TYPE_CHECKING
 
-from agentserver.core.payload.shape import PayloadError
+from agentserver.payload.fields.field_table import PayloadError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.config.organism import Organism
-    from agentserver.core.payload.binding import Binding
-    from agentserver.core.payload.codec import Codec
+    from agentserver.payload.codec import Codec
+    from agentserver.payload.xsd_codec import Binding
 
 
 def schema_codecs(organism: Organism) -> list[Codec]:
@@ -43,7 +43,7 @@ def schema_codecs(organism: Organism) -> list[Codec]:
 def _written(payload: type, schema: Path) -> Binding:
     """The class with the schema and what may be included from its folder; links out of it are left out."""
     # Slow to import, and few schemas are written by hand.
-    from agentserver.core.payload.binding import Binding
+    from agentserver.payload.xsd_codec import Binding
 
     carried = payload.__dict__.get("__payload__")
     example = carried.example if isinstance(carried, Binding) else None

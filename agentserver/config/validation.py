@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from agentserver.config.fields import DOTTED_PATTERN, NAME_PATTERN
 from agentserver.config.findings import did_you_mean
-from agentserver.config.intents import (
+from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN
+from agentserver.config.keys.intents import (
     INTENT_PATTERN,
     PARAMETER_PATTERN,
     DeclaredIntent,
@@ -22,7 +22,7 @@ from agentserver.config.intents import (
     ParameterEntry,
     sound_intents,
 )
-from agentserver.config.models import (
+from agentserver.config.keys.models import (
     GuardEntry,
     IncludedFile,
     JournalEntry,
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
 
-    from agentserver.config.document import Document
-    from agentserver.config.findings import Loc, Report, Where
+    from agentserver.config.findings import Loc, Mistakes, Where
+    from agentserver.config.yaml.document import Document
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredListener:
     """A listener's entry and where it stands.
 
     Args:
@@ -90,7 +90,7 @@ class Parsed:
     document: Document
     name: str
     lifespan: str | None
-    listeners: tuple[Declared, ...]
+    listeners: tuple[DeclaredListener, ...]
     limits: Mapping[str, Any]
     journal: Journal | None = None
     intents: tuple[DeclaredIntent, ...] = ()
@@ -99,7 +99,7 @@ class Parsed:
     faulty: frozenset[str] = frozenset()
 
 
-def parse(document: Document, model: type[IncludedFile], report: Report) -> Parsed:
+def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Parsed:
     """Report every mistake of shape and keep what is sound."""
     try:
         model.model_validate(document.data)
@@ -127,7 +127,7 @@ def parse(document: Document, model: type[IncludedFile], report: Report) -> Pars
     )
 
 
-def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[Declared]:
+def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[DeclaredListener]:
     listeners = document.data.get("listeners")
     if not isinstance(listeners, list):
         return
@@ -136,7 +136,7 @@ def _usable_listeners(document: Document, bad: set[Loc]) -> Iterable[Declared]:
         if isinstance(data, dict) and "handler" not in faulty:
             stand_in = {"name": f"listener-{i}", "description": "faulty"}
             sound = {key: value for key, value in data.items() if key not in faulty}
-            yield Declared(
+            yield DeclaredListener(
                 document, i, ListenerEntry.model_validate({**stand_in, **sound}), frozenset(faulty)
             )
 
@@ -163,10 +163,12 @@ def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
     return Journal(**JournalEntry.model_validate(data).model_dump())
 
 
-def _report_fault(document: Document, model: type[IncludedFile], fault: ErrorDetails, report: Report) -> None:
+def _report_fault(
+    document: Document, model: type[IncludedFile], fault: ErrorDetails, report: Mistakes
+) -> None:
     loc = fault["loc"]
     if loc[:1] == ("provenance",) and len(loc) > 1:
-        from agentserver.provenance.policymodel import told  # whose model it is
+        from agentserver.provenance.policy.model import told  # whose model it is
 
         place, message = told({**fault, "loc": loc[1:]})
         report.error(document.where((*loc[:1], *place)), message)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from agentserver.config.code.signature import origin
 from agentserver.config.findings import Where, did_you_mean
-from agentserver.config.signature import origin
 from agentserver.core.blueprint import Limits
 from agentserver.core.handoffs import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agentserver.config.findings import Report
-    from agentserver.config.organism import Bound
-    from agentserver.config.userland import Project
-    from agentserver.config.validation import Declared, Parsed
+    from agentserver.config.code.userland import Project
+    from agentserver.config.findings import Mistakes
+    from agentserver.config.organism import BoundListener
+    from agentserver.config.validation import DeclaredListener, Parsed
 
 
 def names_of(files: Iterable[Parsed]) -> set[str]:
@@ -31,7 +31,7 @@ def names_of(files: Iterable[Parsed]) -> set[str]:
     return {name for name in names if isinstance(name, str)}
 
 
-def check_names(listeners: Iterable[Declared], report: Report) -> None:
+def check_names(listeners: Iterable[DeclaredListener], report: Mistakes) -> None:
     """Refuse a name that was given before."""
     first: dict[str, Where] = {}
     for declared in listeners:
@@ -45,7 +45,7 @@ def check_names(listeners: Iterable[Declared], report: Report) -> None:
         first.setdefault(name, where)
 
 
-def check_peers(listeners: Iterable[Declared], known: set[str], report: Report) -> None:
+def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: Mistakes) -> None:
     """Refuse peers that do not exist; point at agents that say nothing about theirs."""
     for declared in listeners:
         for i, peer in enumerate(declared.entry.peers):
@@ -57,7 +57,7 @@ def check_peers(listeners: Iterable[Declared], known: set[str], report: Report) 
             report.warning(declared.where(), message, "write peers: [] if that is meant")
 
 
-def check_trust(main: Parsed, listeners: Iterable[Declared], report: Report) -> None:
+def check_trust(main: Parsed, listeners: Iterable[DeclaredListener], report: Mistakes) -> None:
     """Refuse a listener's trust where no rule asks for it: it would protect nothing."""
     if "provenance" in main.document.data:
         return
@@ -67,12 +67,12 @@ def check_trust(main: Parsed, listeners: Iterable[Declared], report: Report) -> 
             report.error(declared.where("trust"), message, "add provenance: {mode: audit}")
 
 
-def check_roots(bound: Sequence[Bound], report: Report) -> None:
+def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:
     """Point at payload classes by which a message that names no listener cannot be routed.
 
     Tasks are left out: no listener sends one, and a handoff says whom it is for.
     """
-    takers: defaultdict[type, list[Bound]] = defaultdict(list)
+    takers: defaultdict[type, list[BoundListener]] = defaultdict(list)
     for item in bound:
         for kind in item.listener.payloads:
             if kind is not Task:
@@ -85,7 +85,7 @@ def check_roots(bound: Sequence[Bound], report: Report) -> None:
             report.warning(where, message, "or all of them say broadcast: true")
 
 
-def check_xml_names(bound: Iterable[Bound], project: Project, report: Report) -> None:
+def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mistakes) -> None:
     """Refuse two classes of one XML name: what a document of that name means would be open."""
     owners: dict[str, type] = {}
     told: set[str] = set()
@@ -104,7 +104,7 @@ def _described(kind: type, project: Project) -> str:
     return f"{kind.__qualname__} ({project.show(origin(kind))})"
 
 
-def merge_limits(files: Iterable[Parsed], report: Report) -> Limits:
+def merge_limits(files: Iterable[Parsed], report: Mistakes) -> Limits:
     """The limits of all files together; each may be set once."""
     values: dict[str, Any] = {}
     first: dict[str, Where] = {}

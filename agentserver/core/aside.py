@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
-from agentserver.core import envelope
 from agentserver.core.messages import SYSTEM, Done, EventPlace, Reply
-from agentserver.core.payload.codec import Codecs
 from agentserver.core.refusals import system_error
+from agentserver.payload.codec import Codecs
+from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from agentserver.core.details import GuardNote, reworded
 from agentserver.core.messages import Question
+from agentserver.core.records.details import GuardNote, reworded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from agentserver.contract import Code
     from agentserver.core.blueprint import Blueprint, Listener
-    from agentserver.core.conversation import Conversation
-    from agentserver.core.details import Detail
-    from agentserver.core.envelope import Bounds
+    from agentserver.core.drafts.routing import Proposal, Sender
     from agentserver.core.messages import Delivery, Draft
-    from agentserver.core.payload.codec import Codecs
+    from agentserver.core.records.details import Detail
     from agentserver.core.refusals import Refusal
-    from agentserver.core.routing import Place, Proposal
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.payload.codec import Codecs
+    from agentserver.wire.envelope import Bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NeedsApproval:
     """A proposal may be sent if a person permits it.
 
     Args:
@@ -56,7 +56,7 @@ class Noted:
     reason: Detail | str
 
 
-Verdict: TypeAlias = Denied | Asked | Noted | None
+Verdict: TypeAlias = Denied | NeedsApproval | Noted | None
 """None lets a proposal pass without a word. A reason in words of the guard's own may have several lines."""
 
 
@@ -152,7 +152,7 @@ def opening(guards: Iterable[CoreGuard]) -> dict[str, object]:
     return {guard.name: guard.opened() if isinstance(guard, Watchful) else None for guard in guards}
 
 
-class Attempt(NamedTuple):
+class Rewrite(NamedTuple):
     """The result of a rewriter for one message.
 
     Args:
@@ -169,11 +169,11 @@ class Attempt(NamedTuple):
 class Rewriter(Protocol):
     """Turns what a listener said into what its target is given, before it is routed. Pure."""
 
-    def rewrite(self, draft: Draft, place: Place) -> Attempt | None:
+    def rewrite(self, draft: Draft, place: Sender) -> Rewrite | None:
         """Rewrite a message; None for one that is none of the rewriter's."""
         ...
 
-    def refused(self, refusal: Refusal, place: Place) -> Detail | None:
+    def refused(self, refusal: Refusal, place: Sender) -> Detail | None:
         """The note on record of a payload that its schema refused; None for one that is none of the rewriter's."""
         ...
 
@@ -267,7 +267,7 @@ class Rules:
             if isinstance(verdict, Denied):
                 denial = Denial(verdict.code, _detail(guard, verdict.reason))
                 return ruling._replace(denied=denial, questions=())
-            if isinstance(verdict, Asked):
+            if isinstance(verdict, NeedsApproval):
                 why = reworded(_detail(guard, verdict.question), self.redact)
                 question = Question(guard.name, why, verdict.about)
                 ruling = ruling._replace(questions=(*ruling.questions, question))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 from annotated_types import MaxLen, MinLen
 
 from agentserver.contract import Element
-from agentserver.core.payload.describe import table
+from agentserver.payload.fields.describe import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.contract import Code, Target
-    from agentserver.core.details import Detail
+    from agentserver.core.records.details import Detail
     from agentserver.core.refusals import Refusal
 
 __all__ = ["Delivery", "Done", "EventPlace", "Moment", "Reply"]
@@ -207,7 +207,7 @@ class Failed(NamedTuple):
     detail: Detail | None = None
 
 
-class Key(NamedTuple):
+class RequestKey(NamedTuple):
     """A message under its sender's id.
 
     Args:
@@ -246,7 +246,7 @@ class Outside(NamedTuple):
     data: bytes
     request: str
     to: str | None = None
-    key: Key | None = None
+    key: RequestKey | None = None
 
 
 class Finished(NamedTuple):
@@ -286,7 +286,7 @@ class TurnedAway(NamedTuple):
     request: str
     to: str | None
     code: Code
-    key: Key | None = None
+    key: RequestKey | None = None
 
 
 class Closing(NamedTuple):

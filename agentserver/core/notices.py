@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.core import envelope
 from agentserver.core.blueprint import Listener
+from agentserver.core.drafts.routing import Proposal, Route
 from agentserver.core.messages import SYSTEM
-from agentserver.core.routing import Proposal, Route
+from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from agentserver.core.guard import Rules

@@ -9,11 +9,11 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.dismissal import Dismissed
-from agentserver.core.messages import Key, Outside, TurnedAway
+from agentserver.core.decide.dismissal import Dismissed
+from agentserver.core.messages import Outside, RequestKey, TurnedAway
 
 if TYPE_CHECKING:
-    from agentserver.core.outcome import Outcome
+    from agentserver.core.records.outcome import Outcome
 
 __all__ = ["Receipt", "given"]
 
@@ -33,12 +33,14 @@ class Receipt(NamedTuple):
     content: str
 
 
-def key(principal: str, conversation: str, own: str, data: bytes, to: str | None) -> Key:
+def key(principal: str, conversation: str, own: str, data: bytes, to: str | None) -> RequestKey:
     """The key of a message that its sender calls ``own``. Raises ValueError unless that has 1 to 512 characters."""
     if not 0 < len(own) <= LONGEST:
         raise ValueError(f"an id of the sender's has 1 to {LONGEST} characters, not {len(own)}")
     addressed = () if to is None else (_bytes(to),)
-    return Key(_digest(_bytes(principal), _bytes(conversation), _bytes(own)), _digest(data, *addressed))
+    return RequestKey(
+        _digest(_bytes(principal), _bytes(conversation), _bytes(own)), _digest(data, *addressed)
+    )
 
 
 def given(outcome: Outcome) -> tuple[str, Receipt] | None:

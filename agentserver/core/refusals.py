@@ -14,7 +14,7 @@ from agentserver.contract import Code, SystemError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agentserver.core.details import Detail
+    from agentserver.core.records.details import Detail
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from agentserver.core.blueprint import Listener
-    from agentserver.core.payload.codec import Codecs
+    from agentserver.payload.codec import Codecs
 
 SCHEMA_LIMIT = 6_000
 """Characters of one schema; a longer one is left out, its example stays."""

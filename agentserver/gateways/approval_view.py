@@ -10,19 +10,19 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.payload.names import local
-from agentserver.core.wording import WORDING
-from agentserver.gateways.console_view import ASKS, MARGIN, decoded
-from agentserver.gateways.plain_values import entries
-from agentserver.gateways.terminal import Style, plain
+from agentserver.core.records.wording import WORDING
+from agentserver.gateways.console.view import ASKS, MARGIN, decoded
+from agentserver.payload.names import local
+from agentserver.trace.plain_values import entries
+from agentserver.trace.terminal import Style, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from agentserver.core.approvals import Approval
-    from agentserver.core.payload.codec import Codecs
-    from agentserver.gateways.plain_values import Entry
-    from agentserver.gateways.terminal import Line
+    from agentserver.core.state.approvals import Approval
+    from agentserver.payload.codec import Codecs
+    from agentserver.trace.plain_values import Entry
+    from agentserver.trace.terminal import Line
 
 PAGE = 40
 """Lines of a message that are shown at once."""

@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 from anyio import from_thread, to_thread
 
-from agentserver.core import envelope
 from agentserver.core.handoffs import Handoff, Param
 from agentserver.core.messages import Reply
-from agentserver.core.payload.codec import Unencodable
 from agentserver.handoff import audit
-from agentserver.handoff.edge.managed import SourceLost
-from agentserver.handoff.edge.orchestrate import now
 from agentserver.handoff.judgement import Facts, Rejected
-from agentserver.handoff.requests import Reason
+from agentserver.handoff.managed.agents import SourceLost
+from agentserver.handoff.managed.orchestrate import now
+from agentserver.handoff.requests import RequestRefusal
+from agentserver.payload.codec import Unencodable
+from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agentserver.core.payload.codec import Codec
     from agentserver.handoff.audit import AuditSink
-    from agentserver.handoff.requests import Request
-    from agentserver.handoff.stream import Attempt
-    from agentserver.ports import Exchange, Ingress
+    from agentserver.handoff.managed.stream import Attempt
+    from agentserver.handoff.requests import HandoffRequest
+    from agentserver.payload.codec import Codec
+    from agentserver.ports import ConversationHandle, Ingress
 
 __all__ = ["Bridge", "handoff"]
 
 logger = logging.getLogger("agentserver.bridge")
 
 
-class Source(Protocol):
+class AgentOutput(Protocol):
     """An agent's output. Its methods are called in a thread, and may block."""
 
     def attempts(self) -> Iterator[Attempt]:
@@ -49,13 +49,13 @@ class Source(Protocol):
         ...
 
 
-def handoff(request: Request) -> Handoff | Reason:
+def handoff(request: HandoffRequest) -> Handoff | RequestRefusal:
     """The message that a request is, or why it is none. The target goes with it, unjudged."""
-    if request.fault not in {None, Reason.LEGACY_PAYLOAD}:
-        return request.fault or Reason.SCHEMA
+    if request.fault not in {None, RequestRefusal.LEGACY_PAYLOAD}:
+        return request.fault or RequestRefusal.SCHEMA
     params = [(name, _text(value)) for name, value in request.params]
     if any(value is None for _, value in params):
-        return Reason.PARAMS_SCHEMA
+        return RequestRefusal.PARAMS_SCHEMA
     values = tuple(Param(name, str(value)) for name, value in params)
     return Handoff(request.intent or "", request.target, values, None, request.event or None)
 
@@ -91,62 +91,62 @@ class Bridge:
     _open: set[str] = field(default_factory=set)
     _rest: anyio.Event = field(default_factory=anyio.Event)
 
-    async def run(self, source: Source) -> None:
+    async def run(self, source: AgentOutput) -> None:
         """Listen until the output ends and everything that it asked for has come to rest.
 
         All of it is one conversation. Raises SourceLost when the source cannot be listened to.
         """
-        exchange = await self.ingress.open(self.principal)
+        handle = await self.ingress.open(self.principal)
         lost: SourceLost | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._answers, exchange)
+            tasks.start_soon(self._answers, handle)
             try:
-                await to_thread.run_sync(self._listen, source, exchange, abandon_on_cancel=True)
+                await to_thread.run_sync(self._listen, source, handle, abandon_on_cancel=True)
             except SourceLost as error:
                 lost = error
             while self._open:
                 self._rest = anyio.Event()
                 await self._rest.wait()
-            await exchange.close()
+            await handle.close()
         if lost is not None:
             raise lost
 
-    def _listen(self, source: Source, exchange: Exchange) -> None:
+    def _listen(self, source: AgentOutput, handle: ConversationHandle) -> None:
         """Runs in a thread, since the source blocks."""
         for attempt in source.attempts():
             found = self._message(attempt.request)
-            if isinstance(found, Reason):
+            if isinstance(found, RequestRefusal):
                 facts = Facts(self.principal, attempt.request)
                 self.sink.append(audit.record(Rejected(found, facts), now()))
                 accepted = False
             else:
-                accepted = from_thread.run(self._send, exchange, found)
+                accepted = from_thread.run(self._send, handle, found)
             if attempt.call:
                 source.answer(attempt.call, accepted=accepted)
 
-    def _message(self, request: Request) -> bytes | Reason:
+    def _message(self, request: HandoffRequest) -> bytes | RequestRefusal:
         found = handoff(request)
-        if isinstance(found, Reason):
+        if isinstance(found, RequestRefusal):
             return found
         try:
             data = self.codec.encode(found).encode()
         except Unencodable:
-            return Reason.SCHEMA
+            return RequestRefusal.SCHEMA
         element = envelope.read_payload(data)
         sound = not isinstance(element, envelope.Malformed) and self.codec.valid(element)
-        return data if sound else Reason.SCHEMA
+        return data if sound else RequestRefusal.SCHEMA
 
-    async def _send(self, exchange: Exchange, data: bytes) -> bool:
+    async def _send(self, handle: ConversationHandle, data: bytes) -> bool:
         """True when the server took it: one that it refused has come to rest by the time it is committed."""
-        request = await exchange.send(data)
-        conversation = self.ingress.conversation(exchange.id)
+        request = await handle.send(data)
+        conversation = self.ingress.conversation(handle.id)
         taken = conversation is not None and request in conversation.requests
         if taken:
             self._open.add(request)
         return taken
 
-    async def _answers(self, exchange: Exchange) -> None:
-        async for event in exchange.events():
+    async def _answers(self, handle: ConversationHandle) -> None:
+        async for event in handle.events():
             if isinstance(event, Reply):
                 self.heard(event)
             else:

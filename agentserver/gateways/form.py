@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.core.canonical import canonical
-from agentserver.core.payload.shape import Kind, PayloadType, Place, Record
+from agentserver.payload.fields.field_table import FieldKind, PayloadType, RecordType, ScalarKind
+from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from agentserver.core.payload.codec import Codec
-    from agentserver.core.payload.shape import Field
+    from agentserver.payload.codec import Codec
+    from agentserver.payload.fields.field_table import Field
 
 MAX_ITEMS = 1000
 """Items that a list may be given by index."""
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class FormMisfit:
     """The reasons why the typed fields make no payload; one line for each thing to correct."""
 
     lines: tuple[str, ...]
@@ -46,7 +46,7 @@ def table_of(codec: Codec) -> PayloadType | None:
     return described if isinstance(described, PayloadType) else None
 
 
-def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | Misfit:
+def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | FormMisfit:
     """The payload element for fields by name.
 
     Nested fields have dotted names, items of a list of records an index from 0: ``lines.1.sku``. A name given
@@ -54,20 +54,20 @@ def compose(codec: Codec, values: Sequence[tuple[str, str]]) -> bytes | Misfit:
     """
     table = table_of(codec)
     if table is None:
-        return Misfit((f"{codec.name} has no field table: send it as XML",))
+        return FormMisfit((f"{codec.name} has no field table: send it as XML",))
     root, wrong = _Node(), []
     for name, text in values:
         misfit = _put(table.record, root, name.split("."), text)
         if misfit:
             wrong.append(f"{name}: {misfit}")
     if wrong:
-        return Misfit(tuple(wrong))
+        return FormMisfit(tuple(wrong))
     try:
         element = _build(codec.name, table.record, root, table.namespace)
     except ValueError:
-        return Misfit(("a value holds a character that XML cannot carry",))
+        return FormMisfit(("a value holds a character that XML cannot carry",))
     if not codec.valid(element):
-        return Misfit(tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element)))
+        return FormMisfit(tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element)))
     return canonical(element)
 
 
@@ -75,10 +75,10 @@ def text_field(codec: Codec) -> str | None:
     """The name of the one required ``str`` field of a payload, which a bare text may stand for."""
     table = table_of(codec)
     required = [each for each in table.record.fields if not each.optional] if table else []
-    if len(required) != 1 or required[0].repeated or isinstance(required[0].type, Record):
+    if len(required) != 1 or required[0].repeated or isinstance(required[0].type, RecordType):
         return None
     only = required[0].type
-    return required[0].xml if only.kind is Kind.STR and not only.choices else None
+    return required[0].xml if only.kind is ScalarKind.STR and not only.choices else None
 
 
 def field_names(codec: Codec) -> tuple[str, ...]:
@@ -87,9 +87,9 @@ def field_names(codec: Codec) -> tuple[str, ...]:
     return tuple(_names(table.record)) if table else ()
 
 
-def _names(record: Record) -> Iterator[str]:
+def _names(record: RecordType) -> Iterator[str]:
     for each in record.fields:
-        if isinstance(each.type, Record):
+        if isinstance(each.type, RecordType):
             yield from (f"{each.xml}.{below}" for below in _names(each.type))
         else:
             yield each.xml
@@ -101,7 +101,7 @@ def takes(codec: Codec, name: str) -> bool:
     return table is not None and _find(table.record, name.split("."))[0] is not None
 
 
-def _find(record: Record, path: list[str]) -> tuple[Field | None, list[str]]:
+def _find(record: RecordType, path: list[str]) -> tuple[Field | None, list[str]]:
     """The field that a path begins with and the rest of the path. Names may hold dots: the longest wins."""
     for end in range(len(path), 0, -1):
         head = ".".join(path[:end])
@@ -115,12 +115,12 @@ def _folded(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _put(record: Record, node: _Node, path: list[str], text: str) -> str:
+def _put(record: RecordType, node: _Node, path: list[str], text: str) -> str:
     """Note a text at its place; gives why that is impossible, or nothing."""
     found, rest = _find(record, path)
     if found is None:
         return _unknown(record, ".".join(path))
-    if isinstance(found.type, Record):
+    if isinstance(found.type, RecordType):
         return _put_below(found, found.type, node, rest, text)
     if rest:
         return f"{found.xml} holds no further fields"
@@ -129,7 +129,7 @@ def _put(record: Record, node: _Node, path: list[str], text: str) -> str:
     return "is given twice" if len(texts) > 1 and not found.repeated else ""
 
 
-def _put_below(above: Field, record: Record, node: _Node, rest: list[str], text: str) -> str:
+def _put_below(above: Field, record: RecordType, node: _Node, rest: list[str], text: str) -> str:
     index = 0
     if rest and rest[0].isdecimal():
         number = rest[0].lstrip("0") or "0"
@@ -142,21 +142,21 @@ def _put_below(above: Field, record: Record, node: _Node, rest: list[str], text:
     return _put(record, items.setdefault(index, _Node()), rest, text)
 
 
-def _unknown(record: Record, name: str) -> str:
+def _unknown(record: RecordType, name: str) -> str:
     known = list(_names(record))
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
     return f"no such field; {hint}"
 
 
-def _build(tag: str, record: Record, node: _Node, namespace: str) -> etree._Element:
+def _build(tag: str, record: RecordType, node: _Node, namespace: str) -> etree._Element:
     element = etree.Element(tag, nsmap={None: namespace})  # type: ignore[dict-item]
     for each in record.fields:
         name = f"{{{namespace}}}{each.xml}"
-        if isinstance(each.type, Record):
+        if isinstance(each.type, RecordType):
             below = node.records.get(each.name, {})
             element.extend(_build(name, each.type, below[index], namespace) for index in sorted(below))
-        elif each.place is Place.ATTRIBUTE:
+        elif each.place is FieldKind.ATTRIBUTE:
             for text in node.texts.get(each.name, ()):
                 element.set(each.xml, text)
         else:

@@ -6,8 +6,8 @@ What this module names is public: it is what the author of a guard imports.
 from __future__ import annotations
 
 from agentserver.core.blueprint import Listener
+from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import Verdict
-from agentserver.core.routing import Route
 from agentserver.guards.base import Guard, Message, ask, deny, note
 
 __all__ = ["Guard", "Listener", "Message", "Route", "Verdict", "ask", "deny", "note"]

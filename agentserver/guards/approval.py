@@ -8,9 +8,9 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from agentserver.core.canonical import canonical
-from agentserver.core.details import Ground
-from agentserver.core.guard import Asked, unmoved
+from agentserver.core.guard import NeedsApproval, unmoved
+from agentserver.core.records.details import Ground
+from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
+    from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
-    from agentserver.core.routing import Proposal
 
 _PERMITTED = "permitted"
 
@@ -44,7 +44,7 @@ class ApprovalGuard:
         about = content(proposal.to, proposal.element)
         if about in _permitted(memory):
             return None
-        return Asked(Ground.APPROVAL.of(proposal.sender.name, proposal.to), (about,))
+        return NeedsApproval(Ground.APPROVAL.of(proposal.sender.name, proposal.to), (about,))
 
     def permit(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the content and its receiver."""

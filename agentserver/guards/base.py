@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentserver.contract import Code
-from agentserver.core.guard import Asked, Denied, Noted
+from agentserver.core.guard import Denied, NeedsApproval, Noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from agentserver.core.blueprint import Listener
+    from agentserver.core.drafts.routing import Route
     from agentserver.core.guard import Verdict
-    from agentserver.core.routing import Route
 
 
 def _nothing() -> None:
@@ -62,7 +62,7 @@ def deny(reason: str) -> Denied:
     return Denied(Code.DENIED, reason)
 
 
-def ask(question: str, about: Iterable[str] = ()) -> Asked:
+def ask(question: str, about: Iterable[str] = ()) -> NeedsApproval:
     """The verdict that a person has to permit a message.
 
     Args:
@@ -70,7 +70,7 @@ def ask(question: str, about: Iterable[str] = ()) -> Asked:
         about: texts that say what is permitted when the person permits it for the rest of the conversation: a question
             about nothing else is then not asked again. Without them it is the same payload to the same receiver.
     """
-    return Asked(question, tuple(about))
+    return NeedsApproval(question, tuple(about))
 
 
 def note(reason: str) -> Noted:

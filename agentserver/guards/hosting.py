@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code
-from agentserver.core.details import GuardNote
-from agentserver.core.guard import Asked, Denied, Noted, unmoved
+from agentserver.core.drafts.routing import Route
+from agentserver.core.guard import Denied, NeedsApproval, Noted, unmoved
 from agentserver.core.messages import SYSTEM, TODO
-from agentserver.core.routing import Route
+from agentserver.core.records.details import GuardNote
 from agentserver.guards.approval import content
 from agentserver.guards.base import Guard, Message, unfit
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.blueprint import Listener
+    from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
     from agentserver.core.messages import Delivery
-    from agentserver.core.payload.codec import Codecs
-    from agentserver.core.routing import Proposal
+    from agentserver.payload.codec import Codecs
 
 MEMORY = 1 << 16
 """Bytes of JSON that a guard may remember of one conversation."""
@@ -188,9 +188,9 @@ class HostedGuard:
                 return self._denied("denies", reason)
             case Noted(reason=str(reason)):
                 return Noted(GuardNote(self.name, reason, "notes"))
-            case Asked(question=str(question), about=tuple(about)) if set(map(type, about)) <= {str}:
+            case NeedsApproval(question=str(question), about=tuple(about)) if set(map(type, about)) <= {str}:
                 asked = about or (content(proposal.to, proposal.element),)
-                return None if known.permitted.issuperset(asked) else Asked(question, asked)
+                return None if known.permitted.issuperset(asked) else NeedsApproval(question, asked)
         return self._denied("failed", f"it gave a {type(verdict).__name__}, which is no verdict")
 
     def _denied(self, how: str, why: str) -> Denied:

@@ -12,30 +12,31 @@ from typing import TYPE_CHECKING, Final
 from lxml import etree
 
 from agentserver.contract import Code
-from agentserver.core import detail_form, replies
-from agentserver.core.details import Ground, HandoffAttempt
-from agentserver.core.guard import Attempt, Denial
+from agentserver.core.drafts import replies
+from agentserver.core.encoding import detail_form
+from agentserver.core.guard import Denial, Rewrite
 from agentserver.core.handoffs import Handoff, Param, Task, Words
 from agentserver.core.messages import Draft
+from agentserver.core.records.details import Ground, HandoffAttempt
 from agentserver.handoff import audit
 from agentserver.handoff.judgement import Approved, Circumstances, judge
-from agentserver.handoff.parameters import Written
-from agentserver.handoff.requests import Reason, Request, digest
+from agentserver.handoff.parameters import WrittenValue
+from agentserver.handoff.requests import HandoffRequest, RequestRefusal, digest
 from agentserver.handoff.scrub import Scrub
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from agentserver.core.audit import Record
-    from agentserver.core.envelope import Bounds
-    from agentserver.core.payload.codec import Codecs
+    from agentserver.core.drafts.routing import Sender
+    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.refusals import Refusal
-    from agentserver.core.routing import Place
     from agentserver.handoff.audit import AuditSink
     from agentserver.handoff.intents import Vocabulary
     from agentserver.handoff.judgement import Verdict
+    from agentserver.payload.codec import Codecs
+    from agentserver.wire.envelope import Bounds
 
-_UNREACHABLE: Final = frozenset({Reason.TARGET_NOT_ALLOWLISTED, Reason.NOT_A_PEER})
+_UNREACHABLE: Final = frozenset({RequestRefusal.TARGET_NOT_ALLOWLISTED, RequestRefusal.NOT_A_PEER})
 """Refusals that tell a sender no more than that no listener of that name is within its reach."""
 
 
@@ -66,7 +67,7 @@ class IntentRewriter:
         self._handoff = codecs.of(Handoff)
         self._task = codecs.of(Task)
 
-    def rewrite(self, draft: Draft, place: Place) -> Attempt | None:
+    def rewrite(self, draft: Draft, place: Sender) -> Rewrite | None:
         """Turn a handoff into a task, or refuse it; None for a message that hands nothing over."""
         request = self._request(draft, place)
         if request is None:
@@ -74,55 +75,57 @@ class IntentRewriter:
         at = datetime.fromtimestamp(place.at, UTC)
         verdict, note = self._judged(request, place, at)
         if not isinstance(verdict, Approved):
-            return Attempt(_denied(verdict.reason), note)
-        return Attempt(self._written(verdict, at), note, verdict.allow_peers)
+            return Rewrite(_denied(verdict.reason), note)
+        return Rewrite(self._written(verdict, at), note, verdict.allow_peers)
 
-    def refused(self, refusal: Refusal, place: Place) -> HandoffAttempt | None:
+    def refused(self, refusal: Refusal, place: Sender) -> HandoffAttempt | None:
         """The record of a handoff, or of a payload that means one, that its schema refused."""
         if refusal.root != self._handoff.name and refusal.root not in self._bound:
             return None
-        request = Request(
+        request = HandoffRequest(
             refusal.to or None,
-            fault=Reason.SCHEMA,
+            fault=RequestRefusal.SCHEMA,
             raw_len=len(refusal.said),
             raw_sha256=digest(refusal.said),
         )
         return self._judged(request, place, datetime.fromtimestamp(place.at, UTC))[1]
 
-    def _judged(self, request: Request, place: Place, at: datetime) -> tuple[Verdict, HandoffAttempt]:
+    def _judged(self, request: HandoffRequest, place: Sender, at: datetime) -> tuple[Verdict, HandoffAttempt]:
         """The verdict on a request, and its record."""
         shown = at.isoformat(timespec="milliseconds")
         around = Circumstances(place.listener.name, shown, _reach(place), self._scrub)
         verdict = judge(self._vocabulary, request, around)
         return verdict, detail_form.handoff(dict(audit.record(verdict, shown).members))
 
-    def _request(self, draft: Draft, place: Place) -> Request | None:
+    def _request(self, draft: Draft, place: Sender) -> HandoffRequest | None:
         root = draft.root
         if root == self._handoff.name:
             return self._asked(draft)
         if root == self._task.name:
             # To itself a listener may say what it likes: it reaches no more by that than it does anyway.
             own = draft.to == place.listener.name
-            return None if own else _request(draft, _named(draft.to), fault=Reason.FORGED_TASK)
+            return None if own else _request(draft, _named(draft.to), fault=RequestRefusal.FORGED_TASK)
         bound = self._bound.get(root)
         target = None if bound is None else _target(tuple(bound), draft, place)
         if bound is None or target is None:
             return None
         return _request(draft, target, bound[target], tuple(_values(draft.element)))
 
-    def _asked(self, draft: Draft) -> Request:
+    def _asked(self, draft: Draft) -> HandoffRequest:
         """The request of a Handoff. One that names two targets, or a value twice, has no form."""
         handoff = self._handoff.decode(draft.element)
         assert isinstance(handoff, Handoff)
         target = handoff.target if draft.to is None else _named(draft.to)
-        params: list[tuple[str, object]] = [(param.name, Written(param.value)) for param in handoff.params]
+        params: list[tuple[str, object]] = [
+            (param.name, WrittenValue(param.value)) for param in handoff.params
+        ]
         if handoff.note is not None:
-            params.append((self._note(handoff.intent), Written(handoff.note)))
+            params.append((self._note(handoff.intent), WrittenValue(handoff.note)))
         fault = None
         if len({name for name, _ in params}) < len(params) or handoff.target not in {None, target}:
-            fault = Reason.SCHEMA
+            fault = RequestRefusal.SCHEMA
         elif not handoff.intent:
-            fault = Reason.LEGACY_PAYLOAD if handoff.event and not params else Reason.SCHEMA
+            fault = RequestRefusal.LEGACY_PAYLOAD if handoff.event and not params else RequestRefusal.SCHEMA
         return _request(draft, target, handoff.intent or None, tuple(params), handoff.event or "", fault)
 
     def _note(self, intent: str) -> str:
@@ -144,7 +147,7 @@ class IntentRewriter:
         )
 
 
-def _denied(reason: Reason) -> Denial:
+def _denied(reason: RequestRefusal) -> Denial:
     return Denial(Code.ROUTING if reason in _UNREACHABLE else Code.DENIED, Ground.HANDOFF.of(reason))
 
 
@@ -153,7 +156,7 @@ def _named(to: object) -> str | None:
     return None if to is None else to if isinstance(to, str) else ""
 
 
-def _target(targets: tuple[str, ...], draft: Draft, place: Place) -> str | None:
+def _target(targets: tuple[str, ...], draft: Draft, place: Sender) -> str | None:
     """The target for which a payload of its own is work; None for an answer and for everybody else."""
     if draft.to is None:
         return targets[0] if len(targets) == 1 else None
@@ -162,7 +165,7 @@ def _target(targets: tuple[str, ...], draft: Draft, place: Place) -> str | None:
     )
 
 
-def _reach(place: Place) -> frozenset[str]:
+def _reach(place: Sender) -> frozenset[str]:
     """The listeners that the sender may ask: its peers and itself. Its caller gets answers, on an open thread."""
     peers = place.listener.peers | {place.listener.name}
     return peers if place.caller == place.listener.name else peers - {place.caller}
@@ -174,15 +177,15 @@ def _request(
     intent: str | None = None,
     params: tuple[tuple[str, object], ...] = (),
     event: str = "",
-    fault: Reason | None = None,
-) -> Request:
-    return Request(target, intent, params, event, fault, len(draft.markup), digest(draft.markup))
+    fault: RequestRefusal | None = None,
+) -> HandoffRequest:
+    return HandoffRequest(target, intent, params, event, fault, len(draft.markup), digest(draft.markup))
 
 
 def _values(element: etree._Element) -> list[tuple[str, object]]:
     """The fields of a payload, as they are written."""
-    children = [(etree.QName(child).localname, Written(child.text or "")) for child in element]
-    return [*children, *((str(name), Written(str(value))) for name, value in element.attrib.items())]
+    children = [(etree.QName(child).localname, WrittenValue(child.text or "")) for child in element]
+    return [*children, *((str(name), WrittenValue(str(value))) for name, value in element.attrib.items())]
 
 
 class HandoffRecord:
@@ -195,9 +198,9 @@ class HandoffRecord:
     def __init__(self, sink: AuditSink) -> None:
         self._sink = sink
 
-    def observe(self, records: Iterable[Record]) -> None:
+    def observe(self, records: Iterable[AuditRecord]) -> None:
         """Take in the records of one committed step."""
         for record in records:
             if isinstance(record.detail, HandoffAttempt):
                 told = {**detail_form.members(record.detail), "conversation": record.conversation}
-                self._sink.append(audit.AuditRecord(tuple(told.items())))
+                self._sink.append(audit.HandoffEntry(tuple(told.items())))

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
-from agentserver.core.details import Ground
+from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import Denied, unmoved
-from agentserver.core.routing import Route
+from agentserver.core.records.details import Ground
 
 if TYPE_CHECKING:
+    from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
-    from agentserver.core.routing import Proposal
 
 
 class PeersGuard:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentserver.handoff.judgement import Approved, Facts, Rejected, Verdict
-from agentserver.handoff.requests import Reason, digest
+from agentserver.handoff.requests import RequestRefusal, digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ NAMES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class AuditRecord:
+class HandoffEntry:
     """One attempt, by the keys of the record.
 
     Args:
@@ -41,16 +41,16 @@ class AuditRecord:
 class AuditSink(Protocol):
     """The destination of records. One that fails reports it and lets the handoff go on."""
 
-    def append(self, record: AuditRecord) -> None:
+    def append(self, record: HandoffEntry) -> None:
         """Keep a record. Raises nothing."""
         ...
 
 
-def record(verdict: Verdict, at: str) -> AuditRecord:
+def record(verdict: Verdict, at: str) -> HandoffEntry:
     """The record of a verdict; ``at`` is the time, ISO 8601 with zone."""
     facts = verdict.facts
     approved = isinstance(verdict, Approved)
-    return AuditRecord(
+    return HandoffEntry(
         (
             ("timestamp", at),
             ("source", facts.source),
@@ -70,7 +70,7 @@ def record(verdict: Verdict, at: str) -> AuditRecord:
     )
 
 
-def undelivered(approved: Approved, reason: Reason = Reason.DELIVERY_FAILED) -> Rejected:
+def undelivered(approved: Approved, reason: RequestRefusal = RequestRefusal.DELIVERY_FAILED) -> Rejected:
     """The verdict on a handoff that was approved and then could not be handed to its target."""
     return Rejected(reason, approved.facts)
 
@@ -105,7 +105,7 @@ class Flaw:
     detail: str
 
 
-def sealed(record: AuditRecord, after: Seal) -> tuple[str, Seal]:
+def sealed(record: HandoffEntry, after: Seal) -> tuple[str, Seal]:
     """The line of a record in a chain, without a newline, and the chain's new end.
 
     The hash is that of the line as it would stand without its last member, the hash.
@@ -200,9 +200,9 @@ BREAK: Final = "break"
 """The ``result`` of a record that says that the file was not as it had been left."""
 
 
-def broken(flaw: Flaw, at: str) -> AuditRecord:
+def broken(flaw: Flaw, at: str) -> HandoffEntry:
     """The record of a break, behind which the chain goes on from where it is known to have ended."""
-    return AuditRecord((("timestamp", at), ("result", BREAK), ("line", flaw.line), ("detail", flaw.detail)))
+    return HandoffEntry((("timestamp", at), ("result", BREAK), ("line", flaw.line), ("detail", flaw.detail)))
 
 
 def followed(lines: Iterable[str]) -> tuple[Seal, Flaw | None]:

@@ -64,7 +64,7 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class VocabularyFault:
     """One reason why a vocabulary is refused.
 
     Args:
@@ -115,7 +115,7 @@ class Vocabulary:
 
 def vocabulary(
     intents: Iterable[Intent], targets: Iterable[str] | None = None, legacy: str | None = None
-) -> Vocabulary | tuple[Fault, ...]:
+) -> Vocabulary | tuple[VocabularyFault, ...]:
     """Check and prove a set of intents; the faults when there are any.
 
     Args:
@@ -129,11 +129,11 @@ def vocabulary(
         if targets is not None
         else frozenset(at for each in declared for at in each.targets)
     )
-    faults: list[Fault] = []
+    faults: list[VocabularyFault] = []
     checked: dict[str, Checked] = {}
     for intent in declared:
         if intent.name in checked:
-            faults.append(Fault(intent.name, "name", "is declared twice"))
+            faults.append(VocabularyFault(intent.name, "name", "is declared twice"))
         faults.extend(_facts(intent, allowed))
         found = _proved(intent)
         if isinstance(found, Checked):
@@ -144,78 +144,86 @@ def vocabulary(
     return tuple(faults) or Vocabulary(checked, allowed, legacy)
 
 
-def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[Fault]:
+def _facts(intent: Intent, allowed: AbstractSet[str]) -> Iterator[VocabularyFault]:
     if not _NAME.fullmatch(intent.name):
-        yield Fault(shown(intent.name), "name", "must be 1 to 64 letters, digits, - _ and ., a letter first")
+        yield VocabularyFault(
+            shown(intent.name), "name", "must be 1 to 64 letters, digits, - _ and ., a letter first"
+        )
     if not intent.targets:
-        yield Fault(intent.name, "target", "must name at least one listener")
+        yield VocabularyFault(intent.name, "target", "must name at least one listener")
     for target in intent.targets:
         if target not in allowed:
-            yield Fault(intent.name, "target", f"{shown(target)} is not in the allowlist")
+            yield VocabularyFault(intent.name, "target", f"{shown(target)} is not in the allowlist")
     if intent.note and not 1 <= intent.note_most <= FREE:
-        yield Fault(intent.name, intent.note, f"must be bounded: 1 to {FREE} characters")
+        yield VocabularyFault(intent.name, intent.note, f"must be bounded: 1 to {FREE} characters")
     if not 0 <= intent.event_most <= FREE:
-        yield Fault(intent.name, "event", f"must be bounded: 0 to {FREE} characters")
+        yield VocabularyFault(intent.name, "event", f"must be bounded: 0 to {FREE} characters")
     names = [parameter.name for parameter in intent.parameters]
     for name in names:
         if not _FIELD.fullmatch(name):
-            yield Fault(intent.name, shown(name), "is no name of a parameter: letters, digits, - and _")
+            yield VocabularyFault(
+                intent.name, shown(name), "is no name of a parameter: letters, digits, - and _"
+            )
         if names.count(name) > 1 or name == intent.note:
-            yield Fault(intent.name, name, "is declared twice")
+            yield VocabularyFault(intent.name, name, "is declared twice")
 
 
-def _proved(intent: Intent) -> Checked | tuple[Fault, ...]:
+def _proved(intent: Intent) -> Checked | tuple[VocabularyFault, ...]:
     try:
         template = parse(intent.template)
     except TemplateError as error:
-        return (Fault(intent.name, "template", str(error)),)
+        return (VocabularyFault(intent.name, "template", str(error)),)
     slugs: dict[str, Slug] = {}
-    faults: list[Fault] = []
+    faults: list[VocabularyFault] = []
     for name in sorted(template.names.union(each.name for each in intent.parameters)):
         found = _interpolated(intent, name)
-        if isinstance(found, Fault):
+        if isinstance(found, VocabularyFault):
             faults.append(found)
         else:
             slugs[name] = found
     if not template.always(frozenset(each.name for each in intent.parameters if each.required)):
-        faults.append(Fault(intent.name, "template", "is empty when no optional parameter is given"))
+        faults.append(
+            VocabularyFault(intent.name, "template", "is empty when no optional parameter is given")
+        )
     judge = _judge(intent)
-    if isinstance(judge, Fault):
+    if isinstance(judge, VocabularyFault):
         faults.append(judge)
         return tuple(faults)
     names = frozenset([*(each.name for each in intent.parameters), *([intent.note] if intent.note else [])])
     return tuple(faults) or Checked(intent, template, slugs, judge, names)
 
 
-def _judge(intent: Intent) -> Judge | Fault:
+def _judge(intent: Intent) -> Judge | VocabularyFault:
     try:
         return Judge({each.name: each.lexical for each in intent.parameters if _FIELD.fullmatch(each.name)})
     except ValueError as error:
-        return Fault(intent.name, "parameters", str(error))
+        return VocabularyFault(intent.name, "parameters", str(error))
 
 
-def _interpolated(intent: Intent, name: str) -> Slug | Fault:
+def _interpolated(intent: Intent, name: str) -> Slug | VocabularyFault:
     if name == intent.note:
-        return Fault(intent.name, name, "is free text, which a template must not interpolate")
+        return VocabularyFault(intent.name, name, "is free text, which a template must not interpolate")
     parameter = next((each for each in intent.parameters if each.name == name), None)
     if parameter is None:
         known = ", ".join(each.name for each in intent.parameters) or "none"
-        return Fault(intent.name, "template", f"{{{name}}} is no parameter; there are: {known}")
+        return VocabularyFault(intent.name, "template", f"{{{name}}} is no parameter; there are: {known}")
     found = slug.prove(parameter.lexical, parameter.words)
-    return Fault(intent.name, name, found.detail) if isinstance(found, Objection) else found
+    return VocabularyFault(intent.name, name, found.detail) if isinstance(found, Objection) else found
 
 
-def _legacy(checked: Mapping[str, Checked], legacy: str | None) -> Iterator[Fault]:
+def _legacy(checked: Mapping[str, Checked], legacy: str | None) -> Iterator[VocabularyFault]:
     if legacy is None:
         return
     found = checked.get(legacy)
     if found is None:
-        yield Fault(legacy, LEGACY, "is to take older requests but is not declared")
+        yield VocabularyFault(legacy, LEGACY, "is to take older requests but is not declared")
     elif any(parameter.required for parameter in found.intent.parameters):
-        yield Fault(legacy, LEGACY, "is to take older requests, which have no parameters, but requires one")
+        yield VocabularyFault(
+            legacy, LEGACY, "is to take older requests, which have no parameters, but requires one"
+        )
 
 
-def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> tuple[Fault, ...]:
+def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> tuple[VocabularyFault, ...]:
     """Places where ``allow_peers`` names what the target cannot reach anyway, or a target does not exist.
 
     Args:
@@ -227,9 +235,11 @@ def narrowing(vocabulary: Vocabulary, peers: Mapping[str, AbstractSet[str]]) -> 
         intent = checked.intent
         for target in intent.targets:
             if target not in peers:
-                faults.append(Fault(intent.name, "target", f"{shown(target)} is no listener"))
+                faults.append(VocabularyFault(intent.name, "target", f"{shown(target)} is no listener"))
             elif intent.allow_peers is not None and (beyond := intent.allow_peers - peers[target]):
                 faults.append(
-                    Fault(intent.name, "allow_peers", f"{target} has no peer {', '.join(sorted(beyond))}")
+                    VocabularyFault(
+                        intent.name, "allow_peers", f"{target} has no peer {', '.join(sorted(beyond))}"
+                    )
                 )
     return tuple(faults)

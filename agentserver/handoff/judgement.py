@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.handoff.frame import DataFrame
 from agentserver.handoff.intents import FREE
-from agentserver.handoff.parameters import Written
-from agentserver.handoff.requests import Reason, Request
+from agentserver.handoff.parameters import WrittenValue
+from agentserver.handoff.requests import HandoffRequest, RequestRefusal
 from agentserver.handoff.scrub import Scrub, sanitize
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Facts(NamedTuple):
     """
 
     source: str
-    request: Request
+    request: HandoffRequest
     target_known: bool = False
     intent_known: bool = False
     params_known: bool = False
@@ -43,7 +43,7 @@ class Facts(NamedTuple):
 class Rejected(NamedTuple):
     """The handoff does not happen. The reason is for the record; a sender learns only that it was refused."""
 
-    reason: Reason
+    reason: RequestRefusal
     facts: Facts
 
 
@@ -87,69 +87,76 @@ class Circumstances(NamedTuple):
     scrub: Scrub = Scrub.ON
 
 
-def judge(vocabulary: Vocabulary, request: Request, around: Circumstances) -> Verdict:
+def judge(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances) -> Verdict:
     """Decide about one request. The same arguments give the same verdict."""
     request = request._replace(note=_note(vocabulary, request))
     reason = _unreadable(request) or _target(vocabulary, request, around)
     if reason is not None:
         return Rejected(reason, Facts(around.source, request))
-    if request.fault is Reason.LEGACY_PAYLOAD and vocabulary.legacy is not None:
+    if request.fault is RequestRefusal.LEGACY_PAYLOAD and vocabulary.legacy is not None:
         request = request._replace(intent=vocabulary.legacy, fault=None)
     if request.fault is not None:
         return Rejected(request.fault, Facts(around.source, request, target_known=True))
     checked = vocabulary.intents.get(request.intent or "")
     if checked is None:
-        return Rejected(Reason.UNKNOWN_INTENT, Facts(around.source, request, target_known=True))
+        return Rejected(RequestRefusal.UNKNOWN_INTENT, Facts(around.source, request, target_known=True))
     return _within(checked, request, around)
 
 
-def _note(vocabulary: Vocabulary, request: Request) -> str:
+def _note(vocabulary: Vocabulary, request: HandoffRequest) -> str:
     """The free text among the parameters: of an unknown intent what has no name, of a known one what it calls so."""
     checked = vocabulary.intents.get(request.intent or "")
     note = dict(request.params).get("" if checked is None else checked.intent.note, "")
-    note = note.text if isinstance(note, Written) else note
+    note = note.text if isinstance(note, WrittenValue) else note
     return note if isinstance(note, str) else ""
 
 
-def _unreadable(request: Request) -> Reason | None:
+def _unreadable(request: HandoffRequest) -> RequestRefusal | None:
     """Refusals of what has no target to be judged by."""
     return request.fault if request.fault in _EARLY else None
 
 
-_EARLY: Final = frozenset({Reason.INVALID_JSON, Reason.OVER_BOUND, Reason.NESTED_REQUEST, Reason.FORGED_TASK})
+_EARLY: Final = frozenset(
+    {
+        RequestRefusal.INVALID_JSON,
+        RequestRefusal.OVER_BOUND,
+        RequestRefusal.NESTED_REQUEST,
+        RequestRefusal.FORGED_TASK,
+    }
+)
 
 
-def _target(vocabulary: Vocabulary, request: Request, around: Circumstances) -> Reason | None:
+def _target(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances) -> RequestRefusal | None:
     if request.target is None or request.target not in vocabulary.targets:
-        return Reason.TARGET_NOT_ALLOWLISTED
+        return RequestRefusal.TARGET_NOT_ALLOWLISTED
     if around.peers is not None and request.target not in around.peers:
-        return Reason.NOT_A_PEER
+        return RequestRefusal.NOT_A_PEER
     return None
 
 
-def _within(checked: Checked, request: Request, around: Circumstances) -> Verdict:
+def _within(checked: Checked, request: HandoffRequest, around: Circumstances) -> Verdict:
     """Decide about a request whose target and intent are known."""
     intent, target = checked.intent, request.target
     if target not in intent.targets:
-        return _known(Reason.TARGET_NOT_OF_INTENT, request, around)
+        return _known(RequestRefusal.TARGET_NOT_OF_INTENT, request, around)
     params = _params(checked, request)
-    if isinstance(params, Reason):
+    if isinstance(params, RequestRefusal):
         return _known(params, request, around)
     note = dict(request.params).get(intent.note, "") if intent.note else ""
-    texts = (request.event, note.text if isinstance(note, Written) else note)
+    texts = (request.event, note.text if isinstance(note, WrittenValue) else note)
     if not isinstance(texts[1], str):
-        return _known(Reason.PARAMS_SCHEMA, request, around)
+        return _known(RequestRefusal.PARAMS_SCHEMA, request, around)
     return _told(checked, request, around, (texts[0], texts[1]), params)
 
 
-def _known(reason: Reason, request: Request, around: Circumstances) -> Rejected:
+def _known(reason: RequestRefusal, request: HandoffRequest, around: Circumstances) -> Rejected:
     """The refusal of a request whose names are the vocabulary's and whose values are not."""
     return Rejected(reason, Facts(around.source, request, target_known=True, intent_known=True))
 
 
 def _told(
     checked: Checked,
-    request: Request,
+    request: HandoffRequest,
     around: Circumstances,
     texts: tuple[str, str],
     params: tuple[tuple[str, str], ...],
@@ -158,9 +165,9 @@ def _told(
     event, note = (sanitize(text, FREE, around.scrub) if len(text) <= FREE else "" for text in texts)
     facts = Facts(around.source, request, True, True, True, len(event))
     if len(texts[0]) > checked.intent.event_most or len(texts[1]) > checked.intent.note_most:
-        return Rejected(Reason.OVER_BOUND, facts)
+        return Rejected(RequestRefusal.OVER_BOUND, facts)
     if not all(checked.slugs[name].within(value) for name, value in params if name in checked.slugs):
-        return Rejected(Reason.WORD_BUDGET, facts)
+        return Rejected(RequestRefusal.WORD_BUDGET, facts)
     data = tuple(DataFrame(around.source, around.at, text) for text in (event, note) if text)
     steering = checked.template.render(dict(params))
     assert request.target is not None
@@ -168,22 +175,22 @@ def _told(
     return Approved(request.target, intent.name, params, steering, data, intent.allow_peers, facts)
 
 
-def _params(checked: Checked, request: Request) -> tuple[tuple[str, str], ...] | Reason:
+def _params(checked: Checked, request: HandoffRequest) -> tuple[tuple[str, str], ...] | RequestRefusal:
     """The parameters as text, each of its type; what is interpolated is looked at again, by character."""
     intent = checked.intent
     given = dict(request.params)
     if not checked.names.issuperset(given):
-        return Reason.PARAMS_SCHEMA
+        return RequestRefusal.PARAMS_SCHEMA
     texts: list[tuple[str, str]] = []
     for parameter in intent.parameters:
         if parameter.name not in given:
             if parameter.required:
-                return Reason.PARAMS_SCHEMA
+                return RequestRefusal.PARAMS_SCHEMA
             continue
         text = parameter.text(given[parameter.name])
         if text is None or not checked.judge.accepts(parameter.name, text):
-            return Reason.PARAMS_SCHEMA
+            return RequestRefusal.PARAMS_SCHEMA
         if parameter.name in checked.slugs and not checked.slugs[parameter.name].spelled(text):
-            return Reason.PARAMS_SCHEMA
+            return RequestRefusal.PARAMS_SCHEMA
         texts.append((parameter.name, text))
     return tuple(texts)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.hygiene import slug, xsd_tree
+from agentserver.hygiene import slug
 from agentserver.hygiene.objections import Objection
 from agentserver.hygiene.simple_types import XSD, Lexical
+from agentserver.hygiene.xsd import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,7 +48,7 @@ NATIVE: Final[Mapping[str, tuple[Type, str]]] = {
 """Types of XSD that a parameter may have, with the shape that a value takes in a steering text."""
 
 
-class Written(NamedTuple):
+class WrittenValue(NamedTuple):
     """A value of any type as it stands in XML: what a guard takes from a payload's element."""
 
     text: str
@@ -73,7 +74,7 @@ class Parameter:
 
     def text(self, value: object) -> str | None:
         """The text of a value of this type; None when it is none. What is written is still to be judged."""
-        if isinstance(value, Written):
+        if isinstance(value, WrittenValue):
             return value.text
         if self.type is Type.BOOLEAN:
             return ("true" if value else "false") if isinstance(value, bool) else None
@@ -90,11 +91,11 @@ def from_xsd(markup: str) -> tuple[Parameter, ...] | Objection:
 
     Nested and repeated fields are no parameters, since there is no place for them in a sentence.
     """
-    schema = xsd_tree.read(markup.encode())
+    schema = tree.read(markup.encode())
     if isinstance(schema, Objection):
         return schema
     root = schema.tree
-    elements = [each for each in root if xsd_tree.local(each) == "element"]
+    elements = [each for each in root if tree.local(each) == "element"]
     if len(elements) != 1:
         return _no("", "must declare one root element")
     found: list[Parameter] = []
@@ -112,23 +113,21 @@ def _no(path: str, detail: str) -> Objection:
 
 def _named(root: etree._Element, reference: str) -> etree._Element | None:
     name = reference.rpartition(":")[2]
-    return next(
-        (each for each in root if each.get("name") == name and each.tag != xsd_tree.tag("element")), None
-    )
+    return next((each for each in root if each.get("name") == name and each.tag != tree.tag("element")), None)
 
 
 def _fields(root: etree._Element, element: etree._Element) -> Iterator[etree._Element]:
     """The element and attribute declarations directly below the root element."""
-    kind = element.find(xsd_tree.tag("complexType"))
+    kind = element.find(tree.tag("complexType"))
     if kind is None:
         kind = _named(root, element.get("type", ""))
     waiting = [] if kind is None else [kind]
     while waiting:
         part = waiting.pop(0)
         for child in part:
-            if xsd_tree.local(child) in {"element", "attribute"}:
+            if tree.local(child) in {"element", "attribute"}:
                 yield child
-            elif xsd_tree.local(child) in {"sequence", "all"}:
+            elif tree.local(child) in {"sequence", "all"}:
                 waiting.append(child)
 
 
@@ -141,9 +140,7 @@ def _parameter(root: etree._Element, field: etree._Element) -> Parameter | Objec
         return _no(name, f"must have a simple type: {', '.join(NATIVE)}, or a restriction of one")
     kind, lexical = described
     optional = (
-        field.get("minOccurs") == "0"
-        if xsd_tree.local(field) == "element"
-        else field.get("use") != "required"
+        field.get("minOccurs") == "0" if tree.local(field) == "element" else field.get("use") != "required"
     )
     return Parameter(name, lexical, kind, not optional)
 
@@ -158,11 +155,11 @@ def _described(root: etree._Element, field: etree._Element) -> tuple[Type, Lexic
         if step is None:
             return None
         base = step.get("type") or step.get("base") or ""
-        narrowed = step.find(xsd_tree.tag("simpleType"))
-        if narrowed is None and base and xsd_tree.qname(step, base)[0] == XSD:
+        narrowed = step.find(tree.tag("simpleType"))
+        if narrowed is None and base and tree.qname(step, base)[0] == XSD:
             return _finished(base.rpartition(":")[2], patterns, choices, (least, most))
         narrowed = _named(root, base) if narrowed is None else narrowed
-        step = None if narrowed is None else narrowed.find(xsd_tree.tag("restriction"))
+        step = None if narrowed is None else narrowed.find(tree.tag("restriction"))
         if step is not None:
             patterns += _alternatives(step)
             choices = choices or tuple(_facets(step, "enumeration"))
@@ -176,7 +173,7 @@ _DERIVED: Final = 16
 
 
 def _facets(step: etree._Element, name: str) -> list[str]:
-    return [facet.get("value", "") for facet in step.findall(xsd_tree.tag(name))]
+    return [facet.get("value", "") for facet in step.findall(tree.tag(name))]
 
 
 def _alternatives(step: etree._Element) -> list[str]:

@@ -11,12 +11,12 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from agentserver.hygiene import json_tree
+from agentserver.hygiene.json import tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Request", "read_text"]
+__all__ = ["HandoffRequest", "read_text"]
 
 TYPE: Final = "handoff_request"
 """The value of the member ``type`` of a request, and the name of the tool that does the same."""
@@ -24,7 +24,7 @@ LONGEST: Final = 64 * 1024
 """Characters of a request."""
 
 
-class Reason(StrEnum):
+class RequestRefusal(StrEnum):
     """The reasons to refuse a handoff."""
 
     INVALID_JSON = "invalid_json"  # no JSON object, or one with a member twice
@@ -44,7 +44,7 @@ class Reason(StrEnum):
     DELIVERY_FAILED = "delivery_failed"  # accepted, but the target could not be reached
 
 
-class Request(NamedTuple):
+class HandoffRequest(NamedTuple):
     """One attempt to hand work over.
 
     Args:
@@ -62,7 +62,7 @@ class Request(NamedTuple):
     intent: str | None = None
     params: tuple[tuple[str, object], ...] = ()
     event: str = ""
-    fault: Reason | None = None
+    fault: RequestRefusal | None = None
     raw_len: int = 0
     raw_sha256: str = ""
     note: str = ""
@@ -73,71 +73,75 @@ def digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def broken(raw: str, reason: Reason) -> Request:
+def broken(raw: str, reason: RequestRefusal) -> HandoffRequest:
     """An attempt of which nothing could be read."""
-    return Request(fault=reason, raw_len=len(raw), raw_sha256=digest(raw))
+    return HandoffRequest(fault=reason, raw_len=len(raw), raw_sha256=digest(raw))
 
 
-def read_text(raw: str) -> Request:
+def read_text(raw: str) -> HandoffRequest:
     """The request that a JSON text is."""
     if len(raw) > LONGEST:
-        return broken(raw, Reason.OVER_BOUND)
+        return broken(raw, RequestRefusal.OVER_BOUND)
     found = decode(raw)
-    return broken(raw, Reason.INVALID_JSON) if found is None else read(found, raw)
+    return broken(raw, RequestRefusal.INVALID_JSON) if found is None else read(found, raw)
 
 
 def decode(raw: str) -> dict[str, Any] | None:
     """The JSON object that a text is; None when it is none, has a member twice, or lone surrogates."""
     try:
-        found = json_tree.loads(raw)
+        found = tree.loads(raw)
         json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
 
-def read(found: Mapping[str, object], raw: str) -> Request:
+def read(found: Mapping[str, object], raw: str) -> HandoffRequest:
     """The request in a JSON object of type ``handoff_request``; ``raw`` is its text."""
     target = found.get("target_agent")
-    request = Request(target if isinstance(target, str) else None, raw_len=len(raw), raw_sha256=digest(raw))
+    request = HandoffRequest(
+        target if isinstance(target, str) else None, raw_len=len(raw), raw_sha256=digest(raw)
+    )
     payload = found.get("payload")
     if found.keys() - {"type", "target_agent", "payload"} or not isinstance(payload, dict):
-        return _faulty(request, Reason.SCHEMA)
+        return _faulty(request, RequestRefusal.SCHEMA)
     if "intent" not in payload and payload.get("event") and not payload.keys() - {"event", "context_ref"}:
         return _older(request, payload)
     return _payload(request, payload)
 
 
-def from_tool(arguments: Mapping[str, object], raw: str) -> Request:
+def from_tool(arguments: Mapping[str, object], raw: str) -> HandoffRequest:
     """The request in the arguments of a tool call: ``target_agent`` and the members of a payload."""
     if len(raw) > LONGEST:
-        return broken(raw, Reason.OVER_BOUND)
+        return broken(raw, RequestRefusal.OVER_BOUND)
     payload = {name: value for name, value in arguments.items() if name != "target_agent"}
     return read({"type": TYPE, "target_agent": arguments.get("target_agent"), "payload": payload}, raw)
 
 
-def _payload(request: Request, payload: Mapping[str, object]) -> Request:
+def _payload(request: HandoffRequest, payload: Mapping[str, object]) -> HandoffRequest:
     intent, params, event = payload.get("intent"), payload.get("params"), payload.get("event", "")
     shaped = isinstance(intent, str) and isinstance(params, dict) and isinstance(event, str)
     if not shaped or payload.keys() - {"intent", "params", "event"}:
-        return _faulty(request, Reason.SCHEMA)
+        return _faulty(request, RequestRefusal.SCHEMA)
     assert isinstance(intent, str)
     assert isinstance(params, dict)
-    return Request(
+    return HandoffRequest(
         request.target, intent, tuple(params.items()), str(event), None, request.raw_len, request.raw_sha256
     )
 
 
-def _older(request: Request, payload: Mapping[str, object]) -> Request:
+def _older(request: HandoffRequest, payload: Mapping[str, object]) -> HandoffRequest:
     """The form without an intent: its texts are kept, for an organism that maps it to one."""
     texts = [payload.get(name, "") for name in ("event", "context_ref")]
     if not all(isinstance(text, str) for text in texts):
-        return _faulty(request, Reason.SCHEMA)
+        return _faulty(request, RequestRefusal.SCHEMA)
     event = "\n".join(str(text) for text in texts if text)
-    return Request(
-        request.target, None, (), event, Reason.LEGACY_PAYLOAD, request.raw_len, request.raw_sha256
+    return HandoffRequest(
+        request.target, None, (), event, RequestRefusal.LEGACY_PAYLOAD, request.raw_len, request.raw_sha256
     )
 
 
-def _faulty(request: Request, reason: Reason) -> Request:
-    return Request(request.target, fault=reason, raw_len=request.raw_len, raw_sha256=request.raw_sha256)
+def _faulty(request: HandoffRequest, reason: RequestRefusal) -> HandoffRequest:
+    return HandoffRequest(
+        request.target, fault=reason, raw_len=request.raw_len, raw_sha256=request.raw_sha256
+    )

@@ -19,14 +19,14 @@ SHOWN = 80
 """Characters of a schema's own text that an objection may quote."""
 
 
-class Kind(StrEnum):
+class SchemaLanguage(StrEnum):
     """The schema languages."""
 
     XSD = "xsd"
     JSON = "json-schema"
 
 
-class Class(StrEnum):
+class Vulnerability(StrEnum):
     """The vulnerability classes of handoff payload schemas that rules protect against."""
 
     TRAVERSAL = "V1"  # a reference that leads elsewhere
@@ -43,7 +43,7 @@ class Reference:
 
     slug: str
     version: int
-    kind: Kind
+    kind: SchemaLanguage
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Schema:
         reference: its place, when it has one; ids are then held against it.
     """
 
-    kind: Kind
+    kind: SchemaLanguage
     tree: Any
     reference: Reference | None = None
 
@@ -83,7 +83,7 @@ def shown(text: object) -> str:
     return shortened(ascii(text), SHOWN, DOTS)
 
 
-_ENDINGS = {"xsd": Kind.XSD, "schema.json": Kind.JSON}
+_ENDINGS = {"xsd": SchemaLanguage.XSD, "schema.json": SchemaLanguage.JSON}
 _PATH = re.compile(r"schemas/handoff-payloads/([a-z0-9-]{1,64})\.v(0|[1-9][0-9]{0,5})\.(xsd|schema\.json)")
 _ID = re.compile(r"([a-z0-9-]{1,64})[/.]v(0|[1-9][0-9]{0,5})(?:\.schema\.json)?")
 _NAMESPACE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)\S*?([A-Za-z0-9_.-]{1,64})[:/]v(0|[1-9][0-9]{0,5})")

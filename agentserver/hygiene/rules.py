@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from agentserver.hygiene import json_rules, json_tree, xsd_rules, xsd_tree
-from agentserver.hygiene.objections import Class, Kind, Objection, Reference, Schema
+from agentserver.hygiene.json import rules as json_rules
+from agentserver.hygiene.json import tree as json_tree
+from agentserver.hygiene.objections import Objection, Reference, Schema, SchemaLanguage, Vulnerability
+from agentserver.hygiene.xsd import rules as xsd_rules
+from agentserver.hygiene.xsd import tree as xsd_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +25,7 @@ SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class HygieneRule:
     """One thing that is asked of a schema.
 
     Args:
@@ -34,7 +37,7 @@ class Rule:
     """
 
     name: str
-    against: Class
+    against: Vulnerability
     why: str
     xsd: Callable[[Schema], Iterable[tuple[str, str]]]
     json: Callable[[Schema], Iterable[tuple[str, str]]]
@@ -52,50 +55,79 @@ def _is_schema(schema: Schema) -> Iterator[tuple[str, str]]:
 
 
 RULES: Final = (
-    Rule("document", Class.POISONING, "something else than a schema", _is_schema, _is_object, gate=True),
-    Rule(
+    HygieneRule(
+        "document", Vulnerability.POISONING, "something else than a schema", _is_schema, _is_object, gate=True
+    ),
+    HygieneRule(
         "bounded",
-        Class.EXHAUSTION,
+        Vulnerability.EXHAUSTION,
         "walks without end",
         xsd_rules.bounded,
         json_rules.bounded,
         gate=True,
     ),
-    Rule(
+    HygieneRule(
         "vocabulary",
-        Class.INJECTION,
+        Vulnerability.INJECTION,
         "text and meaning that nobody checks",
         xsd_rules.known_words,
         json_rules.known_words,
         gate=True,
     ),
-    Rule(
+    HygieneRule(
         "self-contained",
-        Class.TRAVERSAL,
+        Vulnerability.TRAVERSAL,
         "files and addresses that a schema makes its reader open",
         xsd_rules.self_contained,
         json_rules.self_contained,
         gate=True,
     ),
-    Rule("finite", Class.EXHAUSTION, "types without end", xsd_rules.finite, json_rules.finite, gate=True),
-    Rule("closed", Class.POISONING, "payloads that carry anything", xsd_rules.closed, json_rules.closed),
-    Rule("required", Class.POISONING, "payloads that carry nothing", xsd_rules.required, json_rules.required),
-    Rule("versioned", Class.DRIFT, "two schemas under one name", xsd_rules.versioned, json_rules.versioned),
-    Rule(
+    HygieneRule(
+        "finite",
+        Vulnerability.EXHAUSTION,
+        "types without end",
+        xsd_rules.finite,
+        json_rules.finite,
+        gate=True,
+    ),
+    HygieneRule(
+        "closed", Vulnerability.POISONING, "payloads that carry anything", xsd_rules.closed, json_rules.closed
+    ),
+    HygieneRule(
+        "required",
+        Vulnerability.POISONING,
+        "payloads that carry nothing",
+        xsd_rules.required,
+        json_rules.required,
+    ),
+    HygieneRule(
+        "versioned",
+        Vulnerability.DRIFT,
+        "two schemas under one name",
+        xsd_rules.versioned,
+        json_rules.versioned,
+    ),
+    HygieneRule(
         "occurrences",
-        Class.EXHAUSTION,
+        Vulnerability.EXHAUSTION,
         "content models that take for ever to compile or to match",
         xsd_rules.occurrences,
         json_rules.occurrences,
     ),
-    Rule(
+    HygieneRule(
         "patterns",
-        Class.EXHAUSTION,
+        Vulnerability.EXHAUSTION,
         "expressions that take for ever",
         xsd_rules.patterns,
         json_rules.patterns,
     ),
-    Rule("wording", Class.INJECTION, "names that talk to a model", xsd_rules.wording, json_rules.wording),
+    HygieneRule(
+        "wording",
+        Vulnerability.INJECTION,
+        "names that talk to a model",
+        xsd_rules.wording,
+        json_rules.wording,
+    ),
 )
 
 
@@ -103,7 +135,7 @@ def inspect(schema: Schema) -> tuple[Objection, ...]:
     """The reasons why a schema is not admitted: at most ``SHOWN``, in the rules' order; empty when it is admitted."""
     found: list[Objection] = []
     for rule in RULES:
-        for path, detail in rule.xsd(schema) if schema.kind is Kind.XSD else rule.json(schema):
+        for path, detail in rule.xsd(schema) if schema.kind is SchemaLanguage.XSD else rule.json(schema):
             found.append(Objection(rule.name, path, detail))
             if len(found) == SHOWN:
                 return tuple(found)
@@ -112,14 +144,14 @@ def inspect(schema: Schema) -> tuple[Objection, ...]:
     return tuple(found)
 
 
-def read(kind: Kind, data: bytes, place: Reference | None = None) -> Schema | Objection:
+def read(kind: SchemaLanguage, data: bytes, place: Reference | None = None) -> Schema | Objection:
     """The schema in a file's bytes, or why there is none."""
-    return xsd_tree.read(data, place) if kind is Kind.XSD else json_tree.read(data, place)
+    return xsd_tree.read(data, place) if kind is SchemaLanguage.XSD else json_tree.read(data, place)
 
 
 def identity(schema: Schema) -> str:
     """The name by which schemas are compared: ``$id`` or target namespace, version included; never the body."""
-    if schema.kind is Kind.XSD:
+    if schema.kind is SchemaLanguage.XSD:
         return str(schema.tree.get("targetNamespace", ""))
     own = schema.tree.get("$id") if isinstance(schema.tree, dict) else None
     return own if isinstance(own, str) else ""

@@ -6,15 +6,21 @@ The library face is here; the pure engine is in the modules it is made of (``led
 from __future__ import annotations
 
 from agentserver.provenance.adapters.decorator import tracked_tool
-from agentserver.provenance.classic import IFCPolicy, TaintedValue, TaintStore, TaintViolationError, Violation
+from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing, Trust
+from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.explain import explain
 from agentserver.provenance.judge import judge
-from agentserver.provenance.labels import Call, Leaf, Mode, Observation, Role, Standing, Trust
-from agentserver.provenance.leaves import leaves
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.policy import Policy
-from agentserver.provenance.policyfile import PolicyError, read_policy
-from agentserver.provenance.session import Engine
+from agentserver.provenance.library.compat import (
+    IFCPolicy,
+    TaintedValue,
+    TaintStore,
+    TaintViolationError,
+    Violation,
+)
+from agentserver.provenance.library.session import Engine
+from agentserver.provenance.policy.declarations import Policy
+from agentserver.provenance.policy.file import PolicyError, read_policy
 from agentserver.provenance.sleuth import Sleuth
 from agentserver.provenance.verdict import Decision, Verdict
 

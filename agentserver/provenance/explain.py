@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, replaced
 from agentserver.findings import FindingFacts, Findings, Telling, Trail, TrailHop
-from agentserver.provenance.leaves import text_of
-from agentserver.provenance.policy import Effect
+from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.policy.declarations import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Callable

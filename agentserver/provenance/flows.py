@@ -10,12 +10,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentserver.provenance.policy import Effect, PlanSource, Rule
+from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agentserver.provenance.policy import Class, Policy
+    from agentserver.provenance.policy.declarations import ListenerClass, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FlowReport:
     """Every listener's class with the reason for it, every flow, and what is wrong with the declarations."""
 
-    classes: tuple[tuple[str, Class], ...]
+    classes: tuple[tuple[str, ListenerClass], ...]
     flows: tuple[Flow, ...]
     errors: tuple[str, ...]
 
@@ -58,7 +58,7 @@ class Report:
         return "\n".join(lines)
 
 
-def kinds(listener: Class) -> str:
+def kinds(listener: ListenerClass) -> str:
     """A class in words."""
     found = [kind for kind in ("source", "sink", "relay") if getattr(listener, kind)]
     return " and ".join(found) or "neither"
@@ -66,7 +66,7 @@ def kinds(listener: Class) -> str:
 
 def flows(
     policy: Policy, peers: Mapping[str, Sequence[str]], capacities: Mapping[str, float] | None = None
-) -> Report:
+) -> FlowReport:
     """The report over an organism.
 
     Args:
@@ -85,7 +85,7 @@ def flows(
             if path:
                 found.append(Flow(path, _guards(policy, path, capacities or {})))
     errors = tuple(f"'{entry}' is declared and means no listener" for entry in policy.unused(names))
-    return Report(tuple(classes.items()), tuple(found), errors)
+    return FlowReport(tuple(classes.items()), tuple(found), errors)
 
 
 def _carried(peers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -10,25 +10,27 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance import matching, names
-from agentserver.provenance.actions import Action, actions_of
-from agentserver.provenance.authority import barred, mention
-from agentserver.provenance.authority import matching as entry_for
-from agentserver.provenance.folding import fold, fold_bytes
-from agentserver.provenance.inventory import exact, is_file
-from agentserver.provenance.labels import Leaf, Mode, Role, Standing
-from agentserver.provenance.leaves import text_of, typed
-from agentserver.provenance.places import (
+from agentserver.provenance import matching
+from agentserver.provenance.evidence.authority import barred, mention
+from agentserver.provenance.evidence.authority import matching as entry_for
+from agentserver.provenance.evidence.destinations import (
     HOST,
     LISTED,
     Destination,
-    Form,
+    PlaceForm,
     destination,
     joined,
     leads_out,
     recipients,
 )
-from agentserver.provenance.policy import (
+from agentserver.provenance.evidence.folding import fold, fold_bytes
+from agentserver.provenance.evidence.inventory import exact, is_file
+from agentserver.provenance.evidence.labels import Leaf, Mode, Role, Standing
+from agentserver.provenance.evidence.leaves import text_of, typed
+from agentserver.provenance.evidence.words import lead_of, standing
+from agentserver.provenance.policy import names
+from agentserver.provenance.policy.actions import Action, actions_of
+from agentserver.provenance.policy.declarations import (
     ArgumentRule,
     Effect,
     PlanSource,
@@ -38,12 +40,11 @@ from agentserver.provenance.policy import (
     means,
 )
 from agentserver.provenance.verdict import Decision, Evidence, Finding, Verdict
-from agentserver.provenance.words import lead_of, standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentserver.provenance.labels import Call, Text
+    from agentserver.provenance.evidence.labels import Call, Text
     from agentserver.provenance.ledger import Ledger
 
 SHORT_ID: Final = 8
@@ -148,7 +149,7 @@ class _Judgement:
     def places(self, leaf: Leaf, rule: ArgumentRule) -> tuple[Destination, ...]:
         """Every recipient of one argument; several names in one text each need an authority."""
         whole = recipients(text_of(leaf.value))
-        if len(whole) != 1 or whole[0].form is not Form.NAME or self.authorised(leaf, rule, whole[0]):
+        if len(whole) != 1 or whole[0].form is not PlaceForm.NAME or self.authorised(leaf, rule, whole[0]):
             return whole
         names_ = [name.strip() for name in re.split(r"[,;]", whole[0].written) if name.strip()]
         return tuple(map(destination, names_)) if len(names_) > 1 else whole
@@ -157,7 +158,9 @@ class _Judgement:
         if self.authorised(leaf, rule, place):
             return
         evidence = matching.origin(self.ledger, place.written)
-        detail = self.resembles(place) or ("it is no single destination" if place.form is Form.NONE else "")
+        detail = self.resembles(place) or (
+            "it is no single destination" if place.form is PlaceForm.NONE else ""
+        )
         kind = Rule.DESTINATION if evidence else Rule.UNKNOWN_DESTINATION
         yield self.finding(kind, leaf, detail, evidence)
 
@@ -170,7 +173,7 @@ class _Judgement:
     def authorised(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> bool:
         if not self.ledger.tainted or entry_for(self.policy.allow, place):
             return True
-        if place.form is Form.NONE:
+        if place.form is PlaceForm.NONE:
             return False
         if self.policy.query_authorises and self.ledger.asked.names(place):
             return True
@@ -316,7 +319,7 @@ class _Judgement:
         body = text_of(other.value)
         if (
             other is leaf
-            or place.form is not Form.LINK
+            or place.form is not PlaceForm.LINK
             or self.policy.declared(self.call, other)
             or leads_out(body)
         ):
@@ -330,7 +333,7 @@ class _Judgement:
         if (
             not self.policy.follow_links
             or place.scheme not in {"https", "http"}
-            or place.form is not Form.LINK
+            or place.form is not PlaceForm.LINK
         ):
             return False
         return self.ledger.table.first(exact(body)) is not None

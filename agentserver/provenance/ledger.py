@@ -11,24 +11,24 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from agentserver.provenance import names
-from agentserver.provenance.asked import Asked
-from agentserver.provenance.encodings import unwrapped
-from agentserver.provenance.folding import fold, fold_bytes
-from agentserver.provenance.index import SPAN, Index
-from agentserver.provenance.inventory import Kind, Value, scanned, values, written
-from agentserver.provenance.labels import Hop, Leaf, Observation, Origin, Standing, Text
-from agentserver.provenance.leaves import text_of, typed
-from agentserver.provenance.places import Form, listed
-from agentserver.provenance.plan import Plan, Step
-from agentserver.provenance.policy import bare
-from agentserver.provenance.values import Table
-from agentserver.provenance.words import Words
+from agentserver.provenance.evidence.asked import TrustedWords
+from agentserver.provenance.evidence.destinations import PlaceForm, listed
+from agentserver.provenance.evidence.encodings import unwrapped
+from agentserver.provenance.evidence.folding import fold, fold_bytes
+from agentserver.provenance.evidence.index import SPAN, Index
+from agentserver.provenance.evidence.inventory import Value, ValueKind, scanned, values, written
+from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
+from agentserver.provenance.evidence.leaves import text_of, typed
+from agentserver.provenance.evidence.values import Table
+from agentserver.provenance.evidence.words import WordIndex
+from agentserver.provenance.policy import names
+from agentserver.provenance.policy.declarations import bare
+from agentserver.provenance.policy.plan import AllowedStep, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from agentserver.provenance.policy import Class, Policy
+    from agentserver.provenance.policy.declarations import ListenerClass, Policy
 
 WHOLE = 6
 """Shortest evidence form of a whole short text (a title, a name) that counts as a value by itself."""
@@ -44,7 +44,7 @@ class Records:
 
     entries: tuple[Text, ...] = ()
     chunks: tuple[Mapping[str, tuple[Text, ...]], ...] = field(default=(), compare=False, repr=False)
-    words: Words = field(default=Words(), compare=False, repr=False)
+    words: WordIndex = field(default=WordIndex(), compare=False, repr=False)
 
     def add(self, texts: tuple[Text, ...]) -> Records:
         """More records; chunks of like size merge, so that adding stays cheap."""
@@ -82,7 +82,7 @@ def keys_of(body: str) -> frozenset[str]:
     kind = typed(body)
     if kind is not None:
         known.add(kind)
-    known.update(f"place {place.key}" for place in listed(body) if place.form is not Form.NONE)
+    known.update(f"place {place.key}" for place in listed(body) if place.form is not PlaceForm.NONE)
     known.update(f"within {key}" for value in scanned(body) for key in written(body, value))
     return frozenset(known)
 
@@ -91,7 +91,7 @@ def keys_of(body: str) -> frozenset[str]:
 class Ledger:
     """The state of one conversation. Text ``n`` of the index is ``texts[n]``."""
 
-    asked: Asked = field(default=Asked(), repr=False)
+    asked: TrustedWords = field(default=TrustedWords(), repr=False)
     texts: tuple[Text, ...] = ()
     records: Records = Records()
     hops: tuple[tuple[int, Hop], ...] = ()
@@ -102,7 +102,7 @@ class Ledger:
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
     index: Index = field(default=Index(), repr=False, compare=False)
-    words: Words = field(default=Words(), repr=False, compare=False)
+    words: WordIndex = field(default=WordIndex(), repr=False, compare=False)
     table: Table = field(default=Table(), repr=False, compare=False)
 
     @property
@@ -125,7 +125,7 @@ class Ledger:
         plan = Plan.from_query(words) if self.plan is None else self.plan.extend(words)
         return replace(self, asked=self.asked.add(words), plan=plan)
 
-    def adopt(self, steps: tuple[Step, ...]) -> Ledger | None:
+    def adopt(self, steps: tuple[AllowedStep, ...]) -> Ledger | None:
         """The ledger with a planner's steps, or ``None`` when untrusted text has been seen already."""
         if self.tainted:
             return None
@@ -152,7 +152,7 @@ class Ledger:
             standing = _standing(policy, listener, seen.source, leaf)
             if standing is not Standing.PROSE and _echo(body, echoes, self.asked):
                 standing = Standing.PROSE if listener.source else None
-            origin = Origin(seen.source, leaf.path, seen.step, seen.time, seen.trace)
+            origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace)
             if standing is Standing.PROSE:
                 prose.append(Text(origin, body, standing, asked))
             elif standing is not None and not passed:
@@ -215,7 +215,7 @@ class Ledger:
             "spent": self.spent,
         }
 
-    def _steps(self) -> tuple[Step, ...]:
+    def _steps(self) -> tuple[AllowedStep, ...]:
         return (self.plan.steps or ()) if self.plan else ()
 
     @classmethod
@@ -224,10 +224,10 @@ class Ledger:
         plan = None
         for words in data["queries"]:
             plan = Plan.from_query(words) if plan is None else plan.extend(words)
-        ledger = cls(asked=Asked().add(*data["queries"]), plan=plan)
+        ledger = cls(asked=TrustedWords().add(*data["queries"]), plan=plan)
         if data["planned"]:
             steps = tuple(
-                Step(sink, tuple((name, tuple(allowed)) for name, allowed in pairs))
+                AllowedStep(sink, tuple((name, tuple(allowed)) for name, allowed in pairs))
                 for sink, pairs in data["steps"]
             )
             ledger = replace(ledger, plan=replace(ledger.plan or Plan(), steps=steps))
@@ -241,11 +241,11 @@ class Ledger:
             spent=data["spent"],
             index=Index().add(tuple(fold_bytes(text.body) for text in texts)) if texts else Index(),
             table=Table().add(entries),
-            words=Words().add([text.body for text in texts]),
+            words=WordIndex().add([text.body for text in texts]),
         ).hop(tuple((number, Hop(**hop)) for number, hop in data["hops"]))
 
 
-def _standing(policy: Policy, listener: Class, source: str, leaf: Leaf) -> Standing | None:
+def _standing(policy: Policy, listener: ListenerClass, source: str, leaf: Leaf) -> Standing | None:
     """The worth of a leaf. A relay says nothing of its own: its words neither accuse nor authorise."""
     declared = policy.standing(source, leaf)
     if listener.relay:
@@ -264,13 +264,13 @@ def _runs_on(body: str) -> bool:
     return len(body) > RECORD or "\n" in body.strip()
 
 
-def _asked(asked: Asked, leaf: Leaf) -> bool:
+def _asked(asked: TrustedWords, leaf: Leaf) -> bool:
     """True when the trusted query names the document that this argument asked for."""
     body = text_of(leaf.value)
     return len(body) >= 4 and asked.mentions(body)  # noqa: PLR2004  a shorter name is in every text
 
 
-def _echo(body: str, echoes: set[str], asked: Asked) -> bool:
+def _echo(body: str, echoes: set[str], asked: TrustedWords) -> bool:
     """True when a tool merely repeats what it was asked: the value has no other origin."""
     return fold(body) in echoes and not asked.mentions(body)
 
@@ -284,7 +284,7 @@ def _values(body: str) -> Iterator[int]:
     """The hashes of the values in a text, and of the text itself when it is short enough to be one."""
     for value in scanned(body):
         yield from written(body, value)
-        if value.kind is not Kind.FILE:
+        if value.kind is not ValueKind.FILE:
             yield value.key
     if WHOLE <= len(fold_bytes(body)) < SPAN:
         yield whole_key(body)
@@ -292,7 +292,7 @@ def _values(body: str) -> Iterator[int]:
 
 def whole_key(body: str) -> int:
     """The hash of a short text as one value."""
-    return Value(Kind.KEY, body, 0).key
+    return Value(ValueKind.KEY, body, 0).key
 
 
 def _dump_text(text: Text) -> dict[str, Any]:
@@ -305,4 +305,4 @@ def _dump_text(text: Text) -> dict[str, Any]:
 
 
 def _load_text(data: Mapping[str, Any]) -> Text:
-    return Text(Origin(**data["origin"]), data["body"], Standing(data["standing"]), data["asked"])
+    return Text(TextOrigin(**data["origin"]), data["body"], Standing(data["standing"]), data["asked"])

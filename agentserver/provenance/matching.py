@@ -13,20 +13,20 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, shortened
-from agentserver.provenance.encodings import turned, unwrapped
-from agentserver.provenance.folding import fold_bytes, unfold
-from agentserver.provenance.index import SPAN
-from agentserver.provenance.inventory import SCHEME, Kind, values
+from agentserver.provenance.evidence.encodings import turned, unwrapped
+from agentserver.provenance.evidence.folding import fold_bytes, unfold
+from agentserver.provenance.evidence.index import SPAN
+from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
+from agentserver.provenance.evidence.words import HEAD, lead_of, standing
 from agentserver.provenance.ledger import whole_key
 from agentserver.provenance.verdict import Evidence
-from agentserver.provenance.words import HEAD, lead_of, standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentserver.provenance.index import Hit
-    from agentserver.provenance.inventory import Value
-    from agentserver.provenance.labels import Hop, Text
+    from agentserver.provenance.evidence.index import Hit
+    from agentserver.provenance.evidence.inventory import Value
+    from agentserver.provenance.evidence.labels import Hop, Text
     from agentserver.provenance.ledger import Ledger
 
 VALUES: Final = 512
@@ -100,7 +100,7 @@ def _values(ledger: Ledger, texts: tuple[tuple[str, str], ...]) -> Iterator[Matc
         if number is not None and not ledger.asked.says(fold_bytes(SCHEME.sub("", value.text))):
             quote, source = _short(value.text), ledger.texts[number]
             evidence = Evidence(quote, source, quote, _via(via, source), _hops(ledger, number))
-            yield Match(evidence, value.kind is Kind.LINK)
+            yield Match(evidence, value.kind is ValueKind.LINK)
 
 
 def _keys(value: Value) -> Iterator[tuple[int, str]]:

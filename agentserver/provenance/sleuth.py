@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.provenance.classic import IFCPolicy, TaintStore, TaintViolationError
-from agentserver.provenance.labels import Mode
-from agentserver.provenance.policy import PlanSource, Policy, SinkRule
-from agentserver.provenance.session import Confirm, Engine
+from agentserver.provenance.evidence.labels import Mode
+from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError
+from agentserver.provenance.library.session import Confirm, Engine
+from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from agentserver.provenance.adapters.langchain import IFCCallbackHandler
-    from agentserver.provenance.classic import Violation
+    from agentserver.provenance.library.compat import Violation
 
 _RUNS: Final[ContextVar[Mapping[object, Engine] | None]] = ContextVar(
     "agentserver.provenance.runs", default=None

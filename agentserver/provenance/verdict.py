@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from agentserver.provenance.policy import Effect
+from agentserver.provenance.policy.declarations import Effect
 
 if TYPE_CHECKING:
-    from agentserver.provenance.labels import Call, Hop, Mode, Role, Text
-    from agentserver.provenance.policy import Rule
+    from agentserver.provenance.evidence.labels import Call, Hop, Mode, Role, Text
+    from agentserver.provenance.policy.declarations import Rule
 
 
 class Decision(StrEnum):

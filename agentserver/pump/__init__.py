@@ -3,9 +3,9 @@
 Internal: no name in here is public.
 """
 
-from agentserver.pump.exchange import ServerExchange
-from agentserver.pump.invoke import Bound
+from agentserver.pump.calling.invoke import Callee
+from agentserver.pump.ingress.handle import ServerHandle
 from agentserver.pump.pump import Pump
-from agentserver.pump.reporting import Onlookers
+from agentserver.pump.reporting import Observers
 
-__all__ = ["Bound", "Onlookers", "Pump", "ServerExchange"]
+__all__ = ["Callee", "Observers", "Pump", "ServerHandle"]

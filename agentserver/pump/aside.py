@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from agentserver.ports import DamagedError, EngineError
-from agentserver.pump.invoke import told
+from agentserver.pump.calling.invoke import told
 
 if TYPE_CHECKING:
     from agentserver.core.messages import Done, Reply

@@ -11,15 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code
-from agentserver.core import approving, decisions
-from agentserver.core.approvals import Answer
-from agentserver.core.decisions import Accepted
-from agentserver.core.details import Failure, Ground
+from agentserver.core.decide import approving, decisions
+from agentserver.core.decide.decisions import Accepted
+from agentserver.core.decide.plain import plain
 from agentserver.core.messages import Finished, GivenUp
-from agentserver.core.plain import plain
-from agentserver.pump.invoke import told
+from agentserver.core.records.details import Failure, Ground
+from agentserver.core.state.approvals import Answer
+from agentserver.pump.calling.invoke import told
 from agentserver.pump.steps import UndecidedError
-from agentserver.pump.unhurried import entirely, shielded
+from agentserver.pump.turns.unhurried import entirely, shielded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.approvals import Decided
-    from agentserver.core.conversation import Conversation
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Draft, Outside
-    from agentserver.core.outcome import Outcome
     from agentserver.core.pieces import Pieces
+    from agentserver.core.records.outcome import Outcome
     from agentserver.core.refusals import Refusal
+    from agentserver.core.state.approvals import Decided
+    from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Clock
     from agentserver.pump.steps import ToItsEnd
-    from agentserver.pump.unhurried import Decision
+    from agentserver.pump.turns.unhurried import Decision
 
     SetAside: TypeAlias = Callable[[str, Exception], Awaitable[None]]
     HandOver: TypeAlias = Callable[[str, Decision, Callable[[bool], None]], Awaitable[bool]]

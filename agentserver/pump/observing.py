@@ -20,10 +20,10 @@ from anyio import to_thread
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from agentserver.core.audit import Record
+    from agentserver.core.records.audit import AuditRecord
     from agentserver.observers import Observer
 
-    Records: TypeAlias = tuple[Record, ...]
+    Records: TypeAlias = tuple[AuditRecord, ...]
 
 WAITING: Final = 1000
 """Steps that may wait for one observer; it is not told of more."""

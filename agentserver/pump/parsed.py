@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.messages import Delivery
-    from agentserver.core.outcome import Outcome
+    from agentserver.core.records.outcome import Outcome
 
 LIMIT: Final = 1 << 14
 """Bytes of a message beyond which its parsed form is not kept: trees weigh more than their text."""

@@ -1,7 +1,7 @@
 """The pump: workers that take runnable deliveries, call handlers and commit what conversations decide.
 
 Owns the tasks, the overall limit and the conversations at work. Refuses to have rules of its own: every decision
-is a call of core/decisions.py, every promise about storage the engine's.
+is a call of core/decide/decisions.py, every promise about storage the engine's.
 """
 
 from __future__ import annotations
@@ -14,41 +14,42 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from agentserver.contract import Code
-from agentserver.core import envelope, principals
-from agentserver.core.conversation import Conversation
-from agentserver.core.details import Ground
 from agentserver.core.messages import Failed, Finished
+from agentserver.core.records.details import Ground
+from agentserver.core.state import principals
+from agentserver.core.state.conversation import Conversation
 from agentserver.ports import DamagedError, EngineError, RepeatedError
-from agentserver.pump.accounts import Accounts
-from agentserver.pump.apart import Apart
 from agentserver.pump.aside import set_aside
 from agentserver.pump.asked import acquitting
 from agentserver.pump.boundary import Boundary
-from agentserver.pump.exchanges import Exchanges, OverError
-from agentserver.pump.forked import only_here
-from agentserver.pump.invoke import Invoker
+from agentserver.pump.calling.forked import only_here
+from agentserver.pump.calling.invoke import Invoker
+from agentserver.pump.calling.suspects import Probation, Unmarked
+from agentserver.pump.calling.watchdog import Watchdog
+from agentserver.pump.ingress.handles import Handles, OverError
 from agentserver.pump.parsed import ParsedPayloads
-from agentserver.pump.reporting import NOBODY, Onlookers, Reporter
-from agentserver.pump.schedule import Door, Schedule, Ticket, Turns, backoff
+from agentserver.pump.reporting import NOBODY, Observers, Reporter
 from agentserver.pump.steps import Steps
-from agentserver.pump.suspects import Probation, Unmarked
 from agentserver.pump.tidying import tidy
 from agentserver.pump.timekeeper import Timekeeper
-from agentserver.pump.unhurried import entirely
+from agentserver.pump.turns.accounts import Accounts
+from agentserver.pump.turns.apart import Apart
+from agentserver.pump.turns.schedule import Door, RunQueue, Schedule, Ticket, backoff
+from agentserver.pump.turns.unhurried import entirely
 from agentserver.pump.waiting import Waiting
-from agentserver.pump.watchdog import Watchdog
+from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
-    from agentserver.core.approvals import Approval, Decided
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Outside
-    from agentserver.core.outcome import Outcome
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.approvals import Approval, Decided
     from agentserver.ports import Clock, Engine, Marks
-    from agentserver.pump.exchange import ServerExchange
-    from agentserver.pump.invoke import Bound
+    from agentserver.pump.calling.invoke import Callee
+    from agentserver.pump.ingress.handle import ServerHandle
 
 
 _new = tuple.__new__
@@ -76,11 +77,11 @@ class Pump:
     def __init__(
         self,
         rules: Rules,
-        bound: Mapping[str, Bound],
+        bound: Mapping[str, Callee],
         engine: Engine,
         clock: Clock,
         resources: Sequence[object] = (),
-        onlookers: Onlookers = NOBODY,
+        onlookers: Observers = NOBODY,
     ) -> None:
         self._rules = rules
         self._limits = rules.blueprint.limits
@@ -105,7 +106,7 @@ class Pump:
             self._spawn,
             self._set_aside,
         )
-        self._turns = Turns()
+        self._turns = RunQueue()
         self._door = Door()
         self._schedule = Schedule(
             {name: one.listener.concurrency for name, one in bound.items()}, self._turns.put
@@ -113,7 +114,7 @@ class Pump:
         self._probation = Probation(self._marks, self._schedule.put)
         self._watchdog = Watchdog(self._limits.stall, self._invoker.holder, self._marks, onlookers.stalled)
         self._parsed = ParsedPayloads()
-        self._exchanges = Exchanges(engine, self)
+        self._handles = Handles(engine, self)
         self._accounts = Accounts(rules.blueprint.limits)
         self._stopping = self._halted = False
         self._drained = 0.0
@@ -149,10 +150,10 @@ class Pump:
                 with self._watchdog, only_here(), acquitting(self._marks, self._tasks.cancel_scope):
                     yield
                     await self.drain()
-                self._exchanges.settle()
+                self._handles.settle()
             finally:
                 self._stopping = self._halted = True
-                self._exchanges.stop()
+                self._handles.stop()
                 self._tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await self._steps.rest()
@@ -174,7 +175,7 @@ class Pump:
         async for key, principal in self._engine.open_conversations():
             self._accounts.open(key, principal)
         queued: list[Ticket] = []
-        async for key in self._engine.at_work():
+        async for key in self._engine.active():
             conversation = await self._find(key)
             if conversation is None:
                 continue
@@ -202,11 +203,11 @@ class Pump:
 
     # Gateways
 
-    async def open(self, principal: str) -> ServerExchange:
+    async def open(self, principal: str) -> ServerHandle:
         """Open a conversation.
 
-        Raises ValueError when no principal can bear the name (core/principals.py), or no envelope can carry it, and
-        QuotaError when the principal has as many conversations open as it may.
+        Raises ValueError when no principal can bear the name (core/state/principals.py), or no envelope can carry
+        it, and QuotaError when the principal has as many conversations open as it may.
         """
         why = principals.unfit(principal, self._taken)
         if why:
@@ -216,18 +217,18 @@ class Pump:
         await self._door.enter(principal, conversation.id)
         self._accounts.begin(conversation.id, principal)
         self._live[conversation.id] = conversation
-        return self._exchanges.open(principal, conversation.id)
+        return self._handles.open(principal, conversation.id)
 
-    async def belongings(self, principal: str) -> tuple[str, ...]:
+    async def conversations_of(self, principal: str) -> tuple[str, ...]:
         """The principal's conversations that no gateway has and that can be resumed, oldest first."""
-        return await self._exchanges.belongings(principal)
+        return await self._handles.conversations_of(principal)
 
-    async def resume(self, principal: str, conversation: str) -> ServerExchange:
+    async def resume(self, principal: str, conversation: str) -> ServerHandle:
         """Come back to a conversation: what left it and was not taken comes first in its events.
 
         Raises LookupError when the principal has no such conversation to resume.
         """
-        return await self._exchanges.resume(principal, conversation)
+        return await self._handles.resume(principal, conversation)
 
     async def receive(self, principal: str, conversation: str, outside: Outside) -> None:
         """Commit an outside message. Raises RepeatedError, OverError, or RuntimeError when none can be kept."""
@@ -333,7 +334,7 @@ class Pump:
             self._invoker.cancel(thread.id)
             self._parsed.forget(thread.waiting())
         self._waiting.forget(conversation)
-        self._exchanges.deliver(conversation, events)
+        self._handles.deliver(conversation, events)
         self._forget(conversation)
 
     def _release(self, outcome: Outcome) -> None:
@@ -355,7 +356,7 @@ class Pump:
             ticket = Ticket(conversation.principal, outcome.retry)
             self._tasks.start_soon(self._retry, ticket, backoff(outcome.retry.attempt))
         if outcome.replies:
-            self._exchanges.deliver(conversation.id, outcome.replies)
+            self._handles.deliver(conversation.id, outcome.replies)
         if conversation.closed:
             self._forget(conversation.id)
         self._reporter.report(outcome)
@@ -363,7 +364,7 @@ class Pump:
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
         self._accounts.close(conversation)
-        self._exchanges.over(conversation)
+        self._handles.over(conversation)
 
     async def _retry(self, ticket: Ticket, delay: float) -> None:
         await anyio.sleep(delay)

@@ -9,20 +9,20 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.audit import Event
-from agentserver.core.wording import WORDING
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from agentserver.core.audit import Record
-    from agentserver.core.outcome import Outcome
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.records.outcome import Outcome
     from agentserver.ports import Answers, Approver
 
 logger = logging.getLogger("agentserver.pump")
 
 
-class Onlookers(NamedTuple):
+class Observers(NamedTuple):
     """The observers of a server, and the persons whom it may ask.
 
     Args:
@@ -33,13 +33,13 @@ class Onlookers(NamedTuple):
         stalled: ends the process when a handler has held the event loop for too long; None lets it.
     """
 
-    observers: tuple[Callable[[tuple[Record, ...]], None], ...] = ()
+    observers: tuple[Callable[[tuple[AuditRecord, ...]], None], ...] = ()
     approver: Approver | None = None
     answers: Answers | None = None
     stalled: Callable[[], None] | None = None
 
 
-NOBODY = Onlookers()
+NOBODY = Observers()
 
 
 _UNTOLD = "%s could not be told of a step"
@@ -61,7 +61,7 @@ class Reporter:
         observers: called with the records of a step; must not block or raise.
     """
 
-    def __init__(self, observers: Iterable[Callable[[tuple[Record, ...]], None]]) -> None:
+    def __init__(self, observers: Iterable[Callable[[tuple[AuditRecord, ...]], None]]) -> None:
         self._observers = tuple(observers)
         self._warned: set[str] = set()
 

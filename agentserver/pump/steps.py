@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import anyio
 
-from agentserver.core.outcome import Outcome
+from agentserver.core.records.outcome import Outcome
 from agentserver.ports import ConflictError, EngineError, UnfitError
-from agentserver.pump.alone import Alone
-from agentserver.pump.schedule import backoff
-from agentserver.pump.unhurried import begin, shielded, unhurried
+from agentserver.pump.turns.alone import Alone
+from agentserver.pump.turns.schedule import backoff
+from agentserver.pump.turns.unhurried import begin, shielded, unhurried
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
     from typing import Any
 
-    from agentserver.core.conversation import Conversation
+    from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine
-    from agentserver.pump.unhurried import Decision
+    from agentserver.pump.turns.unhurried import Decision
 
     ToItsEnd: TypeAlias = Callable[[Coroutine[Any, Any, EngineError | None]], Awaitable[EngineError | None]]
     Begun: TypeAlias = EngineError | Coroutine[Any, Any, EngineError | None] | None

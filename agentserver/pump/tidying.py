@@ -9,12 +9,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from agentserver.ports import EngineError
-from agentserver.pump.schedule import turn
+from agentserver.pump.turns.schedule import turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.core.conversation import Conversation
+    from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.timekeeper import Timekeeper

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from agentserver.core.elapsed import Calendar
+from agentserver.core.state.elapsed import Calendar
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
-from agentserver.core.approvals import Answer, Decided, Unasked
-from agentserver.core.audit import Event
+from agentserver.core.records.audit import Event
+from agentserver.core.state.approvals import Answer, Decided, Unasked
 from agentserver.ports import EngineError
 from agentserver.pump.reporting import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from agentserver.core.approvals import Approval
-    from agentserver.core.audit import Record
-    from agentserver.pump.reporting import Onlookers
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.state.approvals import Approval
+    from agentserver.pump.reporting import Observers
     from agentserver.pump.timekeeper import Timekeeper
 
     Decide: TypeAlias = Callable[[str, Decided], Awaitable[bool]]
@@ -45,7 +45,7 @@ class Waiting:
         onlookers: who is shown each, and where answers are left.
     """
 
-    def __init__(self, limit: float, onlookers: Onlookers) -> None:
+    def __init__(self, limit: float, onlookers: Observers) -> None:
         self._approver, self._answers = onlookers.approver, onlookers.answers
         self._nobody = self._approver is None and self._answers is None
         self._limit = 0.0 if self._nobody else limit
@@ -65,7 +65,7 @@ class Waiting:
                 with harmless("the approver"):
                     self._approver.asked(approval)
 
-    def settle(self, records: Iterable[Record]) -> None:
+    def settle(self, records: Iterable[AuditRecord]) -> None:
         """Forget what does not wait any more."""
         if self.known:
             for record in records:

@@ -9,22 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentserver.core.approvals import Answer
+    from agentserver.core.state.approvals import Answer
     from agentserver.testing.clock import FakeClock
     from agentserver.testing.declared import listener, organism_of
     from agentserver.testing.kit import Refused, Testbed, Trace, organism
-    from agentserver.testing.permissions import Asked
+    from agentserver.testing.permissions import ShownApproval
     from agentserver.testing.plugin import Organisms
     from agentserver.testing.regressions import replayed
-    from agentserver.testing.scripted import Call
+    from agentserver.testing.scripted import ScriptedCall
 
 __all__ = [
     "Answer",
-    "Asked",
-    "Call",
     "FakeClock",
     "Organisms",
     "Refused",
+    "ScriptedCall",
+    "ShownApproval",
     "Testbed",
     "Trace",
     "listener",
@@ -35,8 +35,8 @@ __all__ = [
 
 _HOMES = {
     "Answer": "permissions",
-    "Asked": "permissions",
-    "Call": "scripted",
+    "ShownApproval": "permissions",
+    "ScriptedCall": "scripted",
     "FakeClock": "clock",
     "Organisms": "plugin",
     "Refused": "kit",

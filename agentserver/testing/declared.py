@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentserver.config import Organism
-from agentserver.config.organism import Bound, Place
-from agentserver.config.secrets import Secrets
-from agentserver.config.signature import Discovery, Refusal, read_signature
+from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
+from agentserver.config.organism import BoundListener, SourceLine
+from agentserver.config.yaml.secrets import Secrets
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Limits, Listener
 
@@ -30,7 +30,7 @@ def listener(
     replies: Iterable[type] = (),
     settings: object | None = None,
     **facts: Any,
-) -> Bound:
+) -> BoundListener:
     """A listener in code.
 
     Args:
@@ -46,7 +46,7 @@ def listener(
         TypeError: the handler's signature is not the contract's, nothing says what it accepts, or that is the system's.
     """
     signature = read_signature(handler)
-    if isinstance(signature, Refusal):
+    if isinstance(signature, SignatureRefusal):
         raise TypeError(signature.message)
     accepted = payloads or tuple(kind for kind in signature.payloads if kind not in SYSTEM_PAYLOADS)
     if not accepted:
@@ -55,13 +55,16 @@ def listener(
         raise TypeError(f"{name}: {own[0]} belongs to the system")
     facts.setdefault("description", f"{name}.")
     declared = Listener(name=name, payloads=accepted, peers=frozenset(peers), **facts)
-    place = Place(Path(signature.file), signature.line)
+    place = SourceLine(Path(signature.file), signature.line)
     known = tuple(dict.fromkeys((*accepted, *replies, *Discovery().classes(signature.function))))
-    return Bound(declared, handler, settings, signature.returns_bytes, None, place, known)
+    return BoundListener(declared, handler, settings, signature.returns_bytes, None, place, known)
 
 
 def organism_of(
-    *listeners: Bound, limits: Limits | None = None, lifespan: Lifespan | None = None, name: str = "test"
+    *listeners: BoundListener,
+    limits: Limits | None = None,
+    lifespan: Lifespan | None = None,
+    name: str = "test",
 ) -> Organism:
     """An organism of these listeners."""
     return Organism(

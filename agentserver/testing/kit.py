@@ -21,26 +21,26 @@ import anyio.to_thread
 from agentserver.assembly import build
 from agentserver.config import Organism, load
 from agentserver.contract import SystemError
-from agentserver.core import envelope
-from agentserver.core.approvals import Answer
 from agentserver.core.messages import Reply
-from agentserver.gateways.console_view import state
-from agentserver.gateways.trace_text import tree_text
+from agentserver.core.state.approvals import Answer
+from agentserver.gateways.console.view import state
 from agentserver.testing.clock import FakeClock
 from agentserver.testing.permissions import Person, say
 from agentserver.testing.scripted import ScriptedPeer
+from agentserver.trace.text import tree_text
+from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 
     from agentserver.assembly import Server
-    from agentserver.core.audit import Record
+    from agentserver.core.records.audit import AuditRecord
     from agentserver.guards import Guard
     from agentserver.observers import Observer
     from agentserver.ports import Clock
-    from agentserver.pump import ServerExchange
-    from agentserver.testing.permissions import Asked, Permits
-    from agentserver.testing.scripted import Call, Script
+    from agentserver.pump import ServerHandle
+    from agentserver.testing.permissions import Permits, ShownApproval
+    from agentserver.testing.scripted import Script, ScriptedCall
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Refused(AssertionError):  # noqa: N818 - what happened, not an error of th
 class Trace:
     """The events of a conversation. ``str()`` gives the tree of hops."""
 
-    records: tuple[Record, ...]
+    records: tuple[AuditRecord, ...]
 
     def __str__(self) -> str:
         return tree_text(self.records)
@@ -101,7 +101,7 @@ class Testbed:
     __test__ = False
 
     server: Server
-    exchange: ServerExchange
+    handle: ServerHandle
     peers: Mapping[str, ScriptedPeer]
     strict: bool = False
     timeout: float = TIMEOUT
@@ -127,7 +127,7 @@ class Testbed:
             TimeoutError: with the trace so far.
         """
         reply = await self._within(
-            self.exchange.ask(self._encoded(payload), to, request=request), _name(payload)
+            self.handle.ask(self._encoded(payload), to, request=request), _name(payload)
         )
         return self._judged(payload, None if reply is None else self._decoded(reply))
 
@@ -141,7 +141,7 @@ class Testbed:
     async def send(self, payload: Any, to: str | None = None, *, request: str | None = None) -> str:
         """Send a payload without waiting; gives the id of its request. ``rest`` collects the answers."""
         self._settled.clear()
-        kept = await self.exchange.send(self._encoded(payload), to, request=request)
+        kept = await self.handle.send(self._encoded(payload), to, request=request)
         self._sent.add(kept)
         return kept
 
@@ -152,30 +152,30 @@ class Testbed:
         return [self._decoded(reply) for reply in arrived if reply.request in self._sent]
 
     @property
-    def asked(self) -> Sequence[Asked]:
+    def asked(self) -> Sequence[ShownApproval]:
         """The messages that needed a permission and were asked about, in order."""
         return self.person.seen
 
-    async def question(self) -> Asked:
+    async def question(self) -> ShownApproval:
         """The next message that is left waiting for a permission. Raises TimeoutError."""
         return await self._within(self.person.left.get(), "a question")
 
-    async def answer(self, asked: Asked, answer: Answer) -> None:
+    async def answer(self, asked: ShownApproval, answer: Answer) -> None:
         """Answer what was left waiting. Raises ValueError when it does not wait any more."""
         if not await say(self.server, asked, answer):
             raise ValueError(f"{asked.sender} -> {asked.to} does not wait any more")
 
-    def calls(self, listener: str) -> list[Call]:
+    def calls(self, listener: str) -> list[ScriptedCall]:
         """The calls of a scripted peer. Raises KeyError for a listener that is not scripted."""
         return self.peers[listener].calls
 
     def trace(self) -> Trace:
         """The events of the conversation so far."""
-        return Trace(self.server.trace.of(self.exchange.id))
+        return Trace(self.server.trace.of(self.handle.id))
 
     def threads(self) -> list[ThreadState]:
         """The conversation's threads, in the order in which they were opened."""
-        conversation = self.server.conversation(self.exchange.id)
+        conversation = self.server.conversation(self.handle.id)
         if conversation is None:
             return []
         tree = conversation.tree
@@ -188,7 +188,7 @@ class Testbed:
 
     async def listen(self) -> None:
         """Collect what ``send`` is answered with, until the conversation is over."""
-        async for event in self.exchange.events():
+        async for event in self.handle.events():
             if isinstance(event, Reply):
                 self._arrived.append(event)
             else:
@@ -196,7 +196,7 @@ class Testbed:
                 self._settled.set()
 
     async def _all(self, data: bytes, to: str | None, request: str | None) -> list[Any]:
-        replies = self.exchange.replies(data, to, request=request)
+        replies = self.handle.replies(data, to, request=request)
         return [self._decoded(reply) async for reply in replies]
 
     async def _quiet(self) -> None:
@@ -284,7 +284,7 @@ async def organism(  # noqa: PLR0913 - a keyword each
             tasks.start_soon(person.attend, server)
             await anyio.lowlevel.checkpoint()
             yield bed
-            await bed.exchange.close()
+            await bed.handle.close()
             tasks.cancel_scope.cancel()
     for peer in peers.values():
         for fault in peer.faults:

@@ -9,20 +9,20 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentserver.core.approvals import Answer, Approval, Decided
-from agentserver.core.wording import WORDING
-from agentserver.gateways.console_view import decoded
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Answer, Approval, Decided
+from agentserver.gateways.console.view import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentserver.assembly import Server
 
-    Permits: TypeAlias = "Answer | Callable[[Asked], Answer | None]"
+    Permits: TypeAlias = "Answer | Callable[[ShownApproval], Answer | None]"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ShownApproval:
     """A message that needed a permission.
 
     Args:
@@ -50,8 +50,8 @@ class Person:
     def __init__(self, permits: Permits) -> None:
         self._permits = permits
         self._new: asyncio.Queue[Approval] = asyncio.Queue()
-        self.seen: list[Asked] = []
-        self.left: asyncio.Queue[Asked] = asyncio.Queue()
+        self.seen: list[ShownApproval] = []
+        self.left: asyncio.Queue[ShownApproval] = asyncio.Queue()
 
     def asked(self, approval: Approval) -> None:
         """A message waits."""
@@ -62,7 +62,7 @@ class Person:
         while True:
             approval = await self._new.get()
             delivery = approval.delivery
-            asked = Asked(
+            asked = ShownApproval(
                 delivery.sender,
                 delivery.to,
                 decoded(delivery.message, server.rules.codecs),
@@ -77,7 +77,7 @@ class Person:
                 await say(server, asked, said)
 
 
-async def say(server: Server, asked: Asked, answer: Answer) -> bool:
+async def say(server: Server, asked: ShownApproval, answer: Answer) -> bool:
     """Give an answer. False when the message does not wait any more."""
     approval = asked.approval
     decided = Decided(approval.id, approval.digest, answer, "test")

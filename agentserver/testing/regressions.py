@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from agentserver.config import Organism, load
-from agentserver.engines import portable
-from agentserver.engines.replay import replay
+from agentserver.history import export
+from agentserver.history.replay import replay
 from agentserver.rulebook import rules
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def replayed(
         UnreadableError: the file is no recorded conversation, or one of a later version.
         ConfigError: the organism cannot load.
     """
-    story = portable.load(Path(path).read_bytes())
+    story = export.load(Path(path).read_bytes())
     if not isinstance(organism, Organism):
         organism = load(Path(organism), environ=os.environ if environ is None else environ)
     difference = replay(story, rules(organism, guards))

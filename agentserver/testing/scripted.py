@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptedCall:
     """A call of a scripted peer."""
 
     payload: Any
@@ -40,12 +40,12 @@ class ScriptedPeer:
     def __init__(self, name: str, script: Script) -> None:
         self._name = name
         self._script = script if callable(script) else list(script)
-        self.calls: list[Call] = []
+        self.calls: list[ScriptedCall] = []
         self.faults: list[AssertionError] = []
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Follow the script. An AssertionError is kept too: the server must not swallow a test's failure."""
-        self.calls.append(Call(payload, metadata))
+        self.calls.append(ScriptedCall(payload, metadata))
         try:
             return await self._follow(payload, metadata)
         except AssertionError as fault:

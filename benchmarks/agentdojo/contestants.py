@@ -8,9 +8,9 @@ from pathlib import Path
 
 from agentdojo.task_suite.load_suites import get_suites
 
-from agentserver.provenance.labels import Mode
-from agentserver.provenance.policy import PlanSource, Policy
-from agentserver.provenance.policyfile import read_policy
+from agentserver.provenance.evidence.labels import Mode
+from agentserver.provenance.policy.declarations import PlanSource, Policy
+from agentserver.provenance.policy.file import read_policy
 from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours
 
 VERSION = "v1.2.2"

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 
+from agentserver.provenance.evidence.labels import Call, Observation
+from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.judge import judge
-from agentserver.provenance.labels import Call, Observation
-from agentserver.provenance.leaves import leaves
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentserver.provenance.policy import Policy
+    from agentserver.provenance.policy.declarations import Policy
 
 
 class Defence:

@@ -15,7 +15,7 @@ from agentdojo.attacks.important_instructions_attacks import ImportantInstructio
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import task_suite as suite_module
 
-from agentserver.provenance.leaves import leaves
+from agentserver.provenance.evidence.leaves import leaves
 from benchmarks.agentdojo.scripts import SCRIPTS
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.assembly import build
 from agentserver.config import load
-from agentserver.engines.journal_file import Place, Sync
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,4 +79,6 @@ def organism(payload: str, *, audit: bool = False, more: int = 0) -> Iterator[Or
 
 def server(organism: Organism, journal: Path | None = None) -> Server:
     """A server with its trace book, on the memory engine or on a journal."""
-    return build(organism, engine=None if journal is None else SqliteEngine(Place(journal, Sync.NORMAL)))
+    return build(
+        organism, engine=None if journal is None else SqliteEngine(JournalOptions(journal, Sync.NORMAL))
+    )

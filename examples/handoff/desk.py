@@ -19,8 +19,8 @@ from agentserver import (
     xmlify,
 )
 from agentserver.gateways.bridge import handoff
-from agentserver.handoff.scanner import Scanner
-from agentserver.handoff.stream import request
+from agentserver.handoff.managed.scanner import Scanner
+from agentserver.handoff.managed.stream import request
 
 DOCUMENTS = Path(__file__).parent
 

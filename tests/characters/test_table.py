@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentserver.characters.table import TABLE, looks_like, seen, skeleton, unseen
-from agentserver.provenance.folding import fold
+from agentserver.provenance.evidence.folding import fold
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
 KEPT = Path(__file__).parent.parent / "fixtures" / "unicode" / "confusables-15.1.txt"

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from agentserver.assembly import build
 from agentserver.cli import cli, main
 from agentserver.config import forget, load
-from agentserver.core.conversation import Conversation
-from agentserver.core.snapshot import UnreadableError
-from agentserver.engines.conformance_story import AskingGuard, Story
+from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.state.conversation import Conversation
+from agentserver.engines.conformance.sample import AskingGuard, SampleConversation
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.memory_record import MemoryReader
+from agentserver.engines.memory.record import MemoryReader
 from agentserver.ports import EngineError
 from tests.cli.test_dead import JOB, _no_modules, works  # noqa: F401 - fixtures
 
@@ -37,9 +37,9 @@ def failed(works, monkeypatch):  # noqa: F811 - a fixture
 
     async def play():
         async with build(organism, engine=engine) as server:
-            exchange = await server.open("ada")
-            await exchange.ask(JOB)
-            assert await server.read(lambda reader: reader.find("")) == [exchange.id]
+            handle = await server.open("ada")
+            await handle.ask(JOB)
+            assert await server.read(lambda reader: reader.find("")) == [handle.id]
             assert not server.durable
 
     anyio.run(play)
@@ -94,7 +94,7 @@ class Changed(MemoryReader):
 
 def test_what_was_changed_is_told_of(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    engine, story = MemoryEngine(recorded=True), Story()
+    engine, story = MemoryEngine(recorded=True), SampleConversation()
     outcomes = [story.said(Conversation.opened(who, story.moment()), "1") for who in ("ada", "bob")]
     for outcome in outcomes:
         anyio.run(engine.commit, outcome)
@@ -107,7 +107,7 @@ def test_what_was_changed_is_told_of(tmp_path, monkeypatch):
 
 def test_what_waits_for_a_person_is_shown_and_answered_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    engine, asked = MemoryEngine(), Story(guards=(AskingGuard(),))
+    engine, asked = MemoryEngine(), SampleConversation(guards=(AskingGuard(),))
     outcome = asked.said(asked.opened(), "1")
     anyio.run(engine.commit, outcome)
     (approval,) = outcome.conversation.approvals()
@@ -118,7 +118,7 @@ def test_what_waits_for_a_person_is_shown_and_answered_elsewhere(tmp_path, monke
 
 def test_a_conversation_without_recorded_steps_is_refused_in_words(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    engine, story = MemoryEngine(), Story()
+    engine, story = MemoryEngine(), SampleConversation()
     outcome = story.said(story.opened(), "1")
     anyio.run(engine.commit, outcome)
     assert "was not told to record" in verb(engine, "trace", outcome.conversation.id, status=2)

@@ -11,11 +11,11 @@ import sys
 import pytest
 
 from agentserver.cli import approvals, project
-from agentserver.config.secrets import Secrets
-from agentserver.core.approvals import Approval
-from agentserver.core.details import GuardNote
+from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.messages import Delivery, Question
-from agentserver.core.wording import WORDING
+from agentserver.core.records.details import GuardNote
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Approval
 from tests.cli.conftest import HANDLERS, environment
 from tests.cli.test_run import Terminal
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.journals import change, verb
-from tests.cli.test_dead import PART, at_work, works
+from tests.cli.test_dead import PART, active, works
 
 __all__ = ["works"]  # a fixture
 
@@ -46,12 +46,12 @@ def asked():
     """An answered message in a conversation that stays open; gives its id."""
 
     async def talk(server):
-        exchange = await server.open("console")
-        await exchange.ask(PART)
-        exchange.leave()
-        return exchange.id
+        handle = await server.open("console")
+        await handle.ask(PART)
+        handle.detach()
+        return handle.id
 
-    return at_work(talk)
+    return active(talk)
 
 
 def resumed(key):
@@ -60,15 +60,15 @@ def resumed(key):
     async def talk(server):
         if key not in await server.left_over("console"):
             return "it cannot be resumed"
-        exchange = await server.resume("console", key)
+        handle = await server.resume("console", key)
         try:
-            reply = await exchange.ask(PART)
+            reply = await handle.ask(PART)
         except RuntimeError as error:
             return str(error)
-        exchange.leave()
+        handle.detach()
         return reply.message.decode()
 
-    return at_work(talk)
+    return active(talk)
 
 
 @pytest.fixture
@@ -128,16 +128,16 @@ def test_verbs_leave_out_what_cannot_be_read_and_say_so(works, monkeypatch, args
     monkeypatch.setenv("WORKS_FAIL", "hang")
 
     async def leave(server):
-        exchange = await server.open("console")
-        await exchange.send(PART)
-        exchange.leave()
+        handle = await server.open("console")
+        await handle.send(PART)
+        handle.detach()
 
     change(
         Path("works_handlers.py"),
         'if os.environ.get("WORKS_FAIL") == "kill":',
         'if os.environ.get("WORKS_FAIL") == "hang":\n        import anyio\n        await anyio.sleep_forever()\n    if os.environ.get("WORKS_FAIL") == "kill":',
     )
-    at_work(leave)
+    active(leave)
     sys.modules.pop("works_handlers", None)
     sql("update conversation set state = x'00' where id <> ?", key)
     sys.modules.pop("works_handlers", None)

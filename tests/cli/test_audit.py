@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from agentserver.engines.journal_file import Place, open_writing
-from agentserver.handoff.audit import GENESIS, AuditRecord
+from agentserver.engines.sqlite.file import JournalOptions, open_writing
+from agentserver.handoff.audit import GENESIS, HandoffEntry
 from agentserver.handoff.edge.records import AuditFile
 from tests.cli.conftest import ROOT
 
@@ -24,7 +24,7 @@ def file(tmp_path, monkeypatch):
     path = tmp_path / "out" / "handoff-audit.jsonl"
     sink = AuditFile(path)
     for reason in REASONS:
-        sink.append(AuditRecord((("timestamp", "t"), ("result", "reject"), ("reason", reason))))
+        sink.append(HandoffEntry((("timestamp", "t"), ("result", "reject"), ("reason", reason))))
     return path
 
 
@@ -126,7 +126,7 @@ def test_what_a_call_hands_over_is_on_record(served, desk):
 def test_a_call_beside_a_journal_and_a_forged_note(served, desk):
     """The journal keeps the end: who rewrites file and note alike is found."""
     (desk / "out").mkdir(exist_ok=True)
-    open_writing(Place(desk / "out/journal.sqlite")).close()
+    open_writing(JournalOptions(desk / "out/journal.sqlite")).close()
     with sqlite3.connect(desk / "out/journal.sqlite") as server:  # as a server has it open
         server.execute("select * from conversation").fetchall()
         for _ in range(3):
@@ -137,7 +137,7 @@ def test_a_call_beside_a_journal_and_a_forged_note(served, desk):
     assert served("audit", "verify")[0] == 0
     file.unlink()
     note.unlink()
-    AuditFile(file).append(AuditRecord((("timestamp", "t"), ("result", "approve"))))
+    AuditFile(file).append(HandoffEntry((("timestamp", "t"), ("result", "approve"))))
     for more in ([], ["out/handoff-audit.jsonl"], ["--journal", "out/journal.sqlite"]):
         status, output, _ = served("audit", "verify", *more)
         assert (status, "line 2 is missing: the chain had 3 records" in output) == (1, True)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from agentserver.core.payload.xmlify import PayloadError
+from agentserver.payload.xmlify import PayloadError
 from tests.cli.conftest import organism
 
 
@@ -83,7 +83,7 @@ intents:
 DESK_CODE = '''
 from dataclasses import dataclass, field
 from agentserver import Task, xmlify
-from agentserver.core.payload.binding import bind
+from agentserver.payload.xsd_codec import bind
 
 @xmlify
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 from agentserver.assembly import build
 from agentserver.config import forget, load
 from agentserver.core.messages import Reply
-from agentserver.engines.journal_lock import Lock
+from agentserver.engines.sqlite.lock import Lock
 from tests.cli.conftest import environment
 from tests.cli.journals import change, verb
 
@@ -92,7 +92,7 @@ def dead(*args, status=0):
     return verb("dead", *args, status=status)
 
 
-def at_work(work):
+def active(work):
     """Run the organism on its journal for as long as ``work`` takes."""
 
     sys.modules.pop("works_handlers", None)
@@ -117,13 +117,13 @@ def say(data=PART, *, close=False):
     """Send a message and wait for its answer; the conversation stays open unless told otherwise."""
 
     async def talk(server):
-        exchange = await server.open("console")
-        reply = await exchange.ask(data)
+        handle = await server.open("console")
+        reply = await handle.ask(data)
         if close:
-            await exchange.close()
+            await handle.close()
         return reply.message.decode()
 
-    return at_work(talk)
+    return active(talk)
 
 
 def heard(number=1):
@@ -131,8 +131,8 @@ def heard(number=1):
 
     async def listen(server):
         (conversation,) = await server.left_over("console")
-        exchange = await server.resume("console", conversation)
-        events = exchange.events()
+        handle = await server.resume("console", conversation)
+        events = handle.events()
         found = []
         while len(found) < number:
             event = await anext(events)
@@ -140,7 +140,7 @@ def heard(number=1):
                 found.append(event.message.decode())
         return found
 
-    return at_work(listen)
+    return active(listen)
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def test_an_organism_that_keeps_no_journal(works):
 
 
 def test_a_journal_that_cannot_be_written_is_said(letter, monkeypatch):
-    from agentserver.engines.journal_writer import Writer
+    from agentserver.engines.sqlite.writer import Writer
     from agentserver.ports import EngineError
 
     monkeypatch.setattr(Writer, "commit", lambda self, outcomes: [EngineError("the disk is full")])

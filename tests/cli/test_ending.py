@@ -15,7 +15,7 @@ from contextlib import closing
 import pytest
 
 from agentserver.cli import ending
-from agentserver.cli.ending import Ending
+from agentserver.cli.ending import GracefulEnd
 from tests.cli.conftest import environment
 
 HANDLERS = """
@@ -143,7 +143,7 @@ def ended(monkeypatch):
 
 def test_a_signal_before_the_session_listens_ends_the_process(ended):
     found, heard = ended
-    with Ending(1000.0):
+    with GracefulEnd(1000.0):
         os.kill(os.getpid(), signal.SIGTERM)
         assert heard.wait(30)
     assert found[0] == 128 + signal.SIGTERM
@@ -161,7 +161,7 @@ def test_a_signal_is_the_sessions_and_the_next_one_the_processes(ended):
         await signals.aclose()
         one.begin(0)
 
-    with Ending(1000.0) as one:
+    with GracefulEnd(1000.0) as one:
         asyncio.run(session())
         assert found == []
         os.kill(os.getpid(), signal.SIGINT)
@@ -171,14 +171,14 @@ def test_a_signal_is_the_sessions_and_the_next_one_the_processes(ended):
 
 def test_a_session_that_began_to_end_has_the_time_of_the_drain(ended):
     found, heard = ended
-    with Ending(-ending.LAST) as one:
+    with GracefulEnd(-ending.LAST) as one:
         one.begin(7)
         assert heard.wait(30)
     assert found[0] == 7
 
 
 def test_a_child_has_its_own_signals(ended):
-    with Ending(1000.0):
+    with GracefulEnd(1000.0):
         child = os.fork()
         if not child:
             time.sleep(30)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from lxml import etree
 
 from agentserver.cli import cli
-from agentserver.engines.journal_lock import Lock
+from agentserver.engines.sqlite.lock import Lock
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "journals"
 

@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from agentserver.cli.logs import Format, Level, Logging, configure, without_hops
-from agentserver.config.secrets import Secrets
-from agentserver.core.audit import Event, Record
-from agentserver.core.conversation import Conversation
+from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.messages import Moment
-from agentserver.core.outcome import Outcome
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.outcome import Outcome
+from agentserver.core.state.conversation import Conversation
 from agentserver.pump.reporting import Reporter
 
 WHERE = {"conversation": "c1", "thread_id": "t1"}
@@ -101,7 +101,7 @@ def test_a_live_view_needs_no_log_of_hops():
 
 def test_a_live_view_keeps_out_what_happens_in_a_conversation_and_not_what_the_server_says(caplog):
     conversation = Conversation.opened("console", Moment(0.0, b""))
-    event = Record(Event.REFUSED, 0.0, conversation.id, conversation.tree.root, "ada", "bob")
+    event = AuditRecord(Event.REFUSED, 0.0, conversation.id, conversation.tree.root, "ada", "bob")
     Reporter(()).report(Outcome(0, conversation, records=(event,), deprecated=True))
     told, said = caplog.records
     assert (told.levelname, without_hops(told)) == ("WARNING", False)

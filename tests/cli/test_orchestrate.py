@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentserver.cli import project
-from agentserver.handoff.edge import managed
+from agentserver.handoff.managed import agents
 from tests.handoff.edge.service import Connection, serving
 
 VARIABLES = ("SOURCE_SESSION_ID", "AGENT_IDS", "SOURCE_AGENT", "ENVIRONMENT_ID")
@@ -63,12 +63,12 @@ def test_an_sdk_that_is_broken_is_not_called_missing(orchestrate, monkeypatch):
     def broken():
         raise ModuleNotFoundError("no such module", name="pydantic_core")
 
-    monkeypatch.setattr(managed, "connect", broken)
+    monkeypatch.setattr(agents, "connect", broken)
     assert isinstance(orchestrate(SOURCE_SESSION_ID="s").exception, ModuleNotFoundError)
 
 
 def test_without_a_key_its_variable_is_named(orchestrate, monkeypatch):
-    monkeypatch.setattr(managed, "connect", lambda: client("user-agent"))
+    monkeypatch.setattr(agents, "connect", lambda: client("user-agent"))
     result = orchestrate(SOURCE_SESSION_ID="s")
     assert result.exit_code == 2
     assert "ANTHROPIC_API_KEY is not set" in result.stderr
@@ -79,9 +79,9 @@ def test_without_a_key_its_variable_is_named(orchestrate, monkeypatch):
 )
 def test_every_way_to_authenticate_counts(orchestrate, monkeypatch, known):
     ran = []
-    monkeypatch.setattr(managed, "connect", lambda: known)
+    monkeypatch.setattr(agents, "connect", lambda: known)
     monkeypatch.setattr(
-        "agentserver.handoff.edge.orchestrate.run", lambda *_, client, **__: ran.append(client)
+        "agentserver.handoff.managed.orchestrate.run", lambda *_, client, **__: ran.append(client)
     )
     assert orchestrate(SOURCE_SESSION_ID="s").exit_code == 0
     assert ran == [known]
@@ -94,8 +94,8 @@ def test_a_key_is_not_logged_and_the_client_is_closed(orchestrate, monkeypatch):
         logging.getLogger("x").warning("the key is %s", "sk-very-secret")
         return client("X-Api-Key", closed=closed)
 
-    monkeypatch.setattr(managed, "connect", leaking)
-    monkeypatch.setattr("agentserver.handoff.edge.orchestrate.run", lambda *_, **__: None)
+    monkeypatch.setattr(agents, "connect", leaking)
+    monkeypatch.setattr("agentserver.handoff.managed.orchestrate.run", lambda *_, **__: None)
     said = orchestrate(SOURCE_SESSION_ID="s", ANTHROPIC_API_KEY="sk-very-secret").stderr
     assert "the key is [redacted]" in said
     assert closed

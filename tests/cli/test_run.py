@@ -21,8 +21,8 @@ from agentserver.assembly import build
 from agentserver.cli import main
 from agentserver.cli.run import _lines, history_file
 from agentserver.config import load
-from agentserver.gateways.console import Console
-from agentserver.gateways.terminal import Screen
+from agentserver.gateways.console.console import Console
+from agentserver.trace.terminal import Screen
 from tests.cli.conftest import environment
 
 
@@ -241,7 +241,7 @@ def test_inside_at_a_bare_terminal(inside):
 
 def test_inside_without_the_extra(inside, monkeypatch):
     monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
-    for name in [name for name in sys.modules if name.endswith("console_prompt")]:
+    for name in [name for name in sys.modules if name.endswith("console.prompt")]:
         monkeypatch.delitem(sys.modules, name)
     assert inside("Ada\n\x04", TERM="xterm") == 0
 
@@ -282,10 +282,10 @@ def test_a_history_that_cannot_be_kept_is_no_obstacle(choose, tmp_path):
 
 
 def test_a_defect_of_the_prompt_is_not_taken_for_its_absence(choose, monkeypatch):
-    monkeypatch.setitem(sys.modules, "agentserver.gateways.console_complete", None)
-    for name in [name for name in sys.modules if name.endswith("console_prompt")]:
+    monkeypatch.setitem(sys.modules, "agentserver.gateways.console.complete", None)
+    for name in [name for name in sys.modules if name.endswith("console.prompt")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ModuleNotFoundError, match="console_complete"):
+    with pytest.raises(ModuleNotFoundError, match=r"console\.complete"):
         choose()
 
 

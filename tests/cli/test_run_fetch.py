@@ -12,7 +12,7 @@ from agentserver.assembly import build
 from agentserver.cli.run import _fetch, _show
 from agentserver.core.messages import Done
 from agentserver.engines.memory import MemoryEngine
-from agentserver.gateways.terminal import Screen
+from agentserver.trace.terminal import Screen
 from tests.gateways.payloads import DESK
 
 pytestmark = pytest.mark.anyio
@@ -43,15 +43,15 @@ async def test_what_is_not_written_yet_was_not_taken():
     engine, terminal = MemoryEngine(), Stuck()
     server = build(DESK, engine=engine)
     async with server:
-        exchange = await server.open("console")
-        await exchange.send(b"<what/>")  # is refused, and the refusal waits
-        left = [event async for event in engine.outbox(exchange.id)]
+        handle = await server.open("console")
+        await handle.send(b"<what/>")  # is refused, and the refusal waits
+        left = [event async for event in engine.outbox(handle.id)]
         assert len(left) == 2
-        exchange.leave()
+        handle.detach()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_fetch, server, Screen(out=lambda: terminal))
             await anyio.wait_all_tasks_blocked()
-            assert [event async for event in engine.outbox(exchange.id)] == left
+            assert [event async for event in engine.outbox(handle.id)] == left
             terminal.open.set()
-        assert [event async for event in engine.outbox(exchange.id)] == []
-    assert f"from conversation {exchange.id}" in terminal.getvalue()
+        assert [event async for event in engine.outbox(handle.id)] == []
+    assert f"from conversation {handle.id}" in terminal.getvalue()

@@ -46,7 +46,7 @@ ORDER = """\
 
 ORDERING = """\
 from dataclasses import dataclass, field
-from agentserver.core.payload.binding import bind
+from agentserver.payload.xsd_codec import bind
 
 @dataclass
 class Order:

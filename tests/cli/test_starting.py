@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from agentserver.cli.plan import FORMS
-from agentserver.handoff.edge.plan import Form
+from agentserver.handoff.plans.audit import FindingsFormat
 
 HEAVY = {
     "annotated_types", "anyio", "asyncio", "docstring_parser", "elementpath", "email", "importlib.metadata", "lxml",
@@ -69,4 +69,4 @@ def test_the_names_of_the_package_are_found_on_first_use():
 
 
 def test_a_plan_is_written_in_each_form():
-    assert list(FORMS) == [str(form) for form in Form]
+    assert list(FORMS) == [str(form) for form in FindingsFormat]

@@ -20,7 +20,7 @@ CODE = """
 from __future__ import annotations
 from dataclasses import dataclass, field
 from agentserver.contract import HandlerMetadata, HandlerResponse
-from agentserver.core.payload.xmlify import xmlify
+from agentserver.payload.xmlify import xmlify
 
 @xmlify
 @dataclass

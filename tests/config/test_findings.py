@@ -4,28 +4,28 @@ from agentserver.config.findings import (
     MAX_FINDINGS,
     MAX_TEXT,
     ConfigError,
-    Finding,
-    Report,
+    ConfigMistake,
+    Mistakes,
     Severity,
     Where,
     did_you_mean,
     dotted,
     printable,
 )
-from agentserver.config.secrets import Secrets
+from agentserver.config.yaml.secrets import Secrets
 
 A, B = Path("a.yaml"), Path("b.yaml")
 
 
 def test_how_a_finding_reads():
-    finding = Finding(
+    finding = ConfigMistake(
         Severity.ERROR, A, 16, "listeners[2].peers[0]", 'unknown listener "shoutr"', 'did you mean "shouter"?'
     )
     assert (
         str(finding)
         == 'a.yaml:16: listeners[2].peers[0]: unknown listener "shoutr" (did you mean "shouter"?)'
     )
-    assert str(Finding(Severity.WARNING, A, 1, "", "odd")) == "a.yaml:1: warning: odd"
+    assert str(ConfigMistake(Severity.WARNING, A, 1, "", "odd")) == "a.yaml:1: warning: odd"
     assert str(ConfigError((finding, finding))) == f"{finding}\n{finding}"
 
 
@@ -41,7 +41,7 @@ def test_suggestions_ignore_case_and_stay_silent_when_nothing_is_near():
 
 
 def test_findings_come_by_file_and_line_and_once_for_each_value():
-    report = Report()
+    report = Mistakes()
     report.error(Where(B, 1, "x"), "b1")
     report.error(Where(A, 9), "a9")
     report.error(Where(A, 2, "x"), "a2")
@@ -54,7 +54,7 @@ def test_findings_come_by_file_and_line_and_once_for_each_value():
 
 
 def test_findings_are_bounded_in_number():
-    report = Report()
+    report = Mistakes()
     for line in range(MAX_FINDINGS + 5):
         report.warning(Where(A, line + 1), "x")
     findings = report.settle([A], Secrets())
@@ -65,7 +65,7 @@ def test_findings_are_bounded_in_number():
 
 
 def test_findings_show_neither_secrets_nor_control_characters():
-    report = Report()
+    report = Mistakes()
     report.error(Where(A, 1, "hunter22"), "a\x1b[2J hunter22\n", "hunter22?")
     (finding,) = report.settle([A], Secrets.of(["hunter22"]))
     assert (finding.path, finding.message, finding.suggestion) == (

@@ -223,7 +223,7 @@ def test_editors_know_the_key():
 
     import jsonschema
 
-    from agentserver.config.editors import editor_schema
+    from agentserver.config.keys.editors import editor_schema
 
     schema = json.loads(editor_schema())
     jsonschema.validate(yaml.safe_load(ONE + "guards: [{use: a.B, any: 1}]"), schema)

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import pytest
 
-from agentserver.provenance.labels import Mode, Role, Standing
-from agentserver.provenance.policy import FieldRule, PlanSource, Policy, SinkRule
-from agentserver.provenance.policymodel import PolicyEntry
+from agentserver.provenance.evidence.labels import Mode, Role, Standing
+from agentserver.provenance.policy.declarations import FieldRule, PlanSource, Policy, SinkRule
+from agentserver.provenance.policy.model import PolicyEntry
 from tests.config.conftest import CODE
 
 TWO = """

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentserver.config import ConfigError, load
+from agentserver.config.keys.models import ListenerEntry
 from agentserver.config.loading import project_directory
-from agentserver.config.models import ListenerEntry
 from agentserver.config.validation import keys_of
 from agentserver.core.blueprint import Limits
 

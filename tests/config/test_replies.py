@@ -12,12 +12,12 @@ import pytest
 from agentserver.assembly import build, rules
 from agentserver.config import forget
 from agentserver.contract import Code
-from agentserver.core.budget import Room
-from agentserver.core.effects import ThreadStorage
+from agentserver.core.drafts.replies import normalise
 from agentserver.core.messages import Drafts
-from agentserver.core.payload.codec import Unlisted
 from agentserver.core.refusals import Refusal
-from agentserver.core.replies import normalise
+from agentserver.core.state.budget import Room
+from agentserver.core.state.effects import ThreadStorage
+from agentserver.payload.codec import Unlisted
 from tests.config.conftest import CODE, ONE
 
 LATE = CODE.replace("class Reply", "class Late").replace("class Greeting", "class Kept")
@@ -146,9 +146,9 @@ def test_the_log_says_what_to_do_and_the_caller_learns_nothing(late, caplog):
 
     async def scenario():
         async with build(loaded) as server:
-            exchange = await server.open("console")
+            handle = await server.open("console")
             data = '<Greeting xmlns="urn:agentserver:payload:Greeting:v1"><name>Ada</name></Greeting>'
-            return await exchange.ask(data.encode(), "greeter")
+            return await handle.ask(data.encode(), "greeter")
 
     reply = anyio.run(scenario)
     assert reply.error

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from agentserver.config.models import LimitsEntry, ListenerEntry, OrganismFile
+from agentserver.config.keys.models import LimitsEntry, ListenerEntry, OrganismFile
 from agentserver.config.validation import keys_of
 from agentserver.core.blueprint import Limits, Listener
 from tests.config.conftest import ONE

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
 from agentserver.contract import Code
-from agentserver.core import approving, decisions, familiar, intake
-from agentserver.core.approvals import Decided
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.conversation import Conversation
-from agentserver.core.decisions import Accepted
-from agentserver.core.details import Failure
-from agentserver.core.effects import ThreadStorage, ThreadTodos, collect
-from agentserver.core.envelope import SCHEMA, Bounds, read
+from agentserver.core.decide import approving, decisions, intake
+from agentserver.core.decide.decisions import Accepted
+from agentserver.core.decide.lives import DELIVERY, DeliveryStage
+from agentserver.core.decide.plain import plain, plain_request
+from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import Rules
-from agentserver.core.lives import DELIVERY, DeliveryStage
 from agentserver.core.messages import (
     Done,
     Draft,
@@ -27,12 +24,16 @@ from agentserver.core.messages import (
     Requeued,
     Returned,
 )
-from agentserver.core.payload.codec import Codecs
 from agentserver.core.pieces import whole
-from agentserver.core.plain import plain, plain_request
-from agentserver.core.replies import normalise
+from agentserver.core.records.details import Failure
+from agentserver.core.state.approvals import Decided
+from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.peers import PeersGuard
+from agentserver.payload.codec import Codecs
+from agentserver.wire import familiar
+from agentserver.wire.envelope import SCHEMA, Bounds, read
 
 
 @xmlify

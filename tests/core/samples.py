@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentserver.core.details import (
+from agentserver.core.records.details import (
     Answered,
     Corrections,
     Ended,
@@ -19,7 +19,7 @@ from agentserver.core.details import (
     Unanswered,
     Unknown,
 )
-from agentserver.core.wording import PHRASES, DetailWording
+from agentserver.core.records.wording import PHRASES, DetailWording
 from agentserver.findings import PHRASES as FINDINGS
 from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
 

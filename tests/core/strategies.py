@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver.contract import Attribute, Element, Pattern
-from agentserver.core.payload.shape import Count, Facets, Field, Kind, Record, Scalar
+from agentserver.payload.fields.field_table import Count, Facets, Field, RecordType, Scalar, ScalarKind
 
 PARSER = etree.XMLParser(
     encoding="utf-8", resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False,
@@ -32,7 +32,7 @@ def parse(markup: str) -> Any:
     return etree.fromstring(f"<m>{markup}</m>".encode(), PARSER)[0]
 
 
-def values(record: Record) -> st.SearchStrategy[Any]:
+def values(record: RecordType) -> st.SearchStrategy[Any]:
     """Instances of the record's class."""
     return st.fixed_dictionaries({each.name: _field(each) for each in record.fields}).map(
         lambda known: record.cls(**known)
@@ -40,7 +40,7 @@ def values(record: Record) -> st.SearchStrategy[Any]:
 
 
 def _field(each: Field) -> st.SearchStrategy[Any]:
-    single = values(each.type) if isinstance(each.type, Record) else scalars(each.type)
+    single = values(each.type) if isinstance(each.type, RecordType) else scalars(each.type)
     if each.count is Count.OPTIONAL:
         return st.none() | single
     if not each.repeated:
@@ -118,20 +118,20 @@ def _datetimes(facets: Facets) -> st.SearchStrategy[datetime]:
 
 
 _KINDS = {
-    Kind.STR: _text,
-    Kind.INT: _ints,
-    Kind.FLOAT: _floats,
-    Kind.BOOL: lambda _: st.booleans(),
-    Kind.DECIMAL: _decimals,
-    Kind.DATE: lambda facets: st.dates(
+    ScalarKind.STR: _text,
+    ScalarKind.INT: _ints,
+    ScalarKind.FLOAT: _floats,
+    ScalarKind.BOOL: lambda _: st.booleans(),
+    ScalarKind.DECIMAL: _decimals,
+    ScalarKind.DATE: lambda facets: st.dates(
         **{key: value for key, value in _ends(facets).items() if value}
     ).filter(_inside(facets)),
-    Kind.TIME: lambda facets: st.times(
+    ScalarKind.TIME: lambda facets: st.times(
         **{key: value for key, value in _ends(facets).items() if value},
         timezones=st.none() if facets.lower else ZONES,
     ).filter(_inside(facets)),
-    Kind.DATETIME: _datetimes,
-    Kind.BYTES: lambda facets: st.binary(min_size=facets.least, max_size=facets.most),
+    ScalarKind.DATETIME: _datetimes,
+    ScalarKind.BYTES: lambda facets: st.binary(min_size=facets.least, max_size=facets.most),
 }
 
 

@@ -9,9 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from agentserver.core import decisions
+from agentserver.core.decide import decisions
+from tests.core.decide.test_decisions_laws import SHOP, whims
 from tests.core.paper import Ask, Note, Paper
-from tests.core.test_decisions_laws import SHOP, whims
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,10 +7,10 @@ from lxml import etree
 
 from agentserver import Handoff, Task
 from agentserver.core.handoffs import TASK, Param, Words
-from agentserver.core.payload.codec import Codecs
 from agentserver.handoff.frame import NAMESPACE
-from agentserver.hygiene.objections import Kind
+from agentserver.hygiene.objections import SchemaLanguage
 from agentserver.hygiene.rules import inspect, read
+from agentserver.payload.codec import Codecs
 
 CODECS = Codecs([Handoff, Task])
 FULL = [
@@ -40,4 +40,4 @@ def test_values_by_name():
 
 @pytest.mark.parametrize("kind", [Handoff, Task])
 def test_their_schemas_keep_the_rules_of_hygiene(kind):
-    assert inspect(read(Kind.XSD, CODECS.of(kind).xsd(documented=True).encode())) == ()
+    assert inspect(read(SchemaLanguage.XSD, CODECS.of(kind).xsd(documented=True).encode())) == ()

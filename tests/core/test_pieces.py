@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.core import decisions
-from agentserver.core.budget import Room
+from agentserver.core.decide import decisions
+from agentserver.core.drafts.replies import normalise, reading
 from agentserver.core.pieces import whole
-from agentserver.core.replies import normalise, reading
+from agentserver.core.state.budget import Room
 from tests.core.paper import Ask, Paper, listener, rules
 
 MANY = [HandlerResponse(Ask(str(number)), "b") for number in range(100)]

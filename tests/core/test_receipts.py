@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.contract import Code
-from agentserver.core import decisions, record_rows, recording
+from agentserver.core.decide import decisions
+from agentserver.core.encoding import record_rows, recording
 from agentserver.core.messages import Outside
 from agentserver.core.receipts import Receipt, key
 from agentserver.core.receipts import given as receipt_of

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from agentserver.contract import Code
-from agentserver.core.payload.codec import Codecs
 from agentserver.core.refusals import WORDINGS, system_error
+from agentserver.payload.codec import Codecs
 
 RETRIABLE = {Code.ROUTING, Code.VALIDATION, Code.TIMEOUT, Code.BUSY}
 

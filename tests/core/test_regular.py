@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import Attribute, xmlify
-from agentserver.core.canonical import canonical
-from agentserver.core.envelope import Bounds, Malformed, read_payload, read_written
-from agentserver.core.payload.codec import Codecs
+from agentserver.payload.codec import Codecs
+from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import Bounds, Malformed, read_payload, read_written
 
 
 @dataclass(frozen=True)

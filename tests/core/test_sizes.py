@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
-from agentserver.core import decisions, overlay
+from agentserver.core.decide import decisions
+from agentserver.core.decide.plain import plain
 from agentserver.core.pieces import whole
-from agentserver.core.plain import plain
-from agentserver.core.requests import Request
-from agentserver.core.threads import TreeChange
+from agentserver.core.state import overlay
+from agentserver.core.state.requests import OpenRequest
+from agentserver.core.state.threads import TreeChange
+from tests.core.encoding.test_snapshot import lived
 from tests.core.paper import Answer, Ask, Paper, listener, rules
-from tests.core.test_snapshot import lived
 
 FEW, MANY = 10, 1000
 STEPS = 90
@@ -45,7 +46,7 @@ def pingpong(threads=0, requests=0):
     elsewhere = change.open(before.tree.root, "elsewhere", "above").id
     for number in range(threads):
         change.open(elsewhere, "elsewhere", f"t{number}")
-    more = {f"q{number}": Request(f"q{number}", (), 1) for number in range(requests)}
+    more = {f"q{number}": OpenRequest(f"q{number}", (), 1) for number in range(requests)}
     paper.conversation = before._replace(tree=change.result(), requests={**before.requests, **more})
     return paper
 

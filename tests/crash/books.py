@@ -7,15 +7,16 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from agentserver.core import receipts, recording
-from agentserver.core.audit import Event
+from agentserver.core import receipts
+from agentserver.core.encoding import recording
+from agentserver.core.encoding.snapshot import take
 from agentserver.core.messages import Done, Outside, Reply, TurnedAway
-from agentserver.core.snapshot import take
-from agentserver.engines.journal_care import broken_link
-from agentserver.engines.journal_file import open_reading
-from agentserver.engines.journal_reader import Reader
-from agentserver.engines.journal_rows import Ending
-from agentserver.engines.replay import replay
+from agentserver.core.records.audit import Event
+from agentserver.engines.sqlite.care.maintenance import broken_link
+from agentserver.engines.sqlite.file import open_reading
+from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.sqlite.rows import DeliveryEnd
+from agentserver.history.replay import replay
 from tests.crash.organism import SHOP, unheard
 from tests.engines.endings import endings as endings_of
 
@@ -195,11 +196,11 @@ def check_tree(reader, summary, *, at_rest):
 
 def check_deliveries(endings, handled, told, *, at_rest):
     for key, ending in endings.items():
-        if ending is Ending.DONE:
+        if ending is DeliveryEnd.DONE:
             assert key in handled, "what is done was handled"
             assert told.ran[key] >= 1, "a handler ran at least once"
         if at_rest:
-            assert ending is not Ending.QUEUED
+            assert ending is not DeliveryEnd.QUEUED
 
 
 def check_replies(told, left):

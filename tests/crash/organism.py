@@ -23,18 +23,18 @@ import anyio
 
 from agentserver import HandlerResponse, TodoUntil, get_todo_registry, invocation
 from agentserver.assembly import SystemClock
-from agentserver.core.approvals import Answer as Said
-from agentserver.core.approvals import Decided
 from agentserver.core.messages import Reply
-from agentserver.core.payload.codec import Codecs
-from agentserver.engines.journal_file import Place, Sync
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.core.state.approvals import Answer as Said
+from agentserver.core.state.approvals import Decided
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions, Sync
 from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.lineage import LineageGuard, Trusted
+from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
-from agentserver.provenance.labels import Mode
-from agentserver.provenance.policy import Policy, SinkRule
-from agentserver.pump import Bound, Onlookers, Pump
+from agentserver.payload.codec import Codecs
+from agentserver.provenance.evidence.labels import Mode
+from agentserver.provenance.policy.declarations import Policy, SinkRule
+from agentserver.pump import Callee, Observers, Pump
 from tests.core.paper import Answer, Ask, Note, listener, rules
 
 respond = HandlerResponse.respond
@@ -118,8 +118,8 @@ class Person:
 
 
 def pump(engine, person):
-    bound = {name: Bound(one, HANDLERS[name]) for name, one in SHOP.blueprint.listeners.items()}
-    return Pump(SHOP, bound, engine, SystemClock(), onlookers=Onlookers(approver=person))
+    bound = {name: Callee(one, HANDLERS[name]) for name, one in SHOP.blueprint.listeners.items()}
+    return Pump(SHOP, bound, engine, SystemClock(), onlookers=Observers(approver=person))
 
 
 class Letter(NamedTuple):
@@ -160,9 +160,9 @@ def written(number):
     return SHOP.codecs.of(Ask).encode(Ask(f"go {number}")).encode()
 
 
-async def correspond(exchange, letter, diary):
+async def correspond(handle, letter, diary):
     """Send a letter, again if need be, and hear all that it is answered."""
-    async for reply in exchange.replies(written(letter.number), letter.to, request=letter.own):
+    async for reply in handle.replies(written(letter.number), letter.to, request=letter.own):
         tell("accepted", reply.request)
         tell("kept", letter.own, reply.request)
         tell("reply", reply.request, int(reply.redelivered))
@@ -172,47 +172,47 @@ async def correspond(exchange, letter, diary):
 async def fetch(server, diary):
     """What a gateway that comes back does: ask again what it has not heard, take what waits of before."""
     async with anyio.create_task_group() as tasks:
-        for key in await server.belongings("crash"):
+        for key in await server.conversations_of("crash"):
             tasks.start_soon(fetch_one, server, diary, key)
 
 
 async def fetch_one(server, diary, key):
-    exchange = await server.resume("crash", key)
+    handle = await server.resume("crash", key)
     for letter in [letter for letter in diary.unheard if letter.conversation == key]:
-        await correspond(exchange, letter, diary)
+        await correspond(handle, letter, diary)
         diary.unheard.remove(letter)
-    for event in exchange.waiting():
+    for event in handle.waiting():
         tell("reply" if isinstance(event, Reply) else "ended", event.request, int(event.redelivered))
-    exchange.leave()
+    handle.detach()
 
 
 async def talk(server, random, number, diary):
     data = written(number)
     while True:
-        exchange = await server.open("crash")
+        handle = await server.open("crash")
         for _ in range(random.randint(1, 4)):
             to = random.choice(["agent", "agent", "tool", "vault", "nobody"])
             own = f"{random.getrandbits(64):x}"
-            letter = Letter(own, exchange.id, number, to)
+            letter = Letter(own, handle.id, number, to)
             if random.random() < 0.4:
                 diary.sends(letter)
                 if random.random() < 0.3:
-                    tell("kept", own, await exchange.send(data, to, request=own))
-                await correspond(exchange, letter, diary)
+                    tell("kept", own, await handle.send(data, to, request=own))
+                await correspond(handle, letter, diary)
             elif random.random() < 0.3:
-                tell("accepted", await exchange.send(data, random.choice(["agent", "tool"])))
+                tell("accepted", await handle.send(data, random.choice(["agent", "tool"])))
             else:
-                async for reply in exchange.replies(data, to):
+                async for reply in handle.replies(data, to):
                     tell("accepted", reply.request)
                     tell("reply", reply.request, int(reply.redelivered))
         if random.random() < 0.3:
-            await exchange.close()
-            tell("closed", exchange.id)
+            await handle.close()
+            tell("closed", handle.id)
 
 
 async def main(path, load, seed):
     random, person = Random(seed), Person()
-    engine = SqliteEngine(Place(path, Sync.FULL), SHOP.guards)
+    engine = SqliteEngine(JournalOptions(path, Sync.FULL), SHOP.guards)
     async with engine, pump(engine, person) as server, anyio.create_task_group() as tasks:
         tasks.start_soon(person.answer, server)
         tell("open")

@@ -17,8 +17,8 @@ from random import Random
 
 import pytest
 
-from agentserver.engines.journal_file import Place, open_reading, open_writing
-from agentserver.engines.journal_reader import Reader
+from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
+from agentserver.engines.sqlite.reader import Reader
 from tests.crash.books import Told, check
 from tests.crash.organism import SHOP
 from tests.crash.poison import poison
@@ -117,6 +117,6 @@ def test_a_torn_log_leaves_a_whole_prefix(tmp_path):
         shutil.copy(path, copy)
         torn = log[: random.randrange(len(log))] + (os.urandom(random.choice([0, 700])))
         copy.with_name(f"{copy.name}-wal").write_bytes(torn)
-        open_writing(Place(copy)).close()
+        open_writing(JournalOptions(copy)).close()
         steps.add(check(copy, Told(ran=told.ran), at_rest=False)["steps"])
     assert len(steps) > 2

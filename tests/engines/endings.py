@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentserver.engines.journal_rows import Ending
+from agentserver.engines.sqlite.rows import DeliveryEnd
 
 
 def endings(connection, conversation):
@@ -12,4 +12,4 @@ def endings(connection, conversation):
         " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries where c.id = ?",
         (conversation,),
     )
-    return {key: Ending(state) for key, state in rows}
+    return {key: DeliveryEnd(state) for key, state in rows}

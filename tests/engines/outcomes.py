@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentserver.engines.journal_file import Place
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
 
 
 class Journal:
@@ -14,7 +14,7 @@ class Journal:
         self.more = more
 
     def __call__(self):
-        return SqliteEngine(Place(self.path), **self.more)
+        return SqliteEngine(JournalOptions(self.path), **self.more)
 
 
 def said(story, number=1):

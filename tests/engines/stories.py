@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agentserver.core import record_rows, recording
-from agentserver.core.recorded import KeptStep, Story
-from agentserver.core.recording import Beginning
+from agentserver.core.encoding import record_rows, recording
+from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
+from agentserver.core.encoding.recording import Origin
 
 
 def story_of(paper):
     """What a journal would hold of it."""
     steps = tuple(
-        KeptStep(
+        RecordedStep(
             outcome.conversation.version,
             outcome.moment,
             recording.dump(outcome),
@@ -23,4 +23,4 @@ def story_of(paper):
     )
     one = paper.conversation
     deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
-    return Story(Beginning(one.id, one.principal, one.tree.root), steps, deliveries)
+    return RecordedConversation(Origin(one.id, one.principal, one.tree.root), steps, deliveries)

@@ -6,15 +6,15 @@ from contextlib import closing
 
 import pytest
 
-from agentserver.core import decisions
+from agentserver.core.decide import decisions
+from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.pieces import whole
-from agentserver.core.snapshot import UnreadableError
-from agentserver.engines import journal_kept
-from agentserver.engines.conformance import Story
-from agentserver.engines.journal_file import Place, open_writing
-from agentserver.engines.journal_reader import Reader
-from agentserver.engines.journal_verify import findings
-from agentserver.engines.journal_writer import Writer
+from agentserver.engines.conformance.suite import SampleConversation
+from agentserver.engines.sqlite import kept
+from agentserver.engines.sqlite.file import JournalOptions, open_writing
+from agentserver.engines.sqlite.proof.verify import findings
+from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.sqlite.writer import Writer
 from tests.core.test_sizes import FEW, MANY, pingpong
 
 STEPS = 40
@@ -27,7 +27,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def connection(path):
-    with closing(open_writing(Place(path))) as connection:
+    with closing(open_writing(JournalOptions(path))) as connection:
         yield connection
 
 
@@ -66,7 +66,7 @@ class Written:
 
 def costs(path, number):
     """The statements and bytes of each step of a conversation with so many threads at rest, after the first that is kept."""
-    with closing(open_writing(Place(path))) as connection:
+    with closing(open_writing(JournalOptions(path))) as connection:
         paper = pingpong(threads=number)
         writer, first = Writer(connection, path), paper.outcomes[0]
         assert writer.commit([first._replace(conversation=paper.conversation, since=None)]) == [None]
@@ -98,7 +98,7 @@ def test_to_read_a_conversation_costs_what_is_in_it_and_not_what_has_happened_in
         (since,) = connection.execute(
             "select sum(length(changes)) from step where version > coalesce((select version from state), 0)"
         ).fetchone()
-        assert (since or 0) <= journal_kept.CHANGES
+        assert (since or 0) <= kept.CHANGES
         states.update(connection.execute("select version, length(data) from state"))
     assert 2 <= len(states) <= 6, "kept whole now and then"
     assert all(size < 2000 for _, size in states)
@@ -114,7 +114,7 @@ def test_one_that_is_short_is_never_kept_whole(connection, path):
 
 
 def test_a_state_of_which_the_changes_are_not_known_is_kept_whole(connection, path):
-    story, writer, reader = Story(), Writer(connection, path), Reader(connection)
+    story, writer, reader = SampleConversation(), Writer(connection, path), Reader(connection)
     first = story.said(story.opened(), "1")
     one, other = story.said(first.conversation, "one"), story.said(first.conversation, "other")
     errors = writer.commit([first, one, other])
@@ -165,7 +165,7 @@ def test_a_commit_that_failed_has_changed_nothing_that_the_next_builds_on(connec
     ],
 )
 def test_a_state_with_the_changes_of_another_is_refused(connection, path, monkeypatch, damage):
-    monkeypatch.setattr(journal_kept, "CHANGES", 500)
+    monkeypatch.setattr(kept, "CHANGES", 500)
     paper, writer = fresh(), Writer(connection, path)
     assert writer.commit(paper.outcomes) == [None]
     for _ in range(12):
@@ -180,8 +180,8 @@ def test_a_state_with_the_changes_of_another_is_refused(connection, path, monkey
 
 
 def test_what_is_over_leaves_no_state(connection, path, monkeypatch):
-    monkeypatch.setattr(journal_kept, "CHANGES", 0)
-    story, writer = Story(), Writer(connection, path)
+    monkeypatch.setattr(kept, "CHANGES", 0)
+    story, writer = SampleConversation(), Writer(connection, path)
     said = story.said(story.opened(), "1")
     assert writer.commit([said]) == [None]
     assert connection.execute("select count(*) from state").fetchone() == (1,)
@@ -192,7 +192,7 @@ def test_what_is_over_leaves_no_state(connection, path, monkeypatch):
 
 @pytest.mark.parametrize("number", [1, 3, 4, 70])
 def test_many_steps_are_written_by_few_statements(connection, path, number):
-    story, writer = Story(), Writer(connection, path)
+    story, writer = SampleConversation(), Writer(connection, path)
     said = [story.said(story.opened(), str(one)) for one in range(number)]
     assert writer.commit(said) == [None] * number
     written = Written(connection)

@@ -14,7 +14,7 @@ import pytest
 
 from agentserver.assembly import build
 from agentserver.config import forget, load
-from agentserver.core.envelope import read
+from agentserver.wire.envelope import read
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -22,15 +22,15 @@ PROJECT = Path(__file__).resolve().parents[2]
 class Conversation:
     """One conversation with a running organism."""
 
-    def __init__(self, running, exchange):
-        self.running, self.id, self._exchange = running, exchange.id, exchange
+    def __init__(self, running, handle):
+        self.running, self.id, self._handle = running, handle.id, handle
 
     async def replies(self, payload, to=None):
         """Every reply, decoded, with its sender."""
         codecs = self.running.codecs
         data = payload if isinstance(payload, bytes) else codecs.of(type(payload)).encode(payload).encode()
         found = []
-        async for reply in self._exchange.replies(data, to):
+        async for reply in self._handle.replies(data, to):
             element = read(reply.message).payload
             found.append((reply.sender, codecs.named(element.tag).decode(element)))
         return found

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from agentserver.core.audit import Event
-from agentserver.core.detail_form import members
+from agentserver.core.encoding.detail_form import members
+from agentserver.core.records.audit import Event
 from agentserver.handoff.intents import vocabulary
 from agentserver.handoff.reference import INTENTS
 from tests.examples.conftest import PROJECT, changed, run

@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentserver.core.approvals import Answer, Decided
-from agentserver.core.wording import WORDING
-from agentserver.engines.journal_file import Place as JournalPlace
-from agentserver.engines.journal_file import Sync
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Answer, Decided
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions as JournalPlace
+from agentserver.engines.sqlite.file import Sync
 from agentserver.rulebook import rules
 from tests.examples.conftest import changed, on_site, run
 

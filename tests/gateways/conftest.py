@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.assembly import build
-from agentserver.gateways.console_lines import takers_of
+from agentserver.gateways.console.lines import takers_of
 from tests.gateways.payloads import DESK
 
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from agentserver import xmlify
 from agentserver.characters.table import unseen
-from agentserver.core import envelope
-from agentserver.core.approvals import Approval
-from agentserver.core.details import GuardNote
 from agentserver.core.messages import Delivery, Question
-from agentserver.core.payload.codec import Codecs
+from agentserver.core.records.details import GuardNote
+from agentserver.core.state.approvals import Approval
 from agentserver.gateways.approval_view import PAGE, PIECE, pages, reasons, said
-from agentserver.gateways.terminal import paint
+from agentserver.payload.codec import Codecs
+from agentserver.trace.terminal import paint
+from agentserver.wire import envelope
 from tests.characters.unescaping import unescaped
 
 

@@ -12,13 +12,13 @@ from anyio import to_thread
 
 from agentserver.assembly import build
 from agentserver.config import forget, load
-from agentserver.core.detail_form import members
+from agentserver.core.encoding.detail_form import members
 from agentserver.core.handoffs import Handoff, Param
 from agentserver.gateways.bridge import Bridge, handoff
-from agentserver.handoff.edge.managed import Patience, Source, SourceLost
 from agentserver.handoff.edge.records import AuditFile
-from agentserver.handoff.requests import Reason, Request, read_text
-from agentserver.handoff.stream import Attempt
+from agentserver.handoff.managed.agents import ManagedOutput, Patience, SourceLost
+from agentserver.handoff.managed.stream import Attempt
+from agentserver.handoff.requests import HandoffRequest, RequestRefusal, read_text
 from tests.handoff.edge.service import Connection, serving
 from tests.handoff.test_hostile import TRICKS, blob
 
@@ -81,7 +81,7 @@ async def test_a_managed_agents_requests_are_judged_by_the_organism_and_reach_it
         heard = []
         async with build(organism) as server:
             sink = Sink()
-            source = Source(client, "sesn_1", patience=Patience(first=0.0, most=0.0))
+            source = ManagedOutput(client, "sesn_1", patience=Patience(first=0.0, most=0.0))
             with anyio.fail_after(20):
                 await bridge(server, sink, heard.append).run(source)
             seen = recorded(server)
@@ -113,10 +113,10 @@ async def test_every_trick_is_refused_and_on_record_in_one_place_or_the_other(or
 
 
 async def test_what_no_message_can_carry_is_on_record_and_answered(organism, tmp_path):
-    broken = Attempt(Request(fault=Reason.INVALID_JSON), "c1")
+    broken = Attempt(HandoffRequest(fault=RequestRefusal.INVALID_JSON), "c1")
     nested = Attempt(read_text(blob(params={"ticket_id": {"a": 1}})), "c2")
-    unseen = Attempt(Request("launch-radar", "launch_review", (("ticket_id", "\x00"),)), "c3")
-    long = Attempt(Request("launch-radar", "launch_review", (("x" * 65, "1"),)), "c4")
+    unseen = Attempt(HandoffRequest("launch-radar", "launch_review", (("ticket_id", "\x00"),)), "c3")
+    long = Attempt(HandoffRequest("launch-radar", "launch_review", (("x" * 65, "1"),)), "c4")
     script = Script(broken, nested, unseen, long)
     file = tmp_path / "audit.jsonl"
     async with build(organism) as server:
@@ -147,10 +147,12 @@ async def test_a_session_that_cannot_be_listened_to_is_told(organism):
 
 
 def test_values_become_text():
-    request = Request("a", "b", (("x", "1"), ("y", 2), ("z", True), ("w", False)), "event")
+    request = HandoffRequest("a", "b", (("x", "1"), ("y", 2), ("z", True), ("w", False)), "event")
     values = (Param("x", "1"), Param("y", "2"), Param("z", "true"), Param("w", "false"))
     assert handoff(request) == Handoff("b", "a", values, None, "event")
 
 
 def test_the_older_form_goes_to_the_server():
-    assert handoff(Request("a", fault=Reason.LEGACY_PAYLOAD, event="e")) == Handoff("", "a", event="e")
+    assert handoff(HandoffRequest("a", fault=RequestRefusal.LEGACY_PAYLOAD, event="e")) == Handoff(
+        "", "a", event="e"
+    )

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core import envelope
-from agentserver.core.payload.codec import Codecs
-from agentserver.gateways.form import MAX_ITEMS, Misfit, compose, field_names, takes, text_field
+from agentserver.gateways.form import MAX_ITEMS, FormMisfit, compose, field_names, takes, text_field
+from agentserver.payload.codec import Codecs
+from agentserver.wire import envelope
 from tests.gateways.payloads import Add, Colour, Greet, Item, Order, Ping, Wait
 
 CODECS = Codecs([Greet, Add, Wait, Order, Ping])
@@ -75,13 +75,13 @@ def test_a_text_arrives_as_it_was_typed(text):
 )
 def test_what_does_not_fit_is_named(values, line):
     made = compose(SHOP, values)
-    assert isinstance(made, Misfit)
+    assert isinstance(made, FormMisfit)
     assert line in made.lines
 
 
 def test_a_codec_without_a_table_takes_no_fields():
     bare = SimpleNamespace(name="{urn:x}y", payload=int)
-    assert compose(bare, []) == Misfit(("{urn:x}y has no field table: send it as XML",))
+    assert compose(bare, []) == FormMisfit(("{urn:x}y has no field table: send it as XML",))
     assert text_field(bare) is None
     assert field_names(bare) == ()
     assert not takes(bare, "a")

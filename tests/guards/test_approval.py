@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.guard import Asked
-from agentserver.core.replies import draft
-from agentserver.core.routing import Place, Route, resolve
+from agentserver.core.drafts.replies import draft
+from agentserver.core.drafts.routing import Route, Sender, resolve
+from agentserver.core.guard import NeedsApproval
 from agentserver.guards.approval import ApprovalGuard
 from tests.core.paper import Ask, Note, listener, rules
 
@@ -17,7 +17,7 @@ SHOP = rules(listener("a", "vault", "shelf"), listener("vault", payloads=(Ask, N
 
 
 def proposal(payload=None, to="vault"):
-    place = Place(SHOP.blueprint.listeners["a"], "t", "console")
+    place = Sender(SHOP.blueprint.listeners["a"], "t", "console")
     (found,) = resolve(draft(payload or Ask("x"), to, SHOP.codecs, SHOP.bounds), place, SHOP.blueprint)
     return found
 
@@ -28,9 +28,9 @@ def permitted(memory, made):
 
 
 def test_it_asks_about_its_listeners_and_nobody_else():
-    assert isinstance(GUARD.judge(None, proposal(), 0.0), Asked)
+    assert isinstance(GUARD.judge(None, proposal(), 0.0), NeedsApproval)
     assert GUARD.judge(None, proposal(to="shelf"), 0.0) is None
-    assert isinstance(GUARD.judge(None, proposal()._replace(route=Route.ANSWER), 0.0), Asked)
+    assert isinstance(GUARD.judge(None, proposal()._replace(route=Route.ANSWER), 0.0), NeedsApproval)
 
 
 @pytest.mark.parametrize(("payload", "asked"), [(Ask("x"), False), (Ask("X"), True), (Note("x"), True)])

@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.core.approvals import Answer as Said
-from agentserver.core.details import GuardNote
-from agentserver.core.envelope import read
+from agentserver.core.drafts.routing import Proposal, Route
+from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.guard import Noted, opening
-from agentserver.core.routing import Proposal, Route
-from agentserver.core.snapshot import restore, take
-from agentserver.core.wording import WORDING
-from agentserver.engines.replay import replay
+from agentserver.core.records.details import GuardNote
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Answer as Said
 from agentserver.guards import Guard, ask, deny, note
 from agentserver.guards.hosting import MEMORY, HostedGuard, hosted, named
 from agentserver.guards.peers import PeersGuard
+from agentserver.history.replay import replay
+from agentserver.wire.envelope import read
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
 from tests.engines.stories import story_of
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.engines import portable
-from agentserver.engines.replay import replay
 from agentserver.guards import Guard, ask, deny, note
 from agentserver.guards.hosting import hosted
-from tests.core.test_decisions_laws import ASKING, SHOP
-from tests.engines import test_replay_laws as laws
-from tests.engines.test_replay_laws import story
+from agentserver.history import export
+from agentserver.history.replay import replay
+from tests.core.decide.test_decisions_laws import ASKING, SHOP
+from tests.history import test_replay_laws as laws
+from tests.history.test_replay_laws import story
 
 STRICTER = ("let through", "let through with a note", "asked about", "blocked")
 """The treatments of a message, each stricter than the one before."""
@@ -83,4 +83,4 @@ def test_what_a_guard_of_a_program_decided_is_decided_again(rules, seed, whim):
     strict = guarded(rules, whim)
     told = story(seed, strict)
     assert replay(told, strict) is None
-    assert replay(portable.load(portable.dump(told)), strict) is None
+    assert replay(export.load(export.dump(told)), strict) is None

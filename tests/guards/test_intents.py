@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse, Handoff, Pattern, Task, xmlify
-from agentserver.core import recording
-from agentserver.core.audit import Event
-from agentserver.core.detail_form import dump, members
+from agentserver.core.encoding import recording
+from agentserver.core.encoding.detail_form import dump, members
+from agentserver.core.encoding.parts import encode
 from agentserver.core.handoffs import Param, Words
-from agentserver.core.parts import encode
-from agentserver.core.payload.codec import Codecs
-from agentserver.core.wording import WORDING
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
 from agentserver.guards.intents import IntentRewriter
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter, Type, from_xsd
-from agentserver.handoff.requests import Reason, digest
+from agentserver.handoff.requests import RequestRefusal, digest
 from agentserver.handoff.scrub import Scrub
 from agentserver.hygiene.simple_types import Lexical
+from agentserver.payload.codec import Codecs
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
 
 
@@ -471,7 +471,7 @@ def test_a_note_is_whole_and_never_holds_what_was_sent(params, intent):
     for record in p.records:
         if record.event is Event.ATTEMPTED:
             assert len(encode(dump(record.detail))) < 16_000
-            assert members(record.detail)["reason"] in {str(each) for each in Reason}
+            assert members(record.detail)["reason"] in {str(each) for each in RequestRefusal}
             assert b"SECRET" not in encode(dump(record.detail))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from agentserver.core.audit import Event, Record
-from agentserver.core.detail_form import dump, handoff, load
+from agentserver.core.encoding.detail_form import dump, handoff, load
+from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.guards.intents import HandoffRecord
-from agentserver.handoff.audit import AuditRecord, Seal, sealed
+from agentserver.handoff.audit import HandoffEntry, Seal, sealed
 
 HASH = "0" * 64
 
@@ -40,8 +40,8 @@ class Sink:
 
 def test_attempts_and_nothing_else_become_lines():
     sink = Sink()
-    attempt = Record(Event.ATTEMPTED, 1.0, "c1", "t1", "a", "b", detail=handoff(MEMBERS))
-    HandoffRecord(sink).observe((Record(Event.SENT, 1.0, "c1", "t1"), attempt))
+    attempt = AuditRecord(Event.ATTEMPTED, 1.0, "c1", "t1", "a", "b", detail=handoff(MEMBERS))
+    HandoffRecord(sink).observe((AuditRecord(Event.SENT, 1.0, "c1", "t1"), attempt))
     expected = {**MEMBERS, "conversation": "c1"}
     (found,) = sink.records
     assert dict(found.members) == expected
@@ -50,8 +50,8 @@ def test_attempts_and_nothing_else_become_lines():
 
 def test_a_line_of_the_chain_is_byte_for_byte_what_earlier_servers_wrote():
     """They took the members from JSON in the record's detail."""
-    before = AuditRecord(tuple({**json.loads(json.dumps(MEMBERS)), "conversation": "c1"}.items()))
+    before = HandoffEntry(tuple({**json.loads(json.dumps(MEMBERS)), "conversation": "c1"}.items()))
     sink = Sink()
     kept = load(json.loads(json.dumps(dump(handoff(MEMBERS)))))
-    HandoffRecord(sink).observe((Record(Event.ATTEMPTED, 1.0, "c1", "t1", detail=kept),))
+    HandoffRecord(sink).observe((AuditRecord(Event.ATTEMPTED, 1.0, "c1", "t1", detail=kept),))
     assert sealed(sink.records[0], Seal()) == sealed(before, Seal())

@@ -76,8 +76,8 @@ from agentserver.config import load
 
 async def main():
     async with build(load(Path("organism.yaml"), environ={}), durable=True) as server:
-        exchange = await server.open("console")
-        await exchange.ask(b'<Say xmlns="urn:agentserver:payload:Say:v1"><text>tea</text></Say>', "a")
+        handle = await server.open("console")
+        await handle.ask(b'<Say xmlns="urn:agentserver:payload:Say:v1"><text>tea</text></Say>', "a")
         os.kill(os.getpid(), signal.SIGKILL)
 
 anyio.run(main)
@@ -126,9 +126,9 @@ def test_what_a_guard_remembers_outlives_a_kill_and_is_replayed(project):
 
     async def come_back(server):
         (key,) = await server.left_over("console")
-        exchange = await server.resume("console", key)
-        said = [await exchange.ask(say(text), "a") for text in ("tea", "milk")]
-        await exchange.close()
+        handle = await server.resume("console", key)
+        said = [await handle.ask(say(text), "a") for text in ("tea", "milk")]
+        await handle.close()
         return said
 
     first, second = served(come_back, durable=True)
@@ -151,8 +151,8 @@ def test_a_guard_that_fails_is_named_in_the_log_and_harms_nothing_else(project, 
     Path("organism.yaml").write_text(ORGANISM + "guards: [{use: talkers.Broken}]\n")
 
     async def ask(server):
-        exchange, other = await server.open("console"), await server.open("console")
-        return await exchange.ask(say("tea"), "a"), await other.ask(say("tea"), "b")
+        handle, other = await server.open("console"), await server.open("console")
+        return await handle.ask(say("tea"), "a"), await other.ask(say("tea"), "b")
 
     with caplog.at_level(logging.WARNING):
         answer, refused = served(ask)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agentserver.contract import Code
-from agentserver.core.details import Ground
+from agentserver.core.drafts.routing import Proposal, Route
 from agentserver.core.guard import Denied
-from agentserver.core.routing import Proposal, Route
+from agentserver.core.records.details import Ground
 from agentserver.guards.peers import PeersGuard
 from tests.core.paper import listener
 

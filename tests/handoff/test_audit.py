@@ -12,7 +12,7 @@ from agentserver.handoff import audit
 from agentserver.handoff.audit import GENESIS, NAMES, Flaw, Seal, sealed, verify
 from agentserver.handoff.judgement import Approved, Circumstances, judge
 from agentserver.handoff.reference import reference
-from agentserver.handoff.requests import Reason, digest, read_text
+from agentserver.handoff.requests import RequestRefusal, digest, read_text
 
 WORDS = reference()
 SEED_KEYS = {
@@ -59,9 +59,9 @@ def test_a_record_of_a_break_says_where_the_file_was_broken(line):
     assert verify([*LINES[:3], good]) == Flaw(2, "was altered")
     assert audit.followed([*LINES[:3], good]) == (end, None)
     assert audit.followed([*LINES[:3], "noise", good, "noise"]) == (end, Flaw(6, "is no record"))
-    odd, _ = sealed(audit.AuditRecord((("result", "break"), ("line", line), ("detail", "x\n" * 200))), END)
+    odd, _ = sealed(audit.HandoffEntry((("result", "break"), ("line", line), ("detail", "x\n" * 200))), END)
     assert verify([*LINES[:3], odd]).line == 4
-    loud, _ = sealed(audit.AuditRecord((("result", "break"), ("line", 3), ("detail", "x\n" * 200))), END)
+    loud, _ = sealed(audit.HandoffEntry((("result", "break"), ("line", 3), ("detail", "x\n" * 200))), END)
     assert verify([*LINES[:3], loud]) == Flaw(3, "is broken")
     assert audit.followed([*LINES[:3], good.replace("altered", "alterex")])[1].line == 4
 
@@ -96,7 +96,7 @@ def test_unvalidated_names_have_length_and_hash():
 def test_what_was_approved_and_not_delivered_is_a_rejection():
     verdict = judge(WORDS, read_text(raw()), Circumstances("s", "t"))
     assert isinstance(verdict, Approved)
-    found = dict(audit.record(audit.undelivered(verdict, Reason.NO_DEPLOYED_AGENT_ID), "t").members)
+    found = dict(audit.record(audit.undelivered(verdict, RequestRefusal.NO_DEPLOYED_AGENT_ID), "t").members)
     assert (found["result"], found["reason"], found["target"]) == (
         "reject",
         "no_deployed_agent_id",
@@ -140,16 +140,16 @@ def test_a_removed_record_is_found(at):
 
 
 def test_a_record_of_another_chain_is_found():
-    other, end = sealed(audit.AuditRecord((("other", 1),)), Seal())
+    other, end = sealed(audit.HandoffEntry((("other", 1),)), Seal())
     for number in range(1, 6):
-        line, end = sealed(audit.AuditRecord((("other", number),)), end)
+        line, end = sealed(audit.HandoffEntry((("other", number),)), end)
         assert isinstance(verify([*LINES[:number], line]), Flaw)
     assert verify([other]) != Seal()
 
 
 def test_a_record_with_another_number_is_found():
     second = json.loads(LINES[1])
-    line, _ = sealed(audit.AuditRecord(()), Seal(7, second["previous"]))
+    line, _ = sealed(audit.HandoffEntry(()), Seal(7, second["previous"]))
     found = verify([LINES[0], line])
     assert isinstance(found, Flaw)
     assert "follow" in found.detail

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentserver.handoff.edge.orchestrate import Desk, extract_handoff
+from agentserver.handoff.managed.orchestrate import Desk, extract_handoff
 
 
 def blob(target="launch-radar", intent="launch_review", params=None, **more):

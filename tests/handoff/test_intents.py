@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.handoff import parameters
-from agentserver.handoff.intents import Fault, Intent, Vocabulary, narrowing, vocabulary
+from agentserver.handoff.intents import Intent, Vocabulary, VocabularyFault, narrowing, vocabulary
 from agentserver.handoff.parameters import Parameter, Type
 from agentserver.handoff.reference import INTENTS, TARGETS, reference
 from agentserver.hygiene.objections import Objection
@@ -96,7 +96,7 @@ def test_the_older_form_needs_an_intent_without_required_parameters():
 
 
 def test_a_fault_without_a_field():
-    assert str(Fault("a", "", "b")) == "intent a: b"
+    assert str(VocabularyFault("a", "", "b")) == "intent a: b"
 
 
 def test_narrowing_is_held_against_the_targets_peers():
@@ -184,7 +184,7 @@ def test_the_schema_of_a_payload_class_is_read():
 
 
 def xsd_of(payload):
-    from agentserver.core.payload.codec import Codecs
+    from agentserver.payload.codec import Codecs
 
     return Codecs([payload]).of(payload).xsd()
 

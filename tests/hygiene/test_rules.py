@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.hygiene import json_tree, objections, rules
-from agentserver.hygiene.objections import SHOWN, Class, Kind, Objection, Reference, Schema, shown
+from agentserver.hygiene import objections, rules
+from agentserver.hygiene.json import tree as json_tree
+from agentserver.hygiene.objections import (
+    SHOWN,
+    Objection,
+    Reference,
+    Schema,
+    SchemaLanguage,
+    Vulnerability,
+    shown,
+)
 from agentserver.hygiene.simple_types import XSD as NAMESPACE
 
 ROOT = Path(__file__).parents[2]
@@ -59,11 +68,11 @@ XSD = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="urn:shop:
 
 
 def refusals(tree, place=None):
-    return [each.rule for each in rules.inspect(Schema(Kind.JSON, tree, place))]
+    return [each.rule for each in rules.inspect(Schema(SchemaLanguage.JSON, tree, place))]
 
 
 def xsd(markup, place=None):
-    schema = rules.read(Kind.XSD, markup.encode(), place)
+    schema = rules.read(SchemaLanguage.XSD, markup.encode(), place)
     assert isinstance(schema, Schema), schema
     return [each.rule for each in rules.inspect(schema)]
 
@@ -78,21 +87,23 @@ def with_property(**schema):
 
 def test_good_schemas_pass():
     assert refusals(GOOD) == []
-    assert refusals(GOOD, Reference("order", 2, Kind.JSON)) == []
+    assert refusals(GOOD, Reference("order", 2, SchemaLanguage.JSON)) == []
     assert xsd(XSD) == []
-    assert xsd(XSD, Reference("order", 2, Kind.XSD)) == []
+    assert xsd(XSD, Reference("order", 2, SchemaLanguage.XSD)) == []
 
 
 def test_the_list_is_ordered_named_and_covers_what_a_schema_alone_can_show():
     names = [rule.name for rule in rules.RULES]
     assert len(set(names)) == len(names)
-    assert {rule.against for rule in rules.RULES} == set(Class) - {Class.BYPASS}
+    assert {rule.against for rule in rules.RULES} == set(Vulnerability) - {Vulnerability.BYPASS}
     assert all(rule.why for rule in rules.RULES)
 
 
 def test_the_projects_own_schemas_pass():
     file = ROOT / "schemas/handoff-payloads/conflict-audit-result.v1.schema.json"
-    schema = rules.read(Kind.JSON, file.read_bytes(), Reference("conflict-audit-result", 1, Kind.JSON))
+    schema = rules.read(
+        SchemaLanguage.JSON, file.read_bytes(), Reference("conflict-audit-result", 1, SchemaLanguage.JSON)
+    )
     assert isinstance(schema, Schema)
     assert rules.inspect(schema) == ()
     assert rules.identity(schema) == "conflict-audit-result/v1.schema.json"
@@ -201,9 +212,9 @@ def test_alternatives_that_multiply_are_refused():
 
 
 def test_ids_are_held_against_the_file():
-    assert refusals(GOOD, Reference("order", 3, Kind.JSON)) == ["versioned"]
-    assert refusals(GOOD, Reference("orders", 2, Kind.JSON)) == ["versioned"]
-    assert xsd(XSD, Reference("order", 1, Kind.XSD)) == ["versioned"]
+    assert refusals(GOOD, Reference("order", 3, SchemaLanguage.JSON)) == ["versioned"]
+    assert refusals(GOOD, Reference("orders", 2, SchemaLanguage.JSON)) == ["versioned"]
+    assert xsd(XSD, Reference("order", 1, SchemaLanguage.XSD)) == ["versioned"]
 
 
 def test_a_container_that_holds_itself_is_no_endless_walk():
@@ -221,7 +232,7 @@ def test_the_schemas_of_payload_classes_pass():
     from annotated_types import Ge, Le, MaxLen, MultipleOf
 
     from agentserver import Attribute, Pattern, xmlify
-    from agentserver.core.payload.codec import Codecs
+    from agentserver.payload.codec import Codecs
 
     @dataclass(frozen=True)
     class Part:
@@ -436,7 +447,7 @@ def test_groups_are_followed():
     "data", [b"", b"\xff", b"{", b'{"a":1,"a":2}', b"NaN", b"[" * 100_000, b" " * 300_000]
 )
 def test_what_is_no_json_is_refused(data):
-    assert isinstance(rules.read(Kind.JSON, data), Objection)
+    assert isinstance(rules.read(SchemaLanguage.JSON, data), Objection)
 
 
 @pytest.mark.parametrize(
@@ -451,12 +462,12 @@ def test_what_is_no_json_is_refused(data):
     ],
 )
 def test_what_is_no_xml_is_refused(data):
-    assert isinstance(rules.read(Kind.XSD, data), Objection)
+    assert isinstance(rules.read(SchemaLanguage.XSD, data), Objection)
 
 
 def test_objections_are_bounded_and_quote_little():
     tree = changed(properties={f"{n} {'words ' * 500}": True for n in range(100)})
-    found = rules.inspect(Schema(Kind.JSON, tree))
+    found = rules.inspect(Schema(SchemaLanguage.JSON, tree))
     assert len(found) == rules.SHOWN
     assert len(shown("x" * 1000)) == SHOWN
     assert "\\u202e" in shown("\u202e")
@@ -465,9 +476,9 @@ def test_objections_are_bounded_and_quote_little():
 
 
 def test_identities():
-    assert rules.identity(Schema(Kind.JSON, [])) == ""
-    assert rules.identity(Schema(Kind.JSON, {"$id": 3})) == ""
-    read = rules.read(Kind.XSD, XSD.encode())
+    assert rules.identity(Schema(SchemaLanguage.JSON, [])) == ""
+    assert rules.identity(Schema(SchemaLanguage.JSON, {"$id": 3})) == ""
+    read = rules.read(SchemaLanguage.XSD, XSD.encode())
     assert isinstance(read, Schema)
     assert rules.identity(read) == "urn:shop:order:v2"
 
@@ -499,7 +510,7 @@ def test_references_are_restricted(value, said):
     assert said in found.detail
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", SchemaLanguage)
 def test_a_reference_and_its_path_are_inverse(kind):
     place = Reference("conflict-audit-result", 12, kind)
     assert objections.reference(objections.path(place)) == place
@@ -571,7 +582,7 @@ JSON = st.recursive(
 @settings(max_examples=400)
 @given(JSON)
 def test_no_json_value_breaks_the_rules_or_the_strips(tree):
-    found = rules.inspect(Schema(Kind.JSON, tree))
+    found = rules.inspect(Schema(SchemaLanguage.JSON, tree))
     assert len(found) <= rules.SHOWN
     assert json_tree.visible(json_tree.visible(tree)) == json_tree.visible(tree)
     assert json_tree.bare(json_tree.bare(tree)) == json_tree.bare(tree)
@@ -624,6 +635,6 @@ def test_no_tree_breaks_the_rules_for_xsd(tree):
         return f"<xs:{tag}{written}>{''.join(map(write, children))}</xs:{tag}>"
 
     markup = f'<xs:schema xmlns:xs="{NAMESPACE}">{write(tree)}</xs:schema>'
-    read = rules.read(Kind.XSD, markup.encode())
+    read = rules.read(SchemaLanguage.XSD, markup.encode())
     assert isinstance(read, Schema)
     assert len(rules.inspect(read)) <= rules.SHOWN

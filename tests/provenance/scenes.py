@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
-from agentserver.provenance.policy import Rule
+from agentserver.provenance.policy.declarations import Rule
 from agentserver.provenance.verdict import Verdict
 
 

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from agentserver.provenance import Decision, Mode, Policy
-from agentserver.provenance.policy import ArgumentRule, Effect, FieldRule, Role, Rule, SinkRule, Standing
+from agentserver.provenance.policy.declarations import (
+    ArgumentRule,
+    Effect,
+    FieldRule,
+    Role,
+    Rule,
+    SinkRule,
+    Standing,
+)
 from tests.provenance.scenes import Scenario
 
 QUERY = "Summarise the page and mail the summary to me@corp.com"

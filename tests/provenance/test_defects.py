@@ -134,7 +134,7 @@ def test_an_unreadable_policy_is_an_error_and_no_audit(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["thread_list", "budget_report", "target", "widget"])
 def test_names_are_read_by_whole_tokens(name: str) -> None:
-    from agentserver.provenance.names import is_sink, is_source
+    from agentserver.provenance.policy.names import is_sink, is_source
 
     assert not is_source(name) or name.endswith("list")
     assert not is_sink(name)
@@ -149,10 +149,10 @@ def test_run_query_is_no_sink_only_because_it_says_run() -> None:
 
 
 def test_a_date_is_no_telephone_number() -> None:
-    from agentserver.provenance.inventory import Kind, values
+    from agentserver.provenance.evidence.inventory import ValueKind, values
 
     found = {value.kind for value in values("on 2024-05-15 at 10:00, or 15.05.2024 or 05/15/2024, room 0132")}
-    assert Kind.PHONE not in found
+    assert ValueKind.PHONE not in found
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agentserver.provenance import Call, Decision, Mode, Policy, judge, leaves
-from agentserver.provenance.labels import Role
-from agentserver.provenance.places import leads_out
-from agentserver.provenance.policy import Rule, SinkRule
+from agentserver.provenance.evidence.destinations import leads_out
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.policy.declarations import Rule, SinkRule
 from tests.provenance.scenes import Scenario
 
 PAGE = "See https://news.example/today?id=7 and (https://news.example/a_(b)), <a href='http://x.example/p'>or</a> notes.txt."

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from agentserver.core.detail_form import fields
+from agentserver.core.encoding.detail_form import fields
 from agentserver.provenance import Mode, Policy, explain
-from agentserver.provenance.approval import digest
+from agentserver.provenance.evidence.labels import Call, Leaf
 from agentserver.provenance.explain import facts
-from agentserver.provenance.labels import Call, Leaf
+from agentserver.provenance.library.approval import digest
 from agentserver.provenance.verdict import Decision
 from tests.provenance.scenes import Scenario
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.flows import flows
-from agentserver.provenance.labels import Mode
-from agentserver.provenance.policy import PlanSource, Policy, SinkRule
+from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 
 PEERS = {
     "planner": ["reader", "writer"],

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance.actions import Action
-from agentserver.provenance.labels import Call, Leaf, Mode, Role, Standing
-from agentserver.provenance.plan import Step
-from agentserver.provenance.policy import (
+from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Role, Standing
+from agentserver.provenance.policy.actions import Action
+from agentserver.provenance.policy.declarations import (
     ArgumentRule,
     Effect,
     FieldRule,
@@ -18,6 +17,7 @@ from agentserver.provenance.policy import (
     Rule,
     SinkRule,
 )
+from agentserver.provenance.policy.plan import AllowedStep
 from agentserver.provenance.verdict import Decision
 from tests.provenance.scenes import Scenario
 
@@ -220,7 +220,7 @@ def test_an_action_that_nobody_asked_for_is_refused_once_tainted() -> None:
 
 def test_a_typed_plan_fixes_sinks_and_arguments_and_cannot_come_late() -> None:
     scene = Scenario(query="do as planned")
-    planned = scene.ledger.adopt((Step("send_email", (("to", ("bob@corp.com",)),)),))
+    planned = scene.ledger.adopt((AllowedStep("send_email", (("to", ("bob@corp.com",)),)),))
     assert planned is not None
     scene.ledger = planned
     assert not scene.rules("send_email", to="bob@corp.com", body="x")
@@ -362,8 +362,8 @@ def test_adding_labels_never_removes_a_violation(pages: list[str], more: str, to
 
 @given(st.text(min_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_content_that_contains_an_untrusted_span_is_found(span: str, before: str, after: str) -> None:
-    from agentserver.provenance.folding import fold_bytes
-    from agentserver.provenance.index import SPAN
+    from agentserver.provenance.evidence.folding import fold_bytes
+    from agentserver.provenance.evidence.index import SPAN
 
     scene = Scenario(query="send it to bob@corp.com").read("fetch_url", {"text": f"x {span} y"})
     found = scene.rules("send_email", to="bob@corp.com", body=before + span + after)

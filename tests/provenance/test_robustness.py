@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
-from agentserver.provenance.approval import digest
 from agentserver.provenance.explain import facts
+from agentserver.provenance.library.approval import digest
 from tests.provenance.scenes import Scenario
 
 WILD = st.text(st.characters(exclude_categories=()), max_size=60)

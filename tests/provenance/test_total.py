@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.provenance.approval import digest
+from agentserver.provenance.evidence.labels import Call, Mode, Observation, Role
+from agentserver.provenance.evidence.leaves import leaves, typed_in
 from agentserver.provenance.explain import explain
 from agentserver.provenance.judge import judge
-from agentserver.provenance.labels import Call, Mode, Observation, Role
-from agentserver.provenance.leaves import leaves, typed_in
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.policy import ArgumentRule, Policy, SinkRule
+from agentserver.provenance.library.approval import digest
+from agentserver.provenance.policy.declarations import ArgumentRule, Policy, SinkRule
 
 ARGUMENTS = (ArgumentRule("to", Role.DESTINATION), ArgumentRule("id", Role.SELECTOR))
 POLICY = Policy(

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, explain, judge, leaves
-from agentserver.provenance.asked import Asked
-from agentserver.provenance.authority import mention
-from agentserver.provenance.folding import fold_bytes
-from agentserver.provenance.labels import Leaf, Role, Standing
+from agentserver.provenance.evidence.asked import TrustedWords
+from agentserver.provenance.evidence.authority import mention
+from agentserver.provenance.evidence.folding import fold_bytes
+from agentserver.provenance.evidence.labels import Leaf, Role, Standing
+from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.ledger import Records
-from agentserver.provenance.policy import ArgumentRule, FieldRule, PlanSource, SinkRule
-from agentserver.provenance.words import Words
+from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
 
 
 class Watched:
@@ -128,10 +128,10 @@ def test_repetition_costs_no_more(body):
 
 def test_what_is_found_does_not_depend_on_how_the_texts_were_added() -> None:
     bodies = [f"word{number} and a word{number % 7}, wordy" for number in range(300)]
-    one_by_one = Words()
+    one_by_one = WordIndex()
     for body in bodies:
         one_by_one = one_by_one.add([body])
-    at_once = Words().add(bodies)
+    at_once = WordIndex().add(bodies)
     for form in (b"word", b"wordl", b"wordy", b"and", b"x", b""):
         assert one_by_one.starting(form, 64) == at_once.starting(form, 64)
     assert one_by_one.nbytes == at_once.nbytes == 16 * sum(len(body.split()) for body in bodies)
@@ -140,7 +140,7 @@ def test_what_is_found_does_not_depend_on_how_the_texts_were_added() -> None:
 @given(st.lists(st.text(max_size=40), max_size=5), st.text(max_size=6))
 def test_words_are_named_where_a_search_would_find_them(said: list[str], name: str) -> None:
     """Of names that begin with a letter or a digit: any other begins in the middle of nothing."""
-    told = Asked().add(*said)
+    told = TrustedWords().add(*said)
     if name.strip()[:1].isalnum() and fold_bytes(name.strip()[:1]):
         assert told.mentions(name) == any(mention(name.strip()).search(words) for words in said)
 
@@ -149,4 +149,4 @@ def test_words_are_named_where_a_search_would_find_them(said: list[str], name: s
 def test_a_word_of_a_text_is_said_in_it(text: str, start: int, length: int) -> None:
     words = text[start:].split()
     form = fold_bytes(" ".join(words)[:length])
-    assert not form or Asked().add("x", " ".join(words)).says(form)
+    assert not form or TrustedWords().add("x", " ".join(words)).says(form)

@@ -9,10 +9,10 @@ import anyio
 
 from agentserver import HandlerResponse
 from agentserver.assembly import SystemClock
-from agentserver.core.envelope import read
 from agentserver.engines.memory import MemoryEngine
-from agentserver.pump import Bound, Pump
+from agentserver.pump import Callee, Pump
 from agentserver.pump.reporting import NOBODY
+from agentserver.wire.envelope import read
 from tests.core.paper import Answer, Note, rules
 
 
@@ -38,12 +38,12 @@ class Desk:
     async def open(self):
         return await self.pump.open("console")
 
-    async def send(self, exchange, payload, to="a"):
-        return await exchange.send(self.markup(payload), to)
+    async def send(self, handle, payload, to="a"):
+        return await handle.send(self.markup(payload), to)
 
-    async def ask(self, payload, to="a", exchange=None):
-        exchange = exchange or await self.open()
-        return self.decode(await exchange.ask(self.markup(payload), to))
+    async def ask(self, payload, to="a", handle=None):
+        handle = handle or await self.open()
+        return self.decode(await handle.ask(self.markup(payload), to))
 
 
 @asynccontextmanager
@@ -52,7 +52,7 @@ async def desk(
     **limits,
 ):  # fmt: skip
     shop = rules(*(one for one, _ in pairs), payloads=payloads, guards=guards, **{"drain": 1.0, **limits})
-    bound = {one.name: Bound(one, handler, settings) for one, handler in pairs}
+    bound = {one.name: Callee(one, handler, settings) for one, handler in pairs}
     records = []
     onlookers = people._replace(observers=(records.extend,))
     pump = Pump(shop, bound, engine or MemoryEngine(), clock or SystemClock(), resources, onlookers)

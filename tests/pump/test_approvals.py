@@ -11,20 +11,20 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.contract import Code
-from agentserver.core import approving
-from agentserver.core.approvals import Answer as Said
-from agentserver.core.approvals import Decided
-from agentserver.core.audit import Event
+from agentserver.core.decide import approving
 from agentserver.core.messages import Done, Reply
-from agentserver.core.wording import WORDING
-from agentserver.engines import journal_answers
-from agentserver.engines.journal_file import Place
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Answer as Said
+from agentserver.core.state.approvals import Decided
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.engines.sqlite.care import answers as journal_answers
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
-from agentserver.pump import Onlookers, waiting
+from agentserver.pump import Observers, waiting
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
@@ -64,7 +64,7 @@ async def shop(person=None, sink=answer, answers=None, **more):
     """``a`` passes everything on to ``sink``, which wants an approval; ``b`` answers at once."""
     listeners = ((listener("a", "sink"), tell), (listener("sink"), sink), (listener("b"), answer))
     guards = [PeersGuard(), ApprovalGuard({"sink"})]
-    async with desk(*listeners, guards=guards, people=Onlookers((), person, answers), **more) as d:
+    async with desk(*listeners, guards=guards, people=Observers((), person, answers), **more) as d:
         yield d
 
 
@@ -73,12 +73,12 @@ async def waits(d, number=1):
     return d.pump.approvals()
 
 
-async def asking(d, tasks, text="hi", exchange=None):
+async def asking(d, tasks, text="hi", handle=None):
     """Ask in the background; gives the list in which the answer will be."""
     found = []
 
     async def one():
-        found.append(await d.ask(Ask(text), exchange=exchange))
+        found.append(await d.ask(Ask(text), handle=handle))
 
     tasks.start_soon(one)
     return found
@@ -146,10 +146,10 @@ async def test_each_has_a_time_of_its_own():
 
 async def test_it_goes_with_its_conversation():
     async with shop(Person()) as d, anyio.create_task_group() as tasks:
-        exchange = await d.open()
-        found = await asking(d, tasks, exchange=exchange)
+        handle = await d.open()
+        found = await asking(d, tasks, handle=handle)
         (approval,) = await waits(d)
-        await exchange.close()
+        await handle.close()
         await until(lambda: found)
         assert found == [None]
         assert d.pump.approvals() == ()
@@ -165,9 +165,9 @@ async def test_a_graceful_stop_does_not_wait_for_a_person():
 
 async def test_the_bound_of_the_queue_does_not_count_what_waits():
     async with shop(Person(), queue=2) as d:
-        exchange = await d.open()
+        handle = await d.open()
         for number in range(5):
-            await d.send(exchange, Ask(str(number)))
+            await d.send(handle, Ask(str(number)))
             await waits(d, number + 1)
         assert await d.ask(Ask("x"), to="b") == Answer("re: x")
         assert d.pump._accounts.pending == 0
@@ -213,14 +213,14 @@ async def left_waiting(place, clock=None, **more):
         SqliteEngine(place, [ApprovalGuard()]) as engine,
         shop(Person(), engine=engine, clock=clock, **more) as d,
     ):
-        exchange = await d.open()
-        await d.send(exchange, Ask("hi"))
+        handle = await d.open()
+        await d.send(handle, Ask("hi"))
         (approval,) = await waits(d)
-    return exchange.id, approval
+    return handle.id, approval
 
 
 async def test_a_restart_shows_it_again_and_it_goes_on(tmp_path):
-    place, person = Place(tmp_path / "j"), Person()
+    place, person = JournalOptions(tmp_path / "j"), Person()
     key, approval = await left_waiting(place)
     async with SqliteEngine(place, [ApprovalGuard()]) as engine, shop(person, engine=engine) as d:
         assert person.shown == [approval]
@@ -229,20 +229,18 @@ async def test_a_restart_shows_it_again_and_it_goes_on(tmp_path):
         await until(
             lambda: d.pump._accounts.pending == 0 and any(r.event is Event.ANSWERED for r in d.records)
         )
-        exchange = await d.pump.resume("console", key)
-        reply, done = exchange.waiting()
+        handle = await d.pump.resume("console", key)
+        reply, done = handle.waiting()
         assert (d.decode(reply), type(done)) == (Answer("told: re: hi"), Done)
         assert isinstance(reply, Reply)
-        exchange.leave()
+        handle.detach()
     async with SqliteEngine(place, [ApprovalGuard()]) as engine, shop(Person(), engine=engine) as d:
-        exchange = await d.pump.resume("console", key)
-        assert await d.ask(Ask("hi"), exchange=exchange) == Answer("told: re: hi"), (
-            "it was permitted for good"
-        )
+        handle = await d.pump.resume("console", key)
+        assert await d.ask(Ask("hi"), handle=handle) == Answer("told: re: hi"), "it was permitted for good"
 
 
 async def test_its_time_counts_from_when_it_was_first_asked(tmp_path):
-    place, clock = Place(tmp_path / "j"), FakeClock(step=0.0)
+    place, clock = JournalOptions(tmp_path / "j"), FakeClock(step=0.0)
     key, _ = await left_waiting(place, clock, approval=10.0)
     later = FakeClock(clock.now + 9.0, step=0.0, count=1000)
     async with (
@@ -258,7 +256,7 @@ async def test_its_time_counts_from_when_it_was_first_asked(tmp_path):
 
 
 async def test_a_restart_without_anybody_to_ask_denies_it(tmp_path):
-    place = Place(tmp_path / "j")
+    place = JournalOptions(tmp_path / "j")
     await left_waiting(place)
     async with SqliteEngine(place) as engine, shop(engine=engine) as d:
         await until(lambda: any(r.event is Event.WITHDRAWN for r in d.records))
@@ -274,7 +272,7 @@ async def leave(place, said, at):
 
 @pytest.mark.parametrize(("said", "told"), [(Said.ONCE, "told: re: hi"), (Said.DENY, "told: denied")])
 async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, told):
-    place = Place(tmp_path / "j")
+    place = JournalOptions(tmp_path / "j")
     async with (
         SqliteEngine(place, [ApprovalGuard()]) as engine,
         shop(engine=engine, answers=engine.answers) as d,
@@ -296,7 +294,7 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
 
 
 async def test_an_answer_that_was_left_in_time_counts_though_no_server_ran(tmp_path):
-    place, clock = Place(tmp_path / "j"), FakeClock(step=0.0)
+    place, clock = JournalOptions(tmp_path / "j"), FakeClock(step=0.0)
     _, approval = await left_waiting(place, clock, approval=10.0)
     assert await leave(place, decided(approval, Said.ONCE), clock.now + 9.0)
     later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
@@ -312,7 +310,7 @@ async def test_an_answer_that_was_left_in_time_counts_though_no_server_ran(tmp_p
     ("changed", "after"), [({}, 11.0), ({"digest": "0" * 64}, 1.0), ({"approval": "another"}, 1.0)]
 )
 async def test_an_answer_that_counts_for_nothing_is_dropped(tmp_path, changed, after):
-    place, clock = Place(tmp_path / "j"), FakeClock(step=0.0)
+    place, clock = JournalOptions(tmp_path / "j"), FakeClock(step=0.0)
     _, approval = await left_waiting(place, clock, approval=10.0)
     await leave(place, decided(approval, Said.ONCE, **changed), clock.now + after)
     later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
@@ -326,7 +324,7 @@ async def test_an_answer_that_counts_for_nothing_is_dropped(tmp_path, changed, a
 
 
 async def test_answers_are_dropped_when_nothing_waits(tmp_path):
-    place = Place(tmp_path / "j")
+    place = JournalOptions(tmp_path / "j")
     async with SqliteEngine(place):
         pass
     await leave(place, Decided("gone", "", Said.ONCE, "x"), 1.0)

@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse, SystemError
-from agentserver.core import decisions
+from agentserver.core.decide import decisions
 from agentserver.core.messages import Done, Reply
-from agentserver.engines import journal_aside
-from agentserver.engines.journal_file import Place, open_reading
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.engines.sqlite.care import aside as journal_aside
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions, open_reading
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
 from tests.core.paper import Answer, Ask, listener
@@ -53,9 +53,9 @@ async def left_two(place, **more):
     """Two conversations in which a message is being handled when the server stops."""
     async with server(place, stuck, drain=0.0, **more) as d:
         first, second = await d.open(), await d.open()
-        requests = [await d.send(exchange, Ask(name)) for exchange, name in ((first, "1"), (second, "2"))]
-        exchanges = first.id, second.id
-    return exchanges, requests
+        requests = [await d.send(handle, Ask(name)) for handle, name in ((first, "1"), (second, "2"))]
+        handles = first.id, second.id
+    return handles, requests
 
 
 DAMAGES = {
@@ -76,12 +76,12 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 async def test_what_is_damaged_is_set_aside_and_the_rest_is_served(tmp_path, damage, caplog):
-    place, guards = Place(tmp_path / "j"), guarded(Fragile())
+    place, guards = JournalOptions(tmp_path / "j"), guarded(Fragile())
     async with server(place, answer, guards) as d:  # a memory is there from the first observation on
         first, second = await d.open(), await d.open()
-        for exchange in (first, second):
-            await d.ask(Ask("x"), exchange=exchange)
-            exchange.leave()
+        for handle in (first, second):
+            await d.ask(Ask("x"), handle=handle)
+            handle.detach()
     async with server(place, stuck, guards, drain=0.0) as d:
         requests = [
             await d.send(await d.pump.resume("console", key), Ask("y")) for key in (first.id, second.id)
@@ -114,23 +114,23 @@ async def test_what_is_damaged_is_set_aside_and_the_rest_is_served(tmp_path, dam
 
 
 async def test_a_guard_that_is_gone_sets_its_conversations_aside_and_is_named(tmp_path):
-    place, guards = Place(tmp_path / "j"), guarded(Fragile())
+    place, guards = JournalOptions(tmp_path / "j"), guarded(Fragile())
     async with server(place, answer, guards) as d:
-        exchange = await d.open()
-        await d.ask(Ask("x"), exchange=exchange)
-        exchange.leave()
+        handle = await d.open()
+        await d.ask(Ask("x"), handle=handle)
+        handle.detach()
     async with server(place) as d:
-        again = await d.pump.resume("console", exchange.id)
+        again = await d.pump.resume("console", handle.id)
         with pytest.raises(RuntimeError, match="over"):
-            await d.ask(Ask("y"), exchange=again)
+            await d.ask(Ask("y"), handle=again)
         assert await d.ask(Ask("z")) == Answer("re: z")
     (one,) = await anyio.to_thread.run_sync(aside, place)
     assert "the guard fragile, which is not there" in one.reason
     await anyio.to_thread.run_sync(put_back, place, one.id)
     async with server(place, answer, guards) as d:
-        again = await d.pump.resume("console", exchange.id)
-        assert await d.ask(Ask("y"), exchange=again) == Answer("re: y")
-        assert d.pump.conversation(exchange.id).memory["fragile"] == (2, 0)
+        again = await d.pump.resume("console", handle.id)
+        assert await d.ask(Ask("y"), handle=again) == Answer("re: y")
+        assert d.pump.conversation(handle.id).memory["fragile"] == (2, 0)
 
 
 def put_back(place, key):
@@ -142,16 +142,16 @@ async def test_a_conversation_about_which_nothing_can_be_decided_is_set_aside(tm
     async def a(payload, metadata):
         return HandlerResponse.respond(Answer(payload.text))
 
-    place, guard = Place(tmp_path / "j"), Fragile("observe", "missed")
+    place, guard = JournalOptions(tmp_path / "j"), Fragile("observe", "missed")
     async with server(place, a, guarded(guard)) as d:
-        exchange = await d.open()
-        reply = await d.ask(Ask("poison"), exchange=exchange)
+        handle = await d.open()
+        reply = await d.ask(Ask("poison"), handle=handle)
         assert (type(reply), reply.code) == (SystemError, "internal")
-        assert [event async for event in exchange.events()] == [], "it is over"
+        assert [event async for event in handle.events()] == [], "it is over"
         assert await d.ask(Ask("x")) == Answer("x")
         assert d.pump._accounts.pending == 0
     (one,) = await anyio.to_thread.run_sync(aside, place)
-    assert (one.id, one.waiting) == (exchange.id, 1)
+    assert (one.id, one.waiting) == (handle.id, 1)
     assert "a bug of ours" in one.reason
 
 
@@ -162,12 +162,12 @@ async def test_one_that_cannot_be_closed_is_set_aside(what, monkeypatch):
 
     engine = MemoryEngine()
     async with desk((listener("a"), answer), engine=engine, idle=0.02 if what == "idle" else 100.0) as d:
-        exchange = await d.open()
-        await d.ask(Ask("x"), exchange=exchange)
+        handle = await d.open()
+        await d.ask(Ask("x"), handle=handle)
         monkeypatch.setattr(decisions, "close", breaking)
         if what == "close":
-            await exchange.close()
-        await until(lambda: exchange.id not in engine._kept)
+            await handle.close()
+        await until(lambda: handle.id not in engine._kept)
         assert await d.ask(Ask("x")) == Answer("re: x")
 
 
@@ -176,7 +176,7 @@ async def test_what_cannot_be_set_aside_for_good_is_met_again(tmp_path, caplog):
         async def set_aside(self, conversation, reason, at):
             raise EngineError("the disk is full")
 
-    place = Place(tmp_path / "j")
+    place = JournalOptions(tmp_path / "j")
     await left_two(place)
     await anyio.to_thread.run_sync(change, place, DAMAGES["state is no JSON"])
     async with Full(place, PEERS) as engine, desk((listener("a"), answer), engine=engine) as d:
@@ -187,11 +187,11 @@ async def test_what_cannot_be_set_aside_for_good_is_met_again(tmp_path, caplog):
 
 async def test_its_requests_come_to_rest_where_its_gateway_has_it():
     async with desk((listener("a"), stuck), drain=0.0) as d:
-        exchange = await d.open()
-        exchange.listen()
-        request = await d.send(exchange, Ask("x"))
-        await d.pump._set_aside(exchange.id, ValueError("nothing can be decided"))
-        reply, done = [event async for event in exchange.events()]
+        handle = await d.open()
+        handle.listen()
+        request = await d.send(handle, Ask("x"))
+        await d.pump._set_aside(handle.id, ValueError("nothing can be decided"))
+        reply, done = [event async for event in handle.events()]
         assert (d.decode(reply).code, reply.request) == ("internal", request)
         assert isinstance(done, Done)
         assert d.pump._accounts.pending == 0

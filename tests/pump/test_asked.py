@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from agentserver.pump.asked import acquitting
-from agentserver.pump.suspects import Unmarked
+from agentserver.pump.calling.suspects import Unmarked
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,8 +20,8 @@ SERVER = """
 import asyncio, multiprocessing, os, sys, time
 from pathlib import Path
 import anyio
-from agentserver.engines.journal_file import Place
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.engines.sqlite.engine import SqliteEngine
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -61,18 +61,18 @@ async def evil(payload, metadata):
 
 async def main(place):
     first = not place.exists()
-    async with SqliteEngine(Place(place)) as engine:
+    async with SqliteEngine(JournalOptions(place)) as engine:
         async with desk((listener("a", concurrency=3), evil), engine=engine, fatal_ends=1) as d:
             if first:
-                exchange = await d.open()
+                handle = await d.open()
                 for text in ("good", "fine", "evil"):
-                    await exchange.send(d.markup(Ask(text)), "a")
+                    await handle.send(d.markup(Ask(text)), "a")
             await until(lambda: d.pump._accounts.rest.is_set())
             if first:
-                exchange.leave()
-            (key,) = await d.pump.belongings("console")
-            exchange = await d.pump.resume("console", key)
-            told = [event.message for event in exchange.waiting() if hasattr(event, "message")]
+                handle.detach()
+            (key,) = await d.pump.conversations_of("console")
+            handle = await d.pump.resume("console", key)
+            told = [event.message for event in handle.waiting() if hasattr(event, "message")]
             place.with_name("told").write_bytes(b"".join(told))
 
 asyncio.run(main(Path(sys.argv[1])))

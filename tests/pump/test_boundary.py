@@ -8,14 +8,14 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse, SystemError
-from agentserver.core import decisions
-from agentserver.core.audit import Event
-from agentserver.engines.journal_file import Place, open_reading
-from agentserver.engines.journal_reader import Reader
+from agentserver.core.decide import decisions
+from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.replay import replay
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions, open_reading
+from agentserver.engines.sqlite.reader import Reader
 from agentserver.guards.peers import PeersGuard
+from agentserver.history.replay import replay
 from agentserver.ports import UnfitError
 from agentserver.pump.boundary import STREAK
 from tests.core.paper import Answer, Ask, listener
@@ -96,11 +96,11 @@ async def test_a_message_that_cannot_be_dealt_with_is_given_up_alone(where, monk
 
     guard = Fragile(where)
     async with desk((listener("a"), echo), guards=guarded(guard), concurrency=1) as d:
-        exchange = await d.open()
+        handle = await d.open()
         for _ in range(3 * STREAK):  # all in one conversation: that is its own trouble
-            reply = await d.ask(Ask("poison"), exchange=exchange)
+            reply = await d.ask(Ask("poison"), handle=handle)
             assert (type(reply), reply.code) == (SystemError, "internal")
-        assert await d.ask(Ask("x"), exchange=exchange) == Answer("x")
+        assert await d.ask(Ask("x"), handle=handle) == Answer("x")
         assert await d.ask(Ask("y")) == Answer("y")
         assert d.pump._accounts.pending == 0
     assert caplog.text.count("a bug of ours") >= 3 * STREAK
@@ -110,16 +110,16 @@ async def test_a_message_that_cannot_be_dealt_with_is_given_up_alone(where, monk
 async def test_guards_are_told_of_what_they_could_not_observe():
     guard = Fragile("observe")
     async with desk((listener("a"), echo), guards=guarded(guard)) as d:
-        exchange = await d.open()
-        await d.ask(Ask("poison"), exchange=exchange)
-        assert d.pump.conversation(exchange.id).memory["fragile"] == (0, 1)
+        handle = await d.open()
+        await d.ask(Ask("poison"), handle=handle)
+        assert d.pump.conversation(handle.id).memory["fragile"] == (0, 1)
 
 
 async def test_guards_observe_what_a_listener_was_given_though_they_cannot_judge_what_it_says():
     async with desk((listener("a"), poison), guards=guarded(Fragile("judge"))) as d:
-        exchange = await d.open()
-        await d.ask(Ask("x"), exchange=exchange)
-        assert d.pump.conversation(exchange.id).memory["fragile"] == (1, 0)
+        handle = await d.open()
+        await d.ask(Ask("x"), handle=handle)
+        assert d.pump.conversation(handle.id).memory["fragile"] == (1, 0)
 
 
 async def test_guards_miss_nothing_of_a_message_that_no_listener_was_given(monkeypatch):
@@ -128,9 +128,9 @@ async def test_guards_miss_nothing_of_a_message_that_no_listener_was_given(monke
 
     monkeypatch.setattr(decisions, "accept", breaking)
     async with desk((listener("a"), answer), guards=guarded(Fragile())) as d:
-        exchange = await d.open()
-        assert (await d.ask(Ask("x"), exchange=exchange)).code == "internal"
-        assert d.pump.conversation(exchange.id).memory["fragile"] == (0, 0)
+        handle = await d.open()
+        assert (await d.ask(Ask("x"), handle=handle)).code == "internal"
+        assert d.pump.conversation(handle.id).memory["fragile"] == (0, 0)
 
 
 class Choosy(MemoryEngine):
@@ -165,7 +165,7 @@ async def test_failures_in_a_row_in_different_conversations_stop_the_server_and_
             await anyio.sleep(5)
     assert caught.group_contains(LookupError)
     dead = [record for record in d.records if record.event is Event.FAILED]
-    kept = [key async for key in engine.at_work()]
+    kept = [key async for key in engine.active()]
     received = [record for record in d.records if record.event is Event.RECEIVED]
     assert kept
     assert (len(dead), len(kept)) == (STREAK - 1, len(received) - len(dead))
@@ -193,17 +193,17 @@ async def test_an_observer_that_raises_harms_nobody(caplog):
 async def test_what_was_given_up_is_decided_again_as_it_was(tmp_path, where):
     guard = Fragile(*where)
 
-    place = Place(tmp_path / "j.db")
+    place = JournalOptions(tmp_path / "j.db")
     engine = SqliteEngine(place, guarded(guard))
     async with engine, desk((listener("a"), poison), engine=engine, guards=guarded(guard)) as d:
-        exchange = await d.open()
-        assert (await d.ask(Ask("x" if "judge" in where else "poison"), exchange=exchange)).code == "internal"
-        live = d.pump.conversation(exchange.id)
+        handle = await d.open()
+        assert (await d.ask(Ask("x" if "judge" in where else "poison"), handle=handle)).code == "internal"
+        live = d.pump.conversation(handle.id)
 
     def look():
         with closing(open_reading(place.path)) as connection:
             reader = Reader(connection, guarded(guard))
-            return reader.story(exchange.id), reader.load(exchange.id), reader.dead()
+            return reader.story(handle.id), reader.load(handle.id), reader.dead()
 
     story, kept, (dead,) = await anyio.to_thread.run_sync(look)
     assert kept.memory == live.memory

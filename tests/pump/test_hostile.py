@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver import HandlerResponse, xmlify
-from agentserver.core.payload.binding import bind
-from agentserver.engines.journal_file import Place, open_reading
-from agentserver.engines.journal_reader import Reader
-from agentserver.engines.replay import replay
-from agentserver.engines.sqlite import SqliteEngine
-from agentserver.guards.lineage import LineageGuard, Trusted
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions, open_reading
+from agentserver.engines.sqlite.reader import Reader
+from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.peers import PeersGuard
+from agentserver.history.replay import replay
+from agentserver.payload.xsd_codec import bind
 from agentserver.provenance import Mode, Policy
-from agentserver.provenance.labels import Role
-from agentserver.provenance.policy import SinkRule
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.policy.declarations import SinkRule
 from tests.core.paper import Answer, listener, rules
-from tests.core.payload.test_scalars import KINDS, KINDS_XSD, NS, SEEDS, Kinds
-from tests.core.payload.test_scalars import _text as scalar_text
+from tests.payload.test_scalars import KINDS, KINDS_XSD, NS, SEEDS, Kinds
+from tests.payload.test_scalars import _text as scalar_text
 from tests.provenance.test_total import text as words
 from tests.pump.desk import desk, until
 
@@ -124,22 +124,22 @@ async def answers_each(place, documents) -> set[str]:
     """What is answered; the server then starts on its journal once more and decides everything as it did."""
     told = set()
     async with server(place) as d:
-        exchange = await d.open()
+        handle = await d.open()
         for data in documents:
-            reply = d.decode(await exchange.ask(data, "agent"))
+            reply = d.decode(await handle.ask(data, "agent"))
             assert reply is not None, data
             told.add(getattr(reply, "code", "answer"))
-        exchange.leave()
+        handle.detach()
     async with server(place) as d:
         await until(lambda: d.pump._accounts.pending == 0)
-        again = await d.pump.resume("console", exchange.id)
+        again = await d.pump.resume("console", handle.id)
         reply = await again.ask(d.markup(Anything(words="still there")), "agent")
         assert d.decode(reply) in (Answer("posted"), Answer("denied"))
-        again.leave()
+        again.detach()
 
     def recorded():
         with closing(open_reading(place.path)) as connection:
-            return Reader(connection, GUARDS).story(exchange.id), Reader(connection, GUARDS).dead()
+            return Reader(connection, GUARDS).story(handle.id), Reader(connection, GUARDS).dead()
 
     story, dead = await anyio.to_thread.run_sync(recorded)
     assert replay(story, d.rules) is None
@@ -154,14 +154,14 @@ FEW = settings().max_examples // 10 if settings().max_examples > 100 else 5
 @given(seed=st.integers(0, 2**64))
 async def test_generated_documents_are_answered(tmp_path_factory, seed):
     dice = random.Random(seed)
-    place = Place(tmp_path_factory.mktemp("hostile") / "j.db")
+    place = JournalOptions(tmp_path_factory.mktemp("hostile") / "j.db")
     await answers_each(place, [document(dice) for _ in range(DOCUMENTS)])
 
 
 async def test_the_corpus_of_values_is_refused(tmp_path):
     documents = [path.read_bytes() for path in sorted(CORPUS.glob("*.xml"))]
     assert len(documents) >= 10
-    assert await answers_each(Place(tmp_path / "j.db"), documents) == {"validation"}
+    assert await answers_each(JournalOptions(tmp_path / "j.db"), documents) == {"validation"}
 
 
 @pytest.mark.parametrize("name", TYPED)

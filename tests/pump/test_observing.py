@@ -11,7 +11,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.assembly import build
-from agentserver.core.audit import Event, Record
+from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.pump import observing as module
 from agentserver.pump.observing import Observing, observing
 from agentserver.testing import listener, organism, organism_of
@@ -28,7 +28,7 @@ SHOP = organism_of(listener("a", answer, Ask, replies=[Answer]))
 
 
 def step(number):
-    return (Record(Event.SENT, float(number), "c", "t"),)
+    return (AuditRecord(Event.SENT, float(number), "c", "t"),)
 
 
 async def test_an_observer_is_told_of_every_step_in_order_in_a_thread_of_its_own():

@@ -10,9 +10,9 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.messages import Done, Reply
-from agentserver.engines.journal_file import Place
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.ports import EngineError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
@@ -28,7 +28,7 @@ class KilledError(Exception):
 @asynccontextmanager
 async def shop(path, *pairs):
     async with (
-        SqliteEngine(Place(path)) as engine,
+        SqliteEngine(JournalOptions(path)) as engine,
         desk(*(pairs or [(listener("a"), answer)]), engine=engine) as d,
     ):
         yield d
@@ -55,8 +55,8 @@ def places(events):
     return [tuple(event.place) for event in events]
 
 
-async def ask(d, exchange, text="hi"):
-    return await exchange.ask(d.markup(Ask(text)), "a")
+async def ask(d, handle, text="hi"):
+    return await handle.ask(d.markup(Ask(text)), "a")
 
 
 async def test_every_event_has_a_place_of_its_own_in_order(tmp_path):
@@ -64,10 +64,10 @@ async def test_every_event_has_a_place_of_its_own_in_order(tmp_path):
         return [respond(Answer("1")), respond(Answer("2"))]
 
     async with shop(tmp_path / "j", (listener("a"), several)) as d:
-        exchange = await d.open()
-        events = exchange.events()
+        handle = await d.open()
+        events = handle.events()
         for number in range(3):
-            await d.send(exchange, Ask(str(number)))
+            await d.send(handle, Ask(str(number)))
         seen = [await anext(events) for _ in range(9)]
         assert places(seen) == sorted(set(places(seen)))
         assert not any(event.redelivered for event in seen)
@@ -75,11 +75,11 @@ async def test_every_event_has_a_place_of_its_own_in_order(tmp_path):
 
 async def test_an_answer_outlives_a_kill_after_ask_has_returned(tmp_path):
     async with killed(tmp_path / "j") as d:
-        exchange = await d.open()
-        reply = await ask(d, exchange)
+        handle = await d.open()
+        reply = await ask(d, handle)
         assert not reply.redelivered
     async with shop(tmp_path / "j") as d:
-        again, done = (await d.pump.resume("console", exchange.id)).waiting()
+        again, done = (await d.pump.resume("console", handle.id)).waiting()
     assert again == reply._replace(redelivered=True)
     assert isinstance(done, Done)
     assert done.redelivered
@@ -87,31 +87,31 @@ async def test_an_answer_outlives_a_kill_after_ask_has_returned(tmp_path):
 
 async def test_an_answer_is_acknowledged_by_the_next_call(tmp_path):
     async with killed(tmp_path / "j") as d:
-        exchange = await d.open()
-        await ask(d, exchange, "1")
-        second = await ask(d, exchange, "2")
-        assert places(await left(d, exchange.id)) == [second.place, (second.place.version, 1)]
+        handle = await d.open()
+        await ask(d, handle, "1")
+        second = await ask(d, handle, "2")
+        assert places(await left(d, handle.id)) == [second.place, (second.place.version, 1)]
 
 
 @pytest.mark.parametrize("end", ["leave", "close", "stop"])
 async def test_an_answer_is_acknowledged_by_a_clean_end(tmp_path, end):
     async with shop(tmp_path / "j") as d:
-        exchange = await d.open()
-        await ask(d, exchange)
+        handle = await d.open()
+        await ask(d, handle)
         if end == "leave":
-            exchange.leave()
+            handle.detach()
         elif end == "close":
-            await exchange.close()
+            await handle.close()
     async with shop(tmp_path / "j") as d:
-        assert await left(d, exchange.id) == []
+        assert await left(d, handle.id) == []
 
 
 async def test_the_end_of_replies_is_told_again_after_a_kill(tmp_path):
     async with killed(tmp_path / "j") as d:
-        exchange = await d.open()
-        (reply,) = [each async for each in exchange.replies(d.markup(Ask("x")), "a")]
+        handle = await d.open()
+        (reply,) = [each async for each in handle.replies(d.markup(Ask("x")), "a")]
     async with shop(tmp_path / "j") as d:
-        (done,) = (await d.pump.resume("console", exchange.id)).waiting()
+        (done,) = (await d.pump.resume("console", handle.id)).waiting()
     assert done.redelivered
     assert done.place > reply.place
 
@@ -119,94 +119,92 @@ async def test_the_end_of_replies_is_told_again_after_a_kill(tmp_path):
 @pytest.mark.parametrize("way", ["events", "replies"])
 async def test_what_was_being_passed_on_when_the_server_was_killed_is_told_again(tmp_path, way):
     async with killed(tmp_path / "j") as d:
-        exchange = await d.open()
+        handle = await d.open()
         if way == "events":
-            stream = exchange.events()
-            await d.send(exchange, Ask("x"))
+            stream = handle.events()
+            await d.send(handle, Ask("x"))
         else:
-            stream = exchange.replies(d.markup(Ask("x")), "a")
+            stream = handle.replies(d.markup(Ask("x")), "a")
         reply = await anext(stream)
     async with shop(tmp_path / "j") as d:
-        again, _ = (await d.pump.resume("console", exchange.id)).waiting()
+        again, _ = (await d.pump.resume("console", handle.id)).waiting()
     assert again == reply._replace(redelivered=True)
 
 
 async def test_tasks_do_not_acknowledge_what_others_have_in_hand(tmp_path):
     async with killed(tmp_path / "j") as d:
-        exchange = await d.open()
+        handle = await d.open()
         got, go = [], asyncio.Event()
 
         async def one():
-            got.append(await ask(d, exchange))
+            got.append(await ask(d, handle))
             await go.wait()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one)
             await until(lambda: got)
-            await ask(d, exchange)
-            await ask(d, exchange)
-            assert got[0].place in places(await left(d, exchange.id))
+            await ask(d, handle)
+            await ask(d, handle)
+            assert got[0].place in places(await left(d, handle.id))
             go.set()
-        assert got[0].place in places(await left(d, exchange.id)), (
+        assert got[0].place in places(await left(d, handle.id)), (
             "it returned; its gateway may not have passed it on"
         )
-        await ask(d, exchange)
-        assert got[0].place not in places(await left(d, exchange.id))
+        await ask(d, handle)
+        assert got[0].place not in places(await left(d, handle.id))
 
 
 async def test_asks_that_are_gathered_are_acknowledged_once_the_gateway_is_back(tmp_path):
     async with killed(tmp_path / "j") as d:
-        exchange = await d.open()
-        replies = await asyncio.gather(*(ask(d, exchange, str(n)) for n in range(5)))
-        assert set(places(replies)) <= set(places(await left(d, exchange.id)))
-        last = await ask(d, exchange)
-        assert [event.place for event in await left(d, exchange.id) if isinstance(event, Reply)] == [
-            last.place
-        ]
+        handle = await d.open()
+        replies = await asyncio.gather(*(ask(d, handle, str(n)) for n in range(5)))
+        assert set(places(replies)) <= set(places(await left(d, handle.id)))
+        last = await ask(d, handle)
+        assert [event.place for event in await left(d, handle.id) if isinstance(event, Reply)] == [last.place]
 
 
 @pytest.mark.parametrize("engine", ["journal", "memory"])
 async def test_what_a_cancelled_task_had_in_hand_is_told_again_and_marked(tmp_path, engine):
-    engine = MemoryEngine() if engine == "memory" else SqliteEngine(Place(tmp_path / "j"))
+    engine = MemoryEngine() if engine == "memory" else SqliteEngine(JournalOptions(tmp_path / "j"))
     async with engine, desk((listener("a"), answer), engine=engine) as d:
-        exchange = await d.open()
+        handle = await d.open()
         seen = []
 
         async def gateway():
-            async for event in exchange.events():
+            async for event in handle.events():
                 seen.append(event)
                 await anyio.sleep_forever()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(gateway)
             await asyncio.sleep(0)
-            await d.send(exchange, Ask("x"))
+            await d.send(handle, Ask("x"))
             await until(lambda: seen)
             tasks.cancel_scope.cancel()
         await asyncio.sleep(0)
-        exchange.leave()
-        again = await d.pump.resume("console", exchange.id)
+        handle.detach()
+        again = await d.pump.resume("console", handle.id)
         reply, done = again.waiting()
         assert reply == seen[0]._replace(redelivered=True)
         assert not done.redelivered, "nobody had it"
-        again.leave()
-        assert d.pump._exchanges._told == {}
+        again.detach()
+        assert d.pump._handles._told == {}
 
 
 async def test_what_a_failed_task_had_in_hand_is_told_again(tmp_path, caplog):
     async with shop(tmp_path / "j") as d:
-        exchange = await d.open()
+        handle = await d.open()
 
         async def gateway():
-            await ask(d, exchange)
+            await ask(d, handle)
             raise OSError("the client is gone")
 
         with pytest.raises(OSError, match="gone"):
             await asyncio.create_task(gateway())
         await asyncio.sleep(0)
         assert "told again" in caplog.text
-        exchange.leave()
-        again = await d.pump.resume("console", exchange.id)
+        handle.detach()
+        again = await d.pump.resume("console", handle.id)
         assert [event.redelivered for event in again.waiting()] == [True, True]
 
 
@@ -215,67 +213,67 @@ async def test_what_nobody_asks_for_any_more_goes_to_whoever_watches():
         return [respond(Answer(str(n))) for n in range(3)]
 
     async with desk((listener("a"), several)) as d:
-        exchange = await d.open()
-        events = exchange.events()
-        assert d.decode(await ask(d, exchange)) == Answer("0")
+        handle = await d.open()
+        events = handle.events()
+        assert d.decode(await ask(d, handle)) == Answer("0")
         assert [d.decode(await anext(events)) for _ in range(2)] == [Answer("1"), Answer("2")]
         assert isinstance(await anext(events), Done)
 
 
 async def test_one_gateway_at_a_time_fetches_a_finished_conversation(tmp_path):
     async with shop(tmp_path / "j") as d:
-        exchange = await d.open()
-        exchange.listen()
-        await d.send(exchange, Ask("x"))
+        handle = await d.open()
+        handle.listen()
+        await d.send(handle, Ask("x"))
         await until(lambda: d.pump._accounts.pending == 0)
-        await d.pump._boundary.close(exchange.id, "over")
-        assert await d.pump.belongings("console") == (), "its gateway has not taken what waits"
-        assert [type(event) for event in exchange.waiting()] == [Reply, Done]
-        assert await left(d, exchange.id) == []
+        await d.pump._boundary.close(handle.id, "over")
+        assert await d.pump.conversations_of("console") == (), "its gateway has not taken what waits"
+        assert [type(event) for event in handle.waiting()] == [Reply, Done]
+        assert await left(d, handle.id) == []
 
 
 async def test_a_finished_conversation_that_was_not_fetched_can_be_resumed_again(tmp_path):
     async with killed(tmp_path / "j") as d:
-        exchange = await d.open()
-        await d.send(exchange, Ask("x"))
+        handle = await d.open()
+        await d.send(handle, Ask("x"))
         await until(lambda: d.pump._accounts.pending == 0)
-        await d.pump._boundary.close(exchange.id, "over")
+        await d.pump._boundary.close(handle.id, "over")
     async with shop(tmp_path / "j") as d:
-        first = await d.pump.resume("console", exchange.id)
+        first = await d.pump.resume("console", handle.id)
         with pytest.raises(LookupError):
-            await d.pump.resume("console", exchange.id)
-        first.leave()
-        second = await d.pump.resume("console", exchange.id)
+            await d.pump.resume("console", handle.id)
+        first.detach()
+        second = await d.pump.resume("console", handle.id)
         assert [type(event) async for event in second.events()] == [Reply, Done]
-        assert d.pump._exchanges.known == {}
+        assert d.pump._handles.known == {}
 
 
 async def test_an_exchange_that_was_left_takes_nothing_more():
     async with desk((listener("a"), answer)) as d:
-        exchange = await d.open()
-        await ask(d, exchange)
-        exchange.leave()
+        handle = await d.open()
+        await ask(d, handle)
+        handle.detach()
         with pytest.raises(RuntimeError, match="resume"):
-            await ask(d, exchange)
-        assert exchange._asked == {}
+            await ask(d, handle)
+        assert handle._asked == {}
 
 
 async def test_closing_keeps_no_account_of_what_was_told():
     async with desk((listener("a"), answer)) as d:
-        exchange = await d.open()
-        await ask(d, exchange)
-        await exchange.close()
-        assert (d.pump._exchanges._told, d.pump._exchanges.known) == ({}, {})
-        assert exchange.told == set()
+        handle = await d.open()
+        await ask(d, handle)
+        await handle.close()
+        assert (d.pump._handles._told, d.pump._handles.known) == ({}, {})
+        assert handle.told == set()
 
 
 @pytest.mark.parametrize("method", ["outbox", "load"])
 async def test_a_conversation_that_could_not_be_resumed_can_be_resumed_later(method, monkeypatch):
     engine = MemoryEngine()
     async with desk((listener("a"), answer), engine=engine) as d:
-        exchange = await d.open()
-        await ask(d, exchange)
-        exchange.leave()
+        handle = await d.open()
+        await ask(d, handle)
+        handle.detach()
 
         def fails(conversation):
             raise EngineError("the disk cannot be read")
@@ -284,21 +282,21 @@ async def test_a_conversation_that_could_not_be_resumed_can_be_resumed_later(met
             patched.setattr(engine, method, fails)
             d.pump._live.clear()
             with pytest.raises(EngineError):
-                await d.pump.resume("console", exchange.id)
-        again = await d.pump.resume("console", exchange.id)
+                await d.pump.resume("console", handle.id)
+        again = await d.pump.resume("console", handle.id)
         assert await ask(d, again) is not None
 
 
 async def test_who_is_cancelled_while_resuming_does_not_hold_the_conversation(tmp_path):
     async with shop(tmp_path / "j") as d:
-        exchange = await d.open()
-        await ask(d, exchange)
-        exchange.leave()
+        handle = await d.open()
+        await ask(d, handle)
+        handle.detach()
         for delay in range(4):
-            task = asyncio.create_task(d.pump.resume("console", exchange.id))
+            task = asyncio.create_task(d.pump.resume("console", handle.id))
             for _ in range(delay):
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-            assert d.pump._exchanges.known == {}
-        assert await ask(d, await d.pump.resume("console", exchange.id)) is not None
+            assert d.pump._handles.known == {}
+        assert await ask(d, await d.pump.resume("console", handle.id)) is not None

@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse, SystemError, get_todo_registry, invocation
-from agentserver.core.audit import Event
 from agentserver.core.messages import Done, Reply
-from agentserver.core.wording import WORDING
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError
 from tests.core.paper import Answer, Ask, Note, listener
@@ -53,8 +53,8 @@ async def test_all_replies_of_a_request_stream_in():
         return [respond(Answer("1")), respond(Answer("2"))]
 
     async with desk((listener("a"), twice)) as d:
-        exchange = await d.open()
-        assert [d.decode(r) async for r in exchange.replies(d.markup(Ask("x")), "a")] == [
+        handle = await d.open()
+        assert [d.decode(r) async for r in handle.replies(d.markup(Ask("x")), "a")] == [
             Answer("1"),
             Answer("2"),
         ]
@@ -62,8 +62,8 @@ async def test_all_replies_of_a_request_stream_in():
 
 async def test_events_carry_what_was_sent_and_end_with_the_conversation():
     async with desk((listener("a"), answer)) as d:
-        exchange = await d.open()
-        events = exchange.events()
+        handle = await d.open()
+        events = handle.events()
         seen = []
 
         async def watch():
@@ -72,12 +72,12 @@ async def test_events_carry_what_was_sent_and_end_with_the_conversation():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
             await asyncio.sleep(0)
-            request = await exchange.send(d.markup(Ask("hi")), "a")
+            request = await handle.send(d.markup(Ask("hi")), "a")
             await until(lambda: len(seen) == 2 or d.pump._accounts.pending == 0)
-            await exchange.close()
+            await handle.close()
         assert [type(event) for event in seen] == [Reply, Done]
         assert {event.request for event in seen} == {request}
-        assert [event async for event in exchange.events()] == []
+        assert [event async for event in handle.events()] == []
 
 
 async def test_deadline_ends_a_handler_and_tells_its_caller():
@@ -153,15 +153,15 @@ async def test_closing_a_conversation_stops_what_runs_in_it():
             stopped.set()
 
     async with desk((listener("a"), slow)) as d:
-        exchange = await d.open()
-        await exchange.send(d.markup(Ask("hi")), "a")
+        handle = await d.open()
+        await handle.send(d.markup(Ask("hi")), "a")
         await started.wait()
-        await exchange.close()
+        await handle.close()
         await stopped.wait()
-        assert d.pump.conversation(exchange.id) is None
+        assert d.pump.conversation(handle.id) is None
         with pytest.raises(RuntimeError, match="over"):
-            await exchange.send(d.markup(Ask("hi")), "a")
-        await exchange.close()
+            await handle.send(d.markup(Ask("hi")), "a")
+        await handle.close()
         assert d.pump._accounts.pending == 0
 
 
@@ -261,12 +261,12 @@ async def test_stopping_drains_what_is_in_hand():
         return respond(Answer("x"))
 
     async with desk((listener("a"), work)) as d:
-        exchange = await d.open()
-        await exchange.send(d.markup(Ask("1")), "a")
+        handle = await d.open()
+        await handle.send(d.markup(Ask("1")), "a")
         asyncio.get_running_loop().call_later(0.01, gate.set)
     assert done == [Ask("1")]
     with pytest.raises(RuntimeError, match="stopping"):
-        await exchange.send(d.markup(Ask("2")), "a")
+        await handle.send(d.markup(Ask("2")), "a")
 
 
 async def test_what_does_not_finish_in_time_is_cancelled_and_nobody_waits():
@@ -293,8 +293,8 @@ async def test_cancelling_the_server_stops_at_once_without_draining():
 
     with anyio.CancelScope() as scope:
         async with desk((listener("a"), work), drain=1000.0) as d:
-            exchange = await d.open()
-            await exchange.send(d.markup(Ask("1")), "a")
+            handle = await d.open()
+            await handle.send(d.markup(Ask("1")), "a")
             await started.wait()
             scope.cancel()
             await anyio.sleep_forever()
@@ -303,9 +303,9 @@ async def test_cancelling_the_server_stops_at_once_without_draining():
 
 async def test_an_idle_conversation_is_closed():
     async with desk((listener("a"), answer), idle=0.02) as d:
-        exchange = await d.open()
-        await d.ask(Ask("hi"), exchange=exchange)
-        await until(lambda: d.pump.conversation(exchange.id) is None)
+        handle = await d.open()
+        await d.ask(Ask("hi"), handle=handle)
+        await until(lambda: d.pump.conversation(handle.id) is None)
         assert any(r.event is Event.CLOSED and WORDING.whole(r.detail) == "idle" for r in d.records)
 
 
@@ -317,9 +317,9 @@ async def test_a_conversation_at_work_is_not_idle():
         return respond(Answer("x"))
 
     async with desk((listener("a"), slow), idle=0.01) as d:
-        exchange = await d.open()
+        handle = await d.open()
         asyncio.get_running_loop().call_later(0.1, gate.set)
-        assert await d.ask(Ask("hi"), exchange=exchange) == Answer("x")
+        assert await d.ask(Ask("hi"), handle=handle) == Answer("x")
 
 
 class Contrary(MemoryEngine):
@@ -345,9 +345,9 @@ async def test_a_stale_commit_is_decided_again_without_calling_the_handler_again
         return respond(Answer(f"re: {payload.text}"))
 
     async with desk((listener("a"), counted), engine=Contrary()) as d:
-        exchange = await d.open()
+        handle = await d.open()
         for number in range(5):
-            assert await d.ask(Ask(str(number)), exchange=exchange) == Answer(f"re: {number}")
+            assert await d.ask(Ask(str(number)), handle=handle) == Answer(f"re: {number}")
     assert len(calls) == 5
 
 
@@ -362,8 +362,8 @@ async def test_what_the_engine_kept_is_taken_up_at_the_start():
         done.append(payload)
 
     async with desk((listener("a"), never), engine=engine, drain=0.01) as d:
-        exchange = await d.open()
-        await exchange.send(d.markup(Ask("left")), "a")
+        handle = await d.open()
+        await handle.send(d.markup(Ask("left")), "a")
         await asyncio.sleep(0)
     async with desk((listener("a"), work), engine=engine) as d:
         await until(lambda: done)
@@ -406,9 +406,9 @@ async def test_the_invocation_has_storage_settings_resources_and_todos_in_reach(
 
     database = Database()
     async with desk((listener("a"), a), resources=("other", database), settings={"k": 1}) as d:
-        exchange = await d.open()
-        assert await d.ask(Ask("1"), exchange=exchange) == Answer("none")
-        assert await d.ask(Ask("2"), exchange=exchange) == Answer("1")
+        handle = await d.open()
+        assert await d.ask(Ask("1"), handle=handle) == Answer("none")
+        assert await d.ask(Ask("2"), handle=handle) == Answer("1")
     assert (seen["settings"], seen["database"]) == ({"k": 1}, database)
     for reach in (invocation, get_todo_registry):
         with pytest.raises(RuntimeError, match="no handler"):
@@ -427,9 +427,9 @@ async def test_the_log_tells_refusals_with_their_conversation(caplog):
 
 async def test_events_count_from_the_call_not_from_the_first_reading():
     async with desk((listener("a"), answer)) as d:
-        exchange = await d.open()
-        events = exchange.events()
-        await exchange.send(d.markup(Ask("hi")), "a")
+        handle = await d.open()
+        events = handle.events()
+        await handle.send(d.markup(Ask("hi")), "a")
         await until(lambda: d.pump._accounts.pending == 0)
         assert isinstance(await anext(events), Reply)
         assert isinstance(await anext(events), Done)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.core.audit import Event
+from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError, EngineError
 from agentserver.pump.boundary import STREAK
@@ -72,11 +72,11 @@ async def test_an_engine_that_cannot_keep_anything_of_a_conversation_sets_it_asi
         return respond(Answer("lost"))
 
     async with desk((listener("a"), breaking), (listener("b"), answer), engine=engine) as d:
-        exchange = await d.open()
-        assert (await d.ask(Ask("x"), exchange=exchange)).code == "internal"
+        handle = await d.open()
+        assert (await d.ask(Ask("x"), handle=handle)).code == "internal"
         engine.broken = False
-        assert await engine.load(exchange.id) is None
-        assert d.pump.conversation(exchange.id) is None
+        assert await engine.load(handle.id) is None
+        assert d.pump.conversation(handle.id) is None
         assert await d.ask(Ask("x"), to="b") == Answer("re: x")
         assert d.pump._accounts.pending == 0
 
@@ -109,10 +109,10 @@ async def test_an_engine_that_cannot_keep_anything_at_all_stops_the_server_at_on
 async def test_a_bug_under_a_gateway_ends_its_conversation_only():
     engine = Broken()
     async with desk((listener("a"), answer), engine=engine) as d:
-        exchange = await d.open()
+        handle = await d.open()
         engine.broken = True
         with pytest.raises(RuntimeError, match="over"):
-            await d.ask(Ask("1"), exchange=exchange)
+            await d.ask(Ask("1"), handle=handle)
         engine.broken = False
         assert await d.ask(Ask("2")) == Answer("re: 2")
         assert d.pump._accounts.pending == 0
@@ -121,15 +121,15 @@ async def test_a_bug_under_a_gateway_ends_its_conversation_only():
 async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
     engine = Full()
     async with desk((listener("a"), answer), engine=engine) as d:
-        exchange = await d.open()
+        handle = await d.open()
         for _ in range(2):
             engine.full = True
             with pytest.raises(RuntimeError, match="cannot keep"):
-                await d.ask(Ask("1"), exchange=exchange)
+                await d.ask(Ask("1"), handle=handle)
             engine.full = False
-            assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
+            assert await d.ask(Ask("2"), handle=handle) == Answer("re: 2")
         assert d.pump._accounts.pending == 0
-        assert d.pump.conversation(exchange.id) == await engine.load(exchange.id)
+        assert d.pump.conversation(handle.id) == await engine.load(handle.id)
 
 
 async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
@@ -140,10 +140,10 @@ async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
         return respond(Answer("lost"))
 
     async with desk((listener("a"), filling), engine=engine, drain=0.01) as d:
-        exchange, other = await d.open(), await d.open()
-        await d.send(exchange, Ask("1"))
+        handle, other = await d.open(), await d.open()
+        await d.send(handle, Ask("1"))
         await until(lambda: engine.full)
-        for wait in (exchange.close(), other.close(), d.send(exchange, Ask("2"))):
+        for wait in (handle.close(), other.close(), d.send(handle, Ask("2"))):
             with anyio.move_on_after(0.02) as scope:
                 await wait
             assert scope.cancelled_caught
@@ -155,21 +155,21 @@ async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
 async def test_a_conversation_that_ended_elsewhere_is_over_here_too():
     engine = MemoryEngine()
     async with desk((listener("a"), answer), engine=engine) as d:
-        exchange = await d.open()
-        await d.ask(Ask("1"), exchange=exchange)
+        handle = await d.open()
+        await d.ask(Ask("1"), handle=handle)
         seen = []
 
         async def watch():
-            seen.append([event async for event in exchange.events()])
+            seen.append([event async for event in handle.events()])
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
             await asyncio.sleep(0)
             engine._kept.clear()
             with pytest.raises(RuntimeError, match="over"):
-                await d.send(exchange, Ask("2"))
+                await d.send(handle, Ask("2"))
         assert seen == [[]]
-        assert d.pump._exchanges.known == {}
+        assert d.pump._handles.known == {}
         assert d.pump._steps.alone.inside == {}
 
 
@@ -200,11 +200,11 @@ async def test_a_conversations_steps_are_decided_and_committed_one_after_the_oth
         return respond(Answer(f"re: {payload.text}"))
 
     async with desk((listener("a"), counted), engine=engine) as d:
-        exchange = await d.open()
+        handle = await d.open()
         answers = {}
 
         async def one(number):
-            answers[number] = await d.ask(Ask(str(number)), exchange=exchange)
+            answers[number] = await d.ask(Ask(str(number)), handle=handle)
 
         async with anyio.create_task_group() as tasks:
             for number in range(30):
@@ -287,10 +287,10 @@ async def test_a_repetition_of_a_closed_conversation_does_not_happen():
         raise ValueError
 
     async with desk((listener("a", retries=5), crash)) as d:
-        exchange = await d.open()
-        await d.send(exchange, Ask("x"))
+        handle = await d.open()
+        await d.send(handle, Ask("x"))
         await until(lambda: attempts)
-        await exchange.close()
+        await handle.close()
         assert d.pump._accounts.pending == 0
         await asyncio.sleep(0.15)
     assert len(attempts) == 1
@@ -307,27 +307,27 @@ async def test_interrupting_a_stop_that_drains_stops_at_once():
 
     with anyio.move_on_after(0.5) as interrupt:
         async with desk((listener("a"), endless), drain=1000.0) as d:
-            exchange = await d.open()
-            await d.send(exchange, Ask("1"))
+            handle = await d.open()
+            await d.send(handle, Ask("1"))
             await until(lambda: any(record.event is Event.SENT for record in d.records))
             await asyncio.sleep(0)
     assert interrupt.cancelled_caught
     assert stopped == [True]
-    assert [event async for event in exchange.events()] == []
+    assert [event async for event in handle.events()] == []
 
 
 async def test_an_observer_that_raises_keeps_nobody_from_what_was_committed():
     async with desk((listener("a"), answer)) as d:
-        exchange = await d.open()
+        handle = await d.open()
 
         def observe(records):
             d.pump._reporter._observers = ()
             raise ZeroDivisionError
 
         d.pump._reporter._observers = (observe,)
-        await d.send(exchange, Ask("1"))
-        await until(lambda: not d.pump.conversation(exchange.id).requests)
-        assert await d.ask(Ask("2"), exchange=exchange) == Answer("re: 2")
+        await d.send(handle, Ask("1"))
+        await until(lambda: not d.pump.conversation(handle.id).requests)
+        assert await d.ask(Ask("2"), handle=handle) == Answer("re: 2")
 
 
 class Gated(MemoryEngine):
@@ -349,13 +349,13 @@ async def test_a_conversation_that_is_used_while_others_are_swept_stays_open():
     async with desk((listener("a"), answer), engine=engine, idle=0.05) as d:
         first, second = await d.open(), await d.open()
         await engine.closing.wait()
-        assert await d.ask(Ask("1"), exchange=second) == Answer("re: 1")
+        assert await d.ask(Ask("1"), handle=second) == Answer("re: 1")
         engine.gate.set()
         await until(lambda: d.pump.conversation(first.id) is None)
         assert d.pump.conversation(second.id) is not None
-        assert await d.ask(Ask("2"), exchange=second) == Answer("re: 2")
+        assert await d.ask(Ask("2"), handle=second) == Answer("re: 2")
         await until(lambda: d.pump.conversation(second.id) is None)
-        assert d.pump._steps.alone.inside == d.pump._exchanges.known == {}
+        assert d.pump._steps.alone.inside == d.pump._handles.known == {}
 
 
 async def test_a_conversation_that_waits_longer_than_the_idle_limit_is_not_idle():
@@ -364,8 +364,8 @@ async def test_a_conversation_that_waits_longer_than_the_idle_limit_is_not_idle(
         return respond(Answer("x"))
 
     async with desk((listener("a"), work), idle=0.02) as d:
-        exchange = await d.open()
-        assert await d.ask(Ask("1"), exchange=exchange) == Answer("x")
+        handle = await d.open()
+        assert await d.ask(Ask("1"), handle=handle) == Answer("x")
 
 
 @pytest.mark.parametrize("name", ["", "two\nlines", "x" * 257, "SYSTEM", "System.todo"])
@@ -400,8 +400,8 @@ async def test_a_caller_that_asyncio_cancels_during_a_commit_leaves_nothing_acce
         return HandlerResponse.respond(Answer("x"))
 
     async with desk((listener("a"), noting), engine=engine) as d:
-        exchange = await d.open()
-        task = asyncio.create_task(d.ask(Ask("given up"), exchange=exchange))
+        handle = await d.open()
+        task = asyncio.create_task(d.ask(Ask("given up"), handle=handle))
         await engine.committing.wait()
         task.cancel()
         await asyncio.sleep(0)
@@ -409,7 +409,7 @@ async def test_a_caller_that_asyncio_cancels_during_a_commit_leaves_nothing_acce
         engine.gate.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await d.ask(Ask("next"), exchange=exchange) == Answer("x")
+        assert await d.ask(Ask("next"), handle=handle) == Answer("x")
         assert handled == ["given up", "next"]
 
 
@@ -424,11 +424,11 @@ async def test_a_gateway_that_asyncio_cancels_while_it_closes_leaves_nothing_hal
             ended.append(payload.text)
 
     async with desk((listener("a"), waiting), engine=engine) as d:
-        exchange = await d.open()
-        await d.send(exchange, Ask("x"))
+        handle = await d.open()
+        await d.send(handle, Ask("x"))
         await until(lambda: d.pump._invoker._calls)
         engine.committing, engine.gate = anyio.Event(), anyio.Event()
-        task = asyncio.create_task(exchange.close())
+        task = asyncio.create_task(handle.close())
         await engine.committing.wait()
         task.cancel()
         await asyncio.sleep(0)

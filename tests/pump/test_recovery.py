@@ -8,13 +8,13 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.core.audit import Event
 from agentserver.core.messages import Done, Reply
-from agentserver.engines.journal_file import Place
+from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.ports import EngineError
-from agentserver.pump import schedule
+from agentserver.pump.turns import schedule
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.test_pump import answer, desk, until
 
@@ -27,38 +27,38 @@ async def stuck(payload, metadata):
 
 
 async def test_what_was_running_runs_again_and_its_reply_waits_for_its_gateway(tmp_path):
-    place = Place(tmp_path / "j")
+    place = JournalOptions(tmp_path / "j")
     async with SqliteEngine(place) as engine, desk((listener("a"), stuck), engine=engine, drain=0.0) as d:
-        exchange = await d.open()
-        request = await exchange.send(d.markup(Ask("hi")), "a")
+        handle = await d.open()
+        request = await handle.send(d.markup(Ask("hi")), "a")
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
         await until(lambda: d.pump._accounts.pending == 0)
-        assert await d.pump.belongings("console") == (exchange.id,)
-        assert await d.pump.belongings("somebody") == ()
+        assert await d.pump.conversations_of("console") == (handle.id,)
+        assert await d.pump.conversations_of("somebody") == ()
         with pytest.raises(LookupError):
-            await d.pump.resume("somebody", exchange.id)
-        again = await d.pump.resume("console", exchange.id)
-        assert await d.pump.belongings("console") == ()
+            await d.pump.resume("somebody", handle.id)
+        again = await d.pump.resume("console", handle.id)
+        assert await d.pump.conversations_of("console") == ()
         (reply, done) = again.waiting()
         assert (d.decode(reply), reply.request, reply.redelivered) == (Answer("re: hi"), request, False)
-        assert done == Done(exchange.id, request, answered=True, place=(reply.place.version, 1))
-        assert await d.ask(Ask("more"), exchange=again) == Answer("re: more")
-        again.leave()
-        again = await d.pump.resume("console", exchange.id)
+        assert done == Done(handle.id, request, answered=True, place=(reply.place.version, 1))
+        assert await d.ask(Ask("more"), handle=again) == Answer("re: more")
+        again.detach()
+        again = await d.pump.resume("console", handle.id)
         assert list(again.waiting()) == []  # ask() took the reply and the end
         await again.close()
-        assert await d.pump.belongings("console") == ()
+        assert await d.pump.conversations_of("console") == ()
 
 
 async def test_what_comes_while_a_gateway_resumes_is_in_order(tmp_path):
     async with (
-        SqliteEngine(Place(tmp_path / "j")) as engine,
+        SqliteEngine(JournalOptions(tmp_path / "j")) as engine,
         desk((listener("a"), answer), engine=engine) as d,
     ):
-        exchange = await d.open()
-        requests = [await exchange.send(d.markup(Ask(str(n))), "a") for n in range(5)]
-        exchange.leave()
-        again = await d.pump.resume("console", exchange.id)
+        handle = await d.open()
+        requests = [await handle.send(d.markup(Ask(str(n))), "a") for n in range(5)]
+        handle.detach()
+        again = await d.pump.resume("console", handle.id)
         events = again.events()
         seen = [await anext(events) for _ in range(10)]
         assert {event.request for event in seen} == set(requests)
@@ -67,27 +67,27 @@ async def test_what_comes_while_a_gateway_resumes_is_in_order(tmp_path):
 
 
 async def test_a_finished_conversation_can_be_fetched_once(tmp_path):
-    place = Place(tmp_path / "j")
+    place = JournalOptions(tmp_path / "j")
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine, idle=0.04) as d:
-        exchange = await d.open()
-        await exchange.send(d.markup(Ask("x")), "a")
-        await until(lambda: d.pump.conversation(exchange.id) is None)
+        handle = await d.open()
+        await handle.send(d.markup(Ask("x")), "a")
+        await until(lambda: d.pump.conversation(handle.id) is None)
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
-        again = await d.pump.resume("console", exchange.id)
+        again = await d.pump.resume("console", handle.id)
         seen = [event async for event in again.events()]
         assert [event.redelivered for event in seen] == [True, True]
         await until(lambda: not engine._left)
-        assert await d.pump.belongings("console") == ()
+        assert await d.pump.conversations_of("console") == ()
 
 
 async def test_a_listener_that_is_gone_fails_what_was_meant_for_it(tmp_path):
-    place = Place(tmp_path / "j")
+    place = JournalOptions(tmp_path / "j")
     async with (
         SqliteEngine(place) as engine,
         desk((listener("a", retries=5), stuck), engine=engine, drain=0.0) as d,
     ):
-        exchange = await d.open()
-        await exchange.send(d.markup(Ask("hi")), "a")
+        handle = await d.open()
+        await handle.send(d.markup(Ask("hi")), "a")
     async with SqliteEngine(place) as engine, desk((listener("b"), answer), engine=engine) as d:
         await until(lambda: any(r.event is Event.ANSWERED for r in d.records))
         (letter,) = await engine._do(engine._reader.dead)
@@ -95,13 +95,13 @@ async def test_a_listener_that_is_gone_fails_what_was_meant_for_it(tmp_path):
 
 
 async def test_idle_conversations_of_an_earlier_run_are_closed(tmp_path):
-    place = Place(tmp_path / "j")
+    place = JournalOptions(tmp_path / "j")
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
-        exchange = await d.open()
-        await d.ask(Ask("x"), exchange=exchange)
+        handle = await d.open()
+        await d.ask(Ask("x"), handle=handle)
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine, idle=0.04) as d:
         await until(lambda: any(r.event is Event.CLOSED for r in d.records))
-        assert await engine.load(exchange.id) is None
+        assert await engine.load(handle.id) is None
 
 
 class Full(MemoryEngine):
@@ -133,12 +133,12 @@ async def test_while_nothing_can_be_kept_messages_are_refused_and_results_wait(m
             await until(lambda: engine.full)
             other = await d.open()
             with pytest.raises(RuntimeError, match="cannot keep messages at present"):
-                await d.ask(Ask("2"), exchange=other)
+                await d.ask(Ask("2"), handle=other)
             await asyncio.sleep(0.03)
             assert answers == []
             engine.full = False
         assert answers == [Answer("done")]
-        assert await d.ask(Ask("3"), exchange=other) == Answer("done")
+        assert await d.ask(Ask("3"), handle=other) == Answer("done")
         assert len(calls) == 2
 
 
@@ -148,5 +148,5 @@ async def test_workers_that_never_wait_stop_all_the_same():
 
     with anyio.fail_after(15):
         async with desk((listener("a", "a"), again), drain=0.0, hops=10**9, messages=10**9) as d:
-            exchange = await d.open()
-            await exchange.send(d.markup(Ask("x")), "a")
+            handle = await d.open()
+            await handle.send(d.markup(Ask("x")), "a")

@@ -35,23 +35,23 @@ async def stuck(payload, metadata):
     await anyio.sleep_forever()
 
 
-def sent(d, exchange, way, text="hi", request="mine", to="a"):
-    return getattr(exchange, way)(d.markup(Ask(text)), to, request=request)
+def sent(d, handle, way, text="hi", request="mine", to="a"):
+    return getattr(handle, way)(d.markup(Ask(text)), to, request=request)
 
 
-async def all_replies(d, exchange, **named):
-    return [each async for each in sent(d, exchange, "replies", **named)]
+async def all_replies(d, handle, **named):
+    return [each async for each in sent(d, handle, "replies", **named)]
 
 
 async def test_the_same_message_under_the_same_id_is_the_same_request(tmp_path):
     work = Counting()
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
-        exchange = await d.open()
-        first = await sent(d, exchange, "send")
-        assert await sent(d, exchange, "send") == first
+        handle = await d.open()
+        first = await sent(d, handle, "send")
+        assert await sent(d, handle, "send") == first
         await until(lambda: d.pump._accounts.pending == 0)
-        assert await sent(d, exchange, "send") == first
-        assert await sent(d, exchange, "send", request="another") != first
+        assert await sent(d, handle, "send") == first
+        assert await sent(d, handle, "send", request="another") != first
         await until(lambda: d.pump._accounts.pending == 0)
     assert work.calls == 2
 
@@ -62,32 +62,32 @@ async def test_what_it_was_answered_comes_again_and_is_marked(tmp_path, engine, 
     work = Counting("1", "2")
     memory = desk((listener("a"), work), engine=MemoryEngine())
     async with memory if engine == "memory" else shop(tmp_path / "j", (listener("a"), work)) as d:
-        exchange = await d.open()
-        first = await all_replies(d, exchange)
+        handle = await d.open()
+        first = await all_replies(d, handle)
         if acknowledged:
-            await sent(d, exchange, "send", request="another")
+            await sent(d, handle, "send", request="another")
             await until(lambda: d.pump._accounts.pending == 0)
-        again = await all_replies(d, exchange)
+        again = await all_replies(d, handle)
         assert again == [reply._replace(redelivered=True) for reply in first]
-        assert await sent(d, exchange, "ask") == again[0]
+        assert await sent(d, handle, "ask") == again[0]
     assert work.calls == 1 + acknowledged
 
 
 async def test_other_words_or_another_target_under_the_same_id_are_refused(tmp_path):
     work = Counting()
     async with shop(tmp_path / "j", (listener("a"), work), (listener("b"), work)) as d:
-        exchange = await d.open()
-        first = await sent(d, exchange, "ask")
-        before = d.pump.conversation(exchange.id)
+        handle = await d.open()
+        first = await sent(d, handle, "ask")
+        before = d.pump.conversation(handle.id)
         for changed in ({"text": "ho"}, {"to": "b"}, {"to": None}):
             for way in ("send", "ask"):
                 with pytest.raises(OtherMessageError):
-                    await sent(d, exchange, way, **changed)
+                    await sent(d, handle, way, **changed)
             with pytest.raises(OtherMessageError):
-                await all_replies(d, exchange, **changed)
-        assert d.pump.conversation(exchange.id) == before
-        assert exchange._asked == {}
-        assert await sent(d, exchange, "ask") == first._replace(redelivered=True)
+                await all_replies(d, handle, **changed)
+        assert d.pump.conversation(handle.id) == before
+        assert handle._asked == {}
+        assert await sent(d, handle, "ask") == first._replace(redelivered=True)
     assert work.calls == 1
 
 
@@ -95,7 +95,7 @@ async def test_an_id_counts_in_its_conversation_alone(tmp_path):
     work = Counting()
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
         one, two, other = await d.open(), await d.open(), await d.pump.open("other")
-        requests = [await sent(d, exchange, "send") for exchange in (one, two, other)]
+        requests = [await sent(d, handle, "send") for handle in (one, two, other)]
         assert len(set(requests)) == 3
         await until(lambda: d.pump._accounts.pending == 0)
     assert work.calls == 3
@@ -103,40 +103,40 @@ async def test_an_id_counts_in_its_conversation_alone(tmp_path):
 
 async def test_a_sender_that_never_heard_that_its_message_was_taken_sends_it_again(tmp_path):
     async with killed(tmp_path / "j", (listener("a", deadline=99), stuck)) as d:
-        exchange = await d.open()
-        await sent(d, exchange, "send")  # what it gives is lost with the process
+        handle = await d.open()
+        await sent(d, handle, "send")  # what it gives is lost with the process
     work = Counting()
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
-        again = await d.pump.resume("console", exchange.id)
+        again = await d.pump.resume("console", handle.id)
         reply = await sent(d, again, "ask")
         assert d.decode(reply) == Answer("done")
         assert not reply.redelivered, "nobody had it before"
         assert list(again.waiting()) == []
-        assert await left(d, exchange.id) == []
+        assert await left(d, handle.id) == []
     assert work.calls == 1
 
 
 async def test_an_answer_that_was_lost_with_its_sender_comes_again(tmp_path):
     async with killed(tmp_path / "j", (listener("a"), Counting())) as d:
-        exchange = await d.open()
-        first = await sent(d, exchange, "ask")
+        handle = await d.open()
+        first = await sent(d, handle, "ask")
     work = Counting()
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
-        again = await d.pump.resume("console", exchange.id)
+        again = await d.pump.resume("console", handle.id)
         assert await all_replies(d, again) == [first._replace(redelivered=True)]
         assert list(again.waiting()) == [], "it was in the outbox, and comes once"
-        again.leave()
-        assert await left(d, exchange.id) == []
+        again.detach()
+        assert await left(d, handle.id) == []
     assert work.calls == 0
 
 
 async def test_it_is_known_though_the_conversation_is_closed(tmp_path):
     async with killed(tmp_path / "j", (listener("a"), Counting())) as d:
-        exchange = await d.open()
-        first = await sent(d, exchange, "ask")
-        await d.pump._boundary.close(exchange.id, "over")
+        handle = await d.open()
+        first = await sent(d, handle, "ask")
+        await d.pump._boundary.close(handle.id, "over")
     async with shop(tmp_path / "j", (listener("a"), Counting())) as d:
-        again = await d.pump.resume("console", exchange.id)
+        again = await d.pump.resume("console", handle.id)
         assert await sent(d, again, "send") == first.request
         assert await sent(d, again, "ask") == first._replace(redelivered=True)
         with pytest.raises(OtherMessageError):
@@ -150,11 +150,11 @@ async def test_two_that_race_are_one(tmp_path, engine):
     work = Counting("1", "2")
     memory = desk((listener("a"), work), engine=MemoryEngine())
     async with memory if engine == "memory" else shop(tmp_path / "j", (listener("a"), work)) as d:
-        exchange = await d.open()
-        found = await asyncio.gather(*(all_replies(d, exchange) for _ in range(5)))
+        handle = await d.open()
+        found = await asyncio.gather(*(all_replies(d, handle) for _ in range(5)))
         assert len({tuple(places(replies)) for replies in found}) == 1
         assert sorted(replies[0].redelivered for replies in found) == [False, True, True, True, True]
-        assert exchange._asked == {}
+        assert handle._asked == {}
     assert work.calls == 1
 
 
@@ -164,38 +164,38 @@ async def test_a_refusal_stays_the_same(tmp_path, why):
     limits = {"queue": 0} if why == "busy" else {}
     data = b"<what>" if why == "validation" else None
     async with desk((listener("a"), work), engine=MemoryEngine(), **limits) as d:
-        exchange = await d.open()
+        handle = await d.open()
         data = data or d.markup(Ask("hi"))
-        first = await exchange.ask(data, "a", request="mine")
+        first = await handle.ask(data, "a", request="mine")
         assert isinstance(d.decode(first), Refused)
-        again = await exchange.ask(data, "a", request="mine")
+        again = await handle.ask(data, "a", request="mine")
         assert again == first._replace(redelivered=True)
     assert work.calls == 0
 
 
 async def test_what_nobody_took_comes_again_to_whoever_watches(tmp_path):
     async with shop(tmp_path / "j", (listener("a"), Counting())) as d:
-        exchange = await d.open()
+        handle = await d.open()
         seen = []
 
         async def gateway():
-            async for event in exchange.events():
+            async for event in handle.events():
                 seen.append(event)
                 await anyio.sleep_forever()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(gateway)
             await asyncio.sleep(0)
-            await sent(d, exchange, "send")
+            await sent(d, handle, "send")
             await until(lambda: seen)
             tasks.cancel_scope.cancel()
-        await sent(d, exchange, "send")
-        await sent(d, exchange, "send")
-        events = exchange.events()
+        await sent(d, handle, "send")
+        await sent(d, handle, "send")
+        events = handle.events()
         found = [await anext(events), await anext(events)]
         assert [type(event) for event in found] == [Reply, Done]
         assert [event.redelivered for event in found] == [True, False]
-        assert list(exchange.waiting()) == []
+        assert list(handle.waiting()) == []
 
 
 async def test_a_message_that_is_at_work_is_waited_for(tmp_path):
@@ -206,21 +206,21 @@ async def test_a_message_that_is_at_work_is_waited_for(tmp_path):
         return respond(Answer("done"))
 
     async with shop(tmp_path / "j", (listener("a"), waits)) as d:
-        exchange = await d.open()
+        handle = await d.open()
         with anyio.move_on_after(0.02):
-            await sent(d, exchange, "ask")
+            await sent(d, handle, "ask")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(all_replies, d, exchange)
+            tasks.start_soon(all_replies, d, handle)
             await asyncio.sleep(0)
             go.set()
-        assert [d.decode(reply) for reply in await all_replies(d, exchange)] == [Answer("done")]
+        assert [d.decode(reply) for reply in await all_replies(d, handle)] == [Answer("done")]
 
 
 async def test_what_two_that_race_do_not_take_goes_once_to_whoever_watches():
     async with desk((listener("a"), Counting("1", "2"))) as d:
-        exchange = await d.open()
-        events = exchange.events()
-        await asyncio.gather(*(sent(d, exchange, "ask") for _ in range(3)))
+        handle = await d.open()
+        events = handle.events()
+        await asyncio.gather(*(sent(d, handle, "ask") for _ in range(3)))
         second, end = await anext(events), await anext(events)
         assert (d.decode(second), type(end)) == (Answer("2"), Done)
-        assert list(exchange.waiting()) == []
+        assert list(handle.waiting()) == []

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agentserver.engines.conformance import Story
+from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.ports import ConflictError, EngineError, UnfitError
 from agentserver.pump.steps import Steps, UndecidedError
 from tests.pump.desk import until
@@ -40,7 +40,7 @@ class Desk:
     """Steps of one conversation, and what has been let go."""
 
     def __init__(self):
-        self.story, self.engine = Story(), Slow()
+        self.story, self.engine = SampleConversation(), Slow()
         self.conversation = self.story.said(self.story.opened(), "0").conversation
         self.live = {self.conversation.id: self.conversation}
         self.released, self.told = [], []

@@ -9,18 +9,18 @@ import anyio.lowlevel
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.core.conversation import Conversation
-from agentserver.core.elapsed import Calendar, Jump
-from agentserver.engines.journal_file import Place
+from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.memory import MemoryEngine
-from agentserver.engines.sqlite import SqliteEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
-from agentserver.pump import Onlookers, Pump, waiting
-from agentserver.pump.schedule import Ticket, backoff
+from agentserver.pump import Observers, Pump, waiting
 from agentserver.pump.tidying import AT_ONCE, tidy
 from agentserver.pump.timekeeper import Timekeeper
+from agentserver.pump.turns.schedule import Ticket, backoff
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
@@ -71,9 +71,9 @@ async def tell(payload, metadata):
 
 def shop(path, clock):
     guards = [PeersGuard(), ApprovalGuard({"sink"})]
-    engine = SqliteEngine(Place(path), guards, retention=10 * DAY)
+    engine = SqliteEngine(JournalOptions(path), guards, retention=10 * DAY)
     listeners = ((listener("a", "sink"), tell), (listener("sink"), answer), (listener("b"), answer))
-    people = Onlookers((), Person(), None)
+    people = Observers((), Person(), None)
     return engine, desk(*listeners, engine=engine, guards=guards, people=people, clock=clock, **LIMITS)
 
 
@@ -152,10 +152,10 @@ async def test_time_never_runs_backwards_within_a_conversation(tmp_path):
     clock = FakeClock(now=1.8e9)
     engine, running = shop(tmp_path / "j", clock)
     async with engine, running as d:
-        exchange = await d.open()
+        handle = await d.open()
         for seconds in (0, -3600.0, -YEARS, 30.0, YEARS):
             clock.jump(seconds)
-            assert await d.ask(Ask("x"), "b", exchange) == Answer("re: x")
+            assert await d.ask(Ask("x"), "b", handle) == Answer("re: x")
         times = await engine._do(
             lambda: engine._connection.execute("select at from step order by number").fetchall()
         )

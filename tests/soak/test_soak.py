@@ -18,8 +18,8 @@ import pytest
 from agentserver import HandlerResponse, invocation
 from agentserver.assembly import SystemClock
 from agentserver.engines.memory import MemoryEngine
-from agentserver.gateways.trace import TraceBook
-from agentserver.pump import Bound, Onlookers, Pump
+from agentserver.pump import Callee, Observers, Pump
+from agentserver.trace.store import TraceBook
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.pump.desk import until
 
@@ -66,8 +66,8 @@ class Room:
         return {
             "live": len(pump._live),
             "locks": len(pump._steps.alone.inside),
-            "exchanges": len(pump._exchanges.known),
-            "told": len(pump._exchanges._told),
+            "handles": len(pump._handles.known),
+            "told": len(pump._handles._told),
             "outbox": len(self.engine._outbox),
             "parsed": len(pump._parsed),
             "pending": pump._accounts.pending,
@@ -93,8 +93,8 @@ async def room(**limits):
     ]
     shop = rules(*listeners, **{"concurrency": 64, "drain": 0.0, "messages": 1 << 30, **limits})
     engine, trace = MemoryEngine(), TraceBook()
-    bound = {one.name: Bound(one, handlers[one.name]) for one in listeners}
-    async with Pump(shop, bound, engine, SystemClock(), (), Onlookers((trace.observe,))) as pump:
+    bound = {one.name: Callee(one, handlers[one.name]) for one in listeners}
+    async with Pump(shop, bound, engine, SystemClock(), (), Observers((trace.observe,))) as pump:
         yield Room(pump, engine, trace, shop)
 
 
@@ -127,9 +127,9 @@ async def test_conversations_that_ask_and_close(soak_scale):
     async with room() as r:
 
         async def once():
-            exchange = await r.open()
-            assert (await exchange.ask(r.data, "a")) is not None
-            await exchange.close()
+            handle = await r.open()
+            assert (await handle.ask(r.data, "a")) is not None
+            await handle.close()
 
         await flat(r, once, 1000 * soak_scale, settled=200)
 
@@ -139,10 +139,10 @@ async def test_conversations_that_are_refused_crash_or_overrun(soak_scale, caplo
     async with room(messages=7) as r:
 
         async def once():
-            exchange = await r.open()
+            handle = await r.open()
             for name in ("nobody", "crash", "loop"):
-                assert (await exchange.ask(r.data, name)).error
-            await exchange.close()
+                assert (await handle.ask(r.data, name)).error
+            await handle.close()
 
         await flat(r, once, 150 * soak_scale, settled=100)
 
@@ -151,11 +151,11 @@ async def test_conversations_that_close_while_handlers_run(soak_scale):
     async with room() as r:
 
         async def once():
-            exchange = await r.open()
-            await exchange.send(r.data, "endless")
-            await exchange.send(r.data, "a")
+            handle = await r.open()
+            await handle.send(r.data, "endless")
+            await handle.send(r.data, "a")
             await asyncio.sleep(0)
-            await exchange.close()
+            await handle.close()
             await asyncio.sleep(0)
 
         await flat(r, once, 500 * soak_scale, settled=100)
@@ -163,24 +163,24 @@ async def test_conversations_that_close_while_handlers_run(soak_scale):
 
 async def test_one_conversation_with_many_requests(soak_scale):
     async with room() as r:
-        exchange = await r.open()
+        handle = await r.open()
 
         async def watch():
-            async for _ in exchange.events():
+            async for _ in handle.events():
                 pass
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
 
             async def once():
-                assert (await exchange.ask(r.data, "a")) is not None
-                await exchange.send(r.data, "b")
+                assert (await handle.ask(r.data, "a")) is not None
+                await handle.send(r.data, "b")
                 await until(lambda: r.pump._accounts.pending == 0)
 
             # Settled is what fills the trace of one conversation.
             await flat(r, once, 300 * soak_scale, settled=600)
-            assert len(r.pump.conversation(exchange.id).tree.nodes) == 3
-            await exchange.close()
+            assert len(r.pump.conversation(handle.id).tree.nodes) == 3
+            await handle.close()
 
 
 async def test_conversations_that_are_dropped_without_a_word(soak_scale):

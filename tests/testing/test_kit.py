@@ -215,7 +215,7 @@ async def test_threads_as_they_stand():
         assert (root.owner, root.state, root.parent) == ("test", "waiting", None)
         assert (own.owner, own.state, own.queued, own.parent) == ("desk", "dormant", 0, root.id)
         assert (other.owner, other.state, other.queued) == ("slow", "working", 1)
-        await o.exchange.close()
+        await o.handle.close()
         assert o.threads() == []
         assert await o.rest() == []
 

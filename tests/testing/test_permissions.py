@@ -12,7 +12,7 @@ from agentserver.assembly import build
 from agentserver.config.organism import Journal
 from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
-from agentserver.testing import Answer, Asked, listener, organism, organism_of
+from agentserver.testing import Answer, ShownApproval, listener, organism, organism_of
 from tests.testing.test_kit import Ask, Told, library
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def test_a_fixed_answer(answer, told):
 
 
 async def test_a_function_sees_what_is_asked_and_answers():
-    def approve(asked: Asked):
+    def approve(asked: ShownApproval):
         return Answer.ONCE if asked.payload == Ask("owls") else Answer.DENY
 
     async with organism(DESK, approve=approve) as o:
@@ -96,10 +96,10 @@ async def test_a_server_with_a_journal_waits_for_an_answer_and_one_without_refus
     """An answer may be left in the journal, though this process asks nobody."""
     server = build(replace(DESK, project=tmp_path, journal=Journal()), durable=durable)
     async with server:
-        exchange = await server.open("somebody")
+        handle = await server.open("somebody")
         codec = server.rules.codecs.of(Ask)
         with anyio.move_on_after(0.3) as patience:
-            reply = await exchange.ask(codec.encode(Ask("owls")).encode(), "library")
+            reply = await handle.ask(codec.encode(Ask("owls")).encode(), "library")
         assert patience.cancelled_caught == durable
         assert len(server.approvals()) == durable
         if not durable:

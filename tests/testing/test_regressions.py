@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentserver.config import forget, load
-from agentserver.core.snapshot import UnreadableError
+from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.testing import replayed
 from tests.cli.journals import change
 

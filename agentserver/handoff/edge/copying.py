@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio import to_thread
 
-from agentserver.handoff.audit import AuditRecord
+from agentserver.handoff.audit import HandoffEntry
 from agentserver.handoff.edge.records import AuditFile
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class AuditCopy:
     def __init__(
         self,
         path: Path,
-        queue: MemoryObjectSendStream[AuditRecord],
+        queue: MemoryObjectSendStream[HandoffEntry],
         report: Callable[[str], None],
         heads: Heads | None = None,
     ) -> None:
@@ -56,14 +56,14 @@ class AuditCopy:
         self._file = AuditFile(path, self._failed, heads, report)
         self._failures = 0
 
-    def append(self, record: AuditRecord) -> None:
+    def append(self, record: HandoffEntry) -> None:
         """Keep a record. Neither blocks nor raises."""
         try:
             self._queue.send_nowait(record)
         except anyio.WouldBlock:
             self._failed(f"handoff audit: {self._path}: the disk is too slow; records are left out")
 
-    async def write(self, queue: MemoryObjectReceiveStream[AuditRecord]) -> None:
+    async def write(self, queue: MemoryObjectReceiveStream[HandoffEntry]) -> None:
         """Check the file, then write what waits until the queue is closed and empty."""
         async with queue:
             await to_thread.run_sync(self._file.check, abandon_on_cancel=True)
@@ -97,7 +97,7 @@ async def copying(
         waiting: records that may wait for the disk.
         heads: see AuditCopy.
     """
-    send, receive = anyio.create_memory_object_stream[AuditRecord](waiting)
+    send, receive = anyio.create_memory_object_stream[HandoffEntry](waiting)
     copy = AuditCopy(path, send, report, heads)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(copy.write, receive)

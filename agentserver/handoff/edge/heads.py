@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Head(NamedTuple):
+class ChainHead(NamedTuple):
     """The end of a chain.
 
     Args:
@@ -38,11 +38,11 @@ class Head(NamedTuple):
 class Heads(Protocol):
     """Keeps one head."""
 
-    def read(self) -> Head | None:
+    def read(self) -> ChainHead | None:
         """The kept head; None when there is none. Raises OSError, ValueError when it is spoiled."""
         ...
 
-    def keep(self, head: Head) -> None:
+    def keep(self, head: ChainHead) -> None:
         """Keep it; when this returns it outlives the process. Raises OSError."""
         ...
 
@@ -57,20 +57,20 @@ class NoteHeads:
     def __init__(self, file: Path) -> None:
         self.path = file.with_name(f"{file.name}.end")
 
-    def read(self) -> Head | None:
+    def read(self) -> ChainHead | None:
         """The head that the note names. Raises OSError, ValueError when it says nothing that makes sense."""
         try:
             members = json.loads(self.path.read_text(encoding="utf-8"))
             end = Seal(int(members["count"]), str(members["hash"]))
             line = str(members.get("line", ""))
             line.encode()  # text that no file holds is no line
-            return Head(end, line, int(members.get("size", -1)))
+            return ChainHead(end, line, int(members.get("size", -1)))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise ValueError(f"{self.path}: is no note of where a chain ends") from None
 
-    def keep(self, head: Head) -> None:
+    def keep(self, head: ChainHead) -> None:
         """Write the note anew. Raises OSError."""
         new = self.path.with_name(f".{self.path.name}.new")
         text = json.dumps(

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agentserver.handoff.audit import AuditRecord, Flaw, Seal, broken, ending, followed, sealed, verify
-from agentserver.handoff.edge.heads import Head, Heads, NoteHeads
+from agentserver.handoff.audit import Flaw, HandoffEntry, Seal, broken, ending, followed, sealed, verify
+from agentserver.handoff.edge.heads import ChainHead, Heads, NoteHeads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,9 +54,9 @@ class AuditFile:
         self._note = NoteHeads(path)
         self._heads = heads
         self._lock = threading.Lock()
-        self._unkept: Head | None = None  # where this object left the file when that could not be kept
+        self._unkept: ChainHead | None = None  # where this object left the file when that could not be kept
 
-    def append(self, record: AuditRecord) -> None:
+    def append(self, record: HandoffEntry) -> None:
         """Keep a record. Raises nothing for a disk that fails."""
         try:
             with self._lock, _locked(self._path) as file:
@@ -79,7 +79,7 @@ class AuditFile:
         except OSError as error:
             self._report(f"handoff audit: {self._path}: {error.strerror or error}; it was not checked")
 
-    def _continued(self, file: int, *, whole: bool = False) -> Head:
+    def _continued(self, file: int, *, whole: bool = False) -> ChainHead:
         """The head of a file that is as it was left, or of one whose break has been recorded."""
         head = self._known()
         if head is None:
@@ -103,7 +103,7 @@ class AuditFile:
             _write(file, b"\n")
         return self._put(file, broken(flaw, datetime.now(UTC).isoformat(timespec="milliseconds")), head)
 
-    def _known(self) -> Head | None:
+    def _known(self) -> ChainHead | None:
         """The head that is kept; a spoiled one is told, and counts as none. A journal may not have met the file yet."""
         for heads in self._keepers():
             try:
@@ -118,18 +118,18 @@ class AuditFile:
     def _keepers(self) -> tuple[Heads, ...]:
         return (self._note,) if self._heads is None else (self._heads, self._note)
 
-    def _taken_over(self, file: int) -> tuple[Head, Flaw | None]:
+    def _taken_over(self, file: int) -> tuple[ChainHead, Flaw | None]:
         """The head of a file of which none is kept: where it ends, as far as it is intact."""
         at, flaw = followed(_lines(file))
         if at.count:
             self._report(f"handoff audit: {self._path}: nothing says where its {at.count} records ended")
-        return Head(at), flaw
+        return ChainHead(at), flaw
 
-    def _put(self, file: int, record: AuditRecord, head: Head) -> Head:
+    def _put(self, file: int, record: HandoffEntry, head: ChainHead) -> ChainHead:
         """Keep the head of a record, then write the record. One that cannot be written was never there."""
         line, end = sealed(record, head.end)
         size = os.fstat(file).st_size
-        kept = Head(end, line, size + len(line.encode()) + 1)
+        kept = ChainHead(end, line, size + len(line.encode()) + 1)
         self._keep(kept)
         try:
             _write(file, line.encode() + b"\n")
@@ -140,7 +140,7 @@ class AuditFile:
         self._keep(kept._replace(line=""))
         return kept._replace(line="")
 
-    def _keep(self, head: Head) -> None:
+    def _keep(self, head: ChainHead) -> None:
         """Keep the head. The record is more than its place, so a failure is told apart."""
         self._unkept = None
         for heads in self._keepers():
@@ -185,7 +185,7 @@ def _tail(file: int) -> bytes:
     return os.pread(file, LINE, max(0, os.fstat(file).st_size - LINE))
 
 
-def _lacking(file: int, head: Head) -> bytes | None:
+def _lacking(file: int, head: ChainHead) -> bytes | None:
     """The missing part of the file's last record, mostly empty; None when it does not end as the head says."""
     tail, size = _tail(file), os.fstat(file).st_size
     whole = tail[: tail.rfind(b"\n") + 1]
@@ -210,7 +210,7 @@ def _decoded(lines: Iterator[bytes]) -> Iterator[str]:
     return (line.rstrip(b"\n").decode("utf-8", "replace") for line in lines)
 
 
-def _flaw(file: int, head: Head) -> Flaw | None:
+def _flaw(file: int, head: ChainHead) -> Flaw | None:
     """The first place where the file is not as it was left, if there is one that no record in it tells of."""
     at, flaw = followed(_lines(file))
     if flaw is not None or at == head.end:

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from agentserver.provenance.adapters.decorator import Holder, engine_of
-from agentserver.provenance.classic import TaintViolationError
+from agentserver.provenance.adapters.decorator import EngineHolder, engine_of
+from agentserver.provenance.library.compat import TaintViolationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from agentserver.provenance.session import Engine
+    from agentserver.provenance.library.session import Engine
 
 __all__ = ["hooks"]
 
@@ -48,7 +48,7 @@ class _Step:
 
 
 @contextmanager
-def hooks(engine: Engine | Holder) -> Iterator[None]:
+def hooks(engine: Engine | EngineHolder) -> Iterator[None]:
     """Within the block, every tool call of every crew is judged and labelled.
 
     A refused call does not run; the agent goes on with CrewAI's own words for that.

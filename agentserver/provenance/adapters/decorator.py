@@ -11,15 +11,15 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from agentserver.provenance.classic import TaintViolationError
-from agentserver.provenance.session import OVERLAP, Engine
+from agentserver.provenance.library.compat import TaintViolationError
+from agentserver.provenance.library.session import OVERLAP, Engine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from types import TracebackType
 
 
-class Holder(Protocol):
+class EngineHolder(Protocol):
     """An object that knows the engine of the current run."""
 
     @property
@@ -28,7 +28,7 @@ class Holder(Protocol):
         ...
 
 
-def engine_of(holder: Engine | Holder) -> Engine:
+def engine_of(holder: Engine | EngineHolder) -> Engine:
     """The engine to report to, looked up when it is needed: runs change."""
     return holder if isinstance(holder, Engine) else holder.engine
 
@@ -55,7 +55,7 @@ class Working:
 class _Tool:
     """A tool to be wrapped: its function, its name, and who is told."""
 
-    holder: Engine | Holder
+    holder: Engine | EngineHolder
     name: str
     fn: Callable[..., Any]
     signature: inspect.Signature
@@ -73,7 +73,7 @@ class _Tool:
 
 
 def tracked_tool(
-    engine: Engine | Holder, name: str | None = None
+    engine: Engine | EngineHolder, name: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator for tools. ``engine`` may be a ``Sleuth``; ``name`` defaults to the function's."""
 

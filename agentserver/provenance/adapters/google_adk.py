@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentserver.provenance.adapters.decorator import Holder, engine_of
-from agentserver.provenance.classic import TaintViolationError
+from agentserver.provenance.adapters.decorator import EngineHolder, engine_of
+from agentserver.provenance.library.compat import TaintViolationError
 
 if TYPE_CHECKING:
-    from agentserver.provenance.session import Engine
+    from agentserver.provenance.library.session import Engine
 
 __all__ = ["plugin"]
 
@@ -19,7 +19,7 @@ REFUSED = {"error": "The call was not permitted."}
 """All that a model learns of a refusal."""
 
 
-def plugin(engine: Engine | Holder, *, stop: bool = False) -> Any:
+def plugin(engine: Engine | EngineHolder, *, stop: bool = False) -> Any:
     """A plugin for ``Runner(plugins=[...])``.
 
     Args:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 
-from agentserver.provenance.adapters.decorator import Holder, Working, engine_of
-from agentserver.provenance.classic import TaintViolationError
+from agentserver.provenance.adapters.decorator import EngineHolder, Working, engine_of
+from agentserver.provenance.library.compat import TaintViolationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from uuid import UUID
 
-    from agentserver.provenance.session import Engine
+    from agentserver.provenance.library.session import Engine
 
 __all__ = ["AsyncIFCCallbackHandler", "IFCCallbackHandler", "TaintViolationStop", "middleware"]
 
@@ -76,7 +76,7 @@ class IFCCallbackHandler(BaseCallbackHandler):
     raise_error = True
     run_inline = True
 
-    def __init__(self, engine: Engine | Holder) -> None:
+    def __init__(self, engine: Engine | EngineHolder) -> None:
         self._holder = engine
         self._runs = _Runs()
 
@@ -122,7 +122,7 @@ class AsyncIFCCallbackHandler(AsyncCallbackHandler):
     raise_error = True
     run_inline = True
 
-    def __init__(self, engine: Engine | Holder) -> None:
+    def __init__(self, engine: Engine | EngineHolder) -> None:
         self._holder = engine
         self._runs = _Runs()
 
@@ -151,7 +151,7 @@ class AsyncIFCCallbackHandler(AsyncCallbackHandler):
             engine_of(self._holder).on_tool_result(name, str(error), trace_id=str(run_id), arguments=given)
 
 
-def middleware(engine: Engine | Holder, *, stop: bool = True) -> Any:
+def middleware(engine: Engine | EngineHolder, *, stop: bool = True) -> Any:
     """Middleware for ``langchain.agents.create_agent``.
 
     Args:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentserver.provenance.adapters.decorator import Holder, Working, engine_of
-from agentserver.provenance.leaves import plain
+from agentserver.provenance.adapters.decorator import EngineHolder, Working, engine_of
+from agentserver.provenance.evidence.leaves import plain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from agentserver.provenance.session import Engine
+    from agentserver.provenance.library.session import Engine
 
 __all__ = ["TrackedSession"]
 
@@ -27,7 +27,7 @@ class TrackedSession:
     another's.
     """
 
-    def __init__(self, session: Any, engine: Engine | Holder, prefix: str = "") -> None:
+    def __init__(self, session: Any, engine: Engine | EngineHolder, prefix: str = "") -> None:
         self._session = session
         self._holder = engine
         self._prefix = prefix

@@ -10,13 +10,13 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any
 
-from agentserver.provenance.adapters.decorator import Holder, engine_of
-from agentserver.provenance.classic import TaintViolationError
+from agentserver.provenance.adapters.decorator import EngineHolder, engine_of
+from agentserver.provenance.library.compat import TaintViolationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agentserver.provenance.session import Engine
+    from agentserver.provenance.library.session import Engine
 
 __all__ = ["guarded"]
 
@@ -24,7 +24,7 @@ REFUSED = "The call was not permitted."
 """All that a model learns of a refusal."""
 
 
-def guarded(tools: Iterable[Any], engine: Engine | Holder, *, stop: bool = True) -> list[Any]:
+def guarded(tools: Iterable[Any], engine: Engine | EngineHolder, *, stop: bool = True) -> list[Any]:
     """The same tools, watched. ``stop=False`` lets the agent go on, told only that it was not permitted.
 
     Raises:
@@ -33,7 +33,7 @@ def guarded(tools: Iterable[Any], engine: Engine | Holder, *, stop: bool = True)
     return [_guarded(tool, engine, stop=stop) for tool in tools]
 
 
-def _guarded(tool: Any, holder: Engine | Holder, *, stop: bool) -> Any:
+def _guarded(tool: Any, holder: Engine | EngineHolder, *, stop: bool) -> Any:
     invoke = getattr(tool, "on_invoke_tool", None)
     if invoke is None:
         raise TypeError(f"{type(tool).__name__} does not run here, so its calls cannot be judged")

@@ -9,16 +9,16 @@ from contextlib import closing
 
 import pytest
 
-from agentserver.engines.journal_file import Place, open_writing
-from agentserver.engines.journal_handoffs import JournalHeads
-from agentserver.handoff.audit import AuditRecord, Flaw, Seal, sealed
+from agentserver.engines.sqlite.care.handoffs import JournalHeads
+from agentserver.engines.sqlite.file import JournalOptions, open_writing
+from agentserver.handoff.audit import Flaw, HandoffEntry, Seal, sealed
 from agentserver.handoff.edge import records
-from agentserver.handoff.edge.heads import Head, NoteHeads
+from agentserver.handoff.edge.heads import ChainHead, NoteHeads
 from agentserver.handoff.edge.records import AuditFile, verify_file
 
 
 def record(reason):
-    return AuditRecord((("timestamp", "t"), ("result", "reject"), ("reason", reason)))
+    return HandoffEntry((("timestamp", "t"), ("result", "reject"), ("reason", reason)))
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def heads(request, path):
         yield NoteHeads(path)
         return
     journal = path.parents[1] / "journal"
-    with closing(open_writing(Place(journal))) as connection:
+    with closing(open_writing(JournalOptions(journal))) as connection:
         connection.execute("begin")
         connection.execute("select * from conversation").fetchall()
         connection.execute("commit")
@@ -80,7 +80,7 @@ def rewritten(text, start=START):
         members = {
             key: value for key, value in json.loads(line).items() if key not in {"seq", "previous", "hash"}
         }
-        new, start = sealed(AuditRecord(tuple(members.items())), start)
+        new, start = sealed(HandoffEntry(tuple(members.items())), start)
         made.append(f"{new}\n")
     return made
 
@@ -196,7 +196,7 @@ def test_a_writer_that_died_between_head_and_file_is_told_from_a_forger(
     """The next one ends the line that the dead one began."""
     last = json.loads(lines(path)[-1])
     line, end = sealed(record("schema"), Seal(last["seq"], last["hash"]))
-    heads.keep(Head(end, line))
+    heads.keep(ChainHead(end, line))
     with path.open("a") as file:
         file.write(f"{line}\n"[: len(line) + 1 if written is None else written])
     seen = verify_file(path, told.append, heads)
@@ -220,7 +220,7 @@ def test_processes_of_one_organism_share_its_record(path, heads, writer, told):
 def test_two_organisms_do_not_share_a_record(path, tmp_path, told):
     journals = [tmp_path / "one", tmp_path / "two"]
     for journal in journals:
-        open_writing(Place(journal)).close()
+        open_writing(JournalOptions(journal)).close()
     one, two = (AuditFile(path, told.append, JournalHeads(journal, "a")) for journal in journals)
     one.append(record("schema"))
     (path.with_name(f"{path.name}.end")).unlink()  # what the other would take the file over by
@@ -239,7 +239,7 @@ def test_a_record_of_an_earlier_server_is_taken_over_by_its_note(path, tmp_path,
     note = json.loads(path.with_name(f"{path.name}.end").read_text())
     del note["line"]  # as it was written then
     path.with_name(f"{path.name}.end").write_text(json.dumps(note))
-    open_writing(Place(tmp_path / "j")).close()
+    open_writing(JournalOptions(tmp_path / "j")).close()
     heads = JournalHeads(tmp_path / "j", "a")
     now = AuditFile(path, told.append, heads)
     now.check()
@@ -252,7 +252,7 @@ def test_a_record_of_an_earlier_server_is_taken_over_by_its_note(path, tmp_path,
 def test_a_record_that_nothing_is_known_of_is_taken_as_it_stands_and_that_is_told(path, tmp_path, told):
     AuditFile(path).append(record("schema"))
     path.with_name(f"{path.name}.end").unlink()
-    open_writing(Place(tmp_path / "j")).close()
+    open_writing(JournalOptions(tmp_path / "j")).close()
     now = AuditFile(path, told.append, JournalHeads(tmp_path / "j", "a"))
     now.check()
     assert "nothing says where its 1 records ended" in told[0]
@@ -310,7 +310,7 @@ def test_nothing_is_made_where_there_is_nothing(path, writer, told):
 
 def test_a_journal_that_is_missing_or_of_another_program_keeps_nothing(tmp_path):
     heads = JournalHeads(tmp_path / "gone", "a")
-    heads.keep(Head(Seal(1, "x" * 64)))
+    heads.keep(ChainHead(Seal(1, "x" * 64)))
     assert heads.read() is None
     (tmp_path / "text").write_text("no database, whatever its name")
     with pytest.raises(OSError, match="the end of a"):

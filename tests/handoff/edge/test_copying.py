@@ -6,7 +6,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from agentserver.handoff.audit import AuditRecord
+from agentserver.handoff.audit import HandoffEntry
 from agentserver.handoff.edge.copying import copying
 from agentserver.handoff.edge.records import verify_file
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 def record(n):
-    return AuditRecord((("timestamp", "t"), ("n", n)))
+    return HandoffEntry((("timestamp", "t"), ("n", n)))
 
 
 async def test_what_waits_is_written_on_leaving_and_the_chain_goes_on(tmp_path):

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.handoff.audit import AuditRecord, Flaw, Seal
+from agentserver.handoff.audit import Flaw, HandoffEntry, Seal
 from agentserver.handoff.edge import records
 from agentserver.handoff.edge.heads import NoteHeads
 from agentserver.handoff.edge.records import AuditFile, verify_file
 
-RECORD = AuditRecord((("timestamp", "t"), ("result", "reject"), ("reason", "schema"), ("raw_sha256", "ab")))
+RECORD = HandoffEntry((("timestamp", "t"), ("result", "reject"), ("reason", "schema"), ("raw_sha256", "ab")))
 
 
 @pytest.fixture
@@ -57,9 +57,9 @@ def test_several_writers_share_a_file(path, told):
 
 def test_several_processes_share_a_file(path):
     code = (
-        "import sys;from pathlib import Path;from agentserver.handoff.audit import AuditRecord;"
+        "import sys;from pathlib import Path;from agentserver.handoff.audit import HandoffEntry;"
         "from agentserver.handoff.edge.records import AuditFile;s=AuditFile(Path(sys.argv[1]));"
-        "[s.append(AuditRecord((('n',n),))) for n in range(40)]"
+        "[s.append(HandoffEntry((('n',n),))) for n in range(40)]"
     )
     root = str(Path(__file__).parents[3])
     running = [

@@ -1,0 +1,1 @@
+"""Code of the project that an organism names: handlers, payloads, settings. Internal."""

@@ -1,0 +1,225 @@
+"""The code behind each listener.
+
+Owns what a listener's entry refers to: payload classes, handler, settings, schema file. Refuses to know the
+other listeners.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from agentserver.config.code.settings import Given, make_settings
+from agentserver.config.code.signature import (
+    Discovery,
+    Signature,
+    SignatureRefusal,
+    is_payload,
+    origin,
+    read_signature,
+)
+from agentserver.config.code.userland import Crash, Unresolved, attempt
+from agentserver.config.findings import did_you_mean
+from agentserver.config.organism import BoundListener, SourceLine
+from agentserver.contract import SYSTEM_PAYLOADS
+from agentserver.core.blueprint import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from agentserver.config.code.userland import Importer, Project
+    from agentserver.config.findings import Mistakes, Where
+    from agentserver.config.organism import Handler, Lifespan
+    from agentserver.config.validation import DeclaredListener, Parsed
+
+
+@dataclass(slots=True)
+class Binder:
+    """Finds the code of listeners and checks it."""
+
+    importer: Importer
+    report: Mistakes
+    discovery: Discovery = field(default_factory=Discovery)
+
+    @property
+    def _project(self) -> Project:
+        return self.importer.project
+
+    def bind(self, declared: DeclaredListener) -> BoundListener | None:
+        """The listener with its code, or None when something of it is wrong."""
+        entry = declared.entry
+        signature = self._signature(declared)
+        named = self._named_classes(declared, "payload_class", declared.entry.payload_class)
+        replies = self._named_classes(declared, "replies", declared.entry.replies)
+        settings = self._settings(declared)
+        schema = self._schema(declared)
+        if signature is None or named is None or replies is None:
+            return None
+        if isinstance(settings, SignatureRefusal) or isinstance(schema, SignatureRefusal):
+            return None
+        handler, found = signature
+        payloads = self._payloads(declared, named, found)
+        if not payloads:
+            return None
+        self._warn(declared, found)
+        listener = Listener(
+            name=entry.name,
+            payloads=payloads,
+            description=entry.description,
+            agent=entry.agent,
+            peers=frozenset(entry.peers),
+            broadcast=entry.broadcast,
+            concurrency=entry.concurrency,
+            deadline=entry.deadline,
+            retries=entry.retries,
+            approval=entry.approval == "required",
+        )
+        discovered = tuple(dict.fromkeys((*payloads, *replies, *self.discovery.classes(found.function))))
+        where = declared.where()
+        source = SourceLine(where.file, where.line)
+        return BoundListener(listener, handler, settings, found.returns_bytes, schema, source, discovered)
+
+    def _signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
+        where = declared.where("handler")
+        handler = self.resolve(declared.entry.handler, where)
+        if handler is None:
+            return None
+        found = read_signature(handler)
+        if isinstance(found, SignatureRefusal):
+            place = f"{self._project.show(found.file)}:{found.line}: " if found.file else ""
+            self.report.error(where, place + found.message)
+            return None
+        return cast("Handler", handler), found
+
+    def resolve(self, path: str, where: Where) -> object | None:
+        """The object that a dotted path names, or None after a finding."""
+        found = self.importer.resolve(path)
+        if isinstance(found, Unresolved):
+            if not found.repeated:
+                self.report.error(where, found.message, found.suggestion)
+            return None
+        if found is None:
+            self.report.error(where, f'"{path}" is None')
+        return found
+
+    def _named_classes(
+        self, declared: DeclaredListener, key: str, paths: Sequence[str] | None
+    ) -> tuple[type, ...] | None:
+        """The payload classes that a key names; None when one of them is wrong."""
+        if key in declared.faulty:
+            return ()
+        found = [self._payload_class(declared.where(key, i), path) for i, path in enumerate(paths or [])]
+        sound = tuple(kind for kind in found if kind is not None)
+        return sound if len(sound) == len(found) else None
+
+    def _payload_class(self, where: Where, path: str) -> type | None:
+        found = self.resolve(path, where)
+        if found is None:
+            return None
+        if not isinstance(found, type):
+            self.report.error(where, f'"{path}" is not a class')
+        elif found in SYSTEM_PAYLOADS:
+            self.report.error(where, f"{found.__name__} belongs to the system", "leave it out")
+        elif not is_payload(found):
+            place = self._project.show(origin(found))
+            self.report.error(
+                where, f"the class {found.__qualname__} ({place}) is not @xmlify", "decorate it"
+            )
+        else:
+            return found
+        return None
+
+    def _payloads(
+        self, declared: DeclaredListener, named: tuple[type, ...], found: Signature
+    ) -> tuple[type, ...]:
+        """The classes that the listener accepts: those of the YAML, or else of the annotation; empty after a finding.
+
+        Beside what the YAML names, an annotation may name more: the answers that the handler gets from its peers.
+        """
+        where = declared.where("payload_class", missing=True)
+        annotated = tuple(kind for kind in found.payloads if kind not in SYSTEM_PAYLOADS)
+        if "payload_class" in declared.faulty:
+            return ()
+        if not named and not annotated:
+            suggestion = "name the class here, or annotate the handler's first parameter with it"
+            self.report.error(where, "is missing, and the handler's annotation names no class", suggestion)
+            return ()
+        if named and annotated and not set(named) & set(annotated):
+            told = ", ".join(kind.__qualname__ for kind in annotated)
+            message = (
+                f"{self._place(found)}: the handler's annotation names {told}, which payload_class does not"
+            )
+            self.report.error(declared.where("handler"), message, "make them agree")
+            return ()
+        untaken = [kind.__qualname__ for kind in named if annotated and kind not in annotated]
+        if untaken:
+            message = f"{self._place(found)}: the handler's annotation leaves out {', '.join(untaken)}"
+            self.report.warning(declared.where("handler"), message, "payload_class accepts it")
+        return tuple(dict.fromkeys(named or annotated))
+
+    def _place(self, found: Signature) -> str:
+        return f"{self._project.show(found.file)}:{found.line}"
+
+    def _warn(self, declared: DeclaredListener, found: Signature) -> None:
+        if found.returns_bytes:
+            message = f"{self._place(found)}: the handler returns bytes, which is deprecated"
+            self.report.warning(declared.where("handler"), message, "return HandlerResponse")
+        if ("listeners", declared.index, "description") in declared.document.substituted:
+            message = "shows a value from ${...} to peers and models, and log output hides it"
+            self.report.warning(declared.where("description"), message)
+
+    def _schema(self, declared: DeclaredListener) -> Path | SignatureRefusal | None:
+        name = declared.entry.schema_file
+        if name is None:
+            return None
+        root = self._project.root
+        path = (root / name).resolve()
+        if path.is_relative_to(root) and path.is_file():
+            return path
+        refusal = SignatureRefusal(f'"{name}" is no file inside the project directory {self._project.shown}')
+        files = [file for file in path.parent.glob("*") if path.is_relative_to(root) and file.is_file()]
+        suggestion = did_you_mean(path.name, (file.name for file in files))
+        self.report.error(declared.where("schema"), refusal.message, suggestion)
+        return refusal
+
+    def _settings(self, declared: DeclaredListener) -> object | SignatureRefusal | None:
+        """An instance of the settings class; None without one; a refusal after a finding."""
+        entry, where = declared.entry, declared.where("settings_class")
+        if {"settings", "settings_class"} & declared.faulty:
+            return SignatureRefusal("settings")
+        if entry.settings_class is None:
+            if entry.settings is None:
+                return None
+            refusal = SignatureRefusal("settings need a class that checks them")
+            suggestion = "add settings_class: the dotted path of a dataclass with these fields"
+            self.report.error(declared.where("settings"), refusal.message, suggestion)
+            return refusal
+        kind = self.resolve(entry.settings_class, where)
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            at = ("listeners", declared.index)
+            given = Given(declared.document, (*at, "settings"), entry.settings, (*at, "settings_class"))
+            made = make_settings(kind, given, self._project, self.report)
+            return made if made is not None else SignatureRefusal("settings")
+        if kind is not None:
+            self.report.error(where, f'"{entry.settings_class}" is not a dataclass')
+        return SignatureRefusal("settings class")
+
+    def lifespan(self, parsed: Parsed) -> Lifespan | None:
+        """The organism's lifespan, checked as far as that goes without calling it."""
+        if parsed.lifespan is None:
+            return None
+        where = parsed.document.where(("lifespan",))
+        found = self.resolve(parsed.lifespan, where)
+        if found is None:
+            return None
+        if inspect.isasyncgenfunction(found) or inspect.iscoroutinefunction(found) or not callable(found):
+            message = f'"{parsed.lifespan}" must return an async context manager when it is called'
+            self.report.error(where, message, "decorate it with contextlib.asynccontextmanager")
+            return None
+        if isinstance(attempt(lambda: inspect.signature(found).bind()), Crash):
+            self.report.error(where, f'"{parsed.lifespan}" must be callable without arguments')
+            return None
+        return cast("Lifespan", found)

@@ -1,0 +1,321 @@
+"""The contents of a handler's signature, and its conformity with the contract.
+
+Owns the check of one callable: asynchronous, two positional parameters, sound annotations (v2.1 contract,
+"Handler Signature"). Refuses to know YAML and the listener that the handler serves.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import linecache
+import re
+import sys
+import types
+import typing
+from dataclasses import dataclass, field
+from itertools import chain
+from types import FunctionType, MethodType, NoneType, SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+from agentserver import contract
+from agentserver.config.code.userland import Crash, attempt
+from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse, HandlerResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+SYNC = (
+    "must be declared with async def: a synchronous handler would stop every conversation while it runs, "
+    "and it is not wrapped for you"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureRefusal:
+    """The reason why a callable is no handler, and the place of its code when that is known."""
+
+    message: str
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A sound handler.
+
+    Args:
+        payloads: the classes that its payload annotation names, in order; empty when it names none.
+        returns_bytes: whether its return annotation names ``bytes``.
+        function: the function that runs when the handler is called.
+        file: that holds its code.
+        line: of its ``def``.
+    """
+
+    payloads: tuple[type, ...]
+    returns_bytes: bool
+    function: FunctionType
+    file: str
+    line: int
+
+
+Found: TypeAlias = "Signature | SignatureRefusal"
+
+
+def read_signature(handler: object) -> Found:
+    """Check one handler.
+
+    Functions, bound methods, partials, instances with an async ``__call__`` and wrapped functions are taken
+    when what is called is asynchronous itself.
+    """
+    name = _name(handler)
+    function = _function(handler)
+    if isinstance(handler, type) or function is None:
+        return SignatureRefusal(
+            f'"{name}" is no handler: an async function is needed, found {_kind(handler)}'
+        )
+    place = _place(function)
+    if inspect.isasyncgenfunction(function):
+        return SignatureRefusal(
+            f'"{name}" must return its responses, not yield them: it is an async generator', *place
+        )
+    if not inspect.iscoroutinefunction(function):
+        return SignatureRefusal(f'"{name}" {SYNC}', *place)
+    parameters = _parameters(handler)
+    if parameters is None:
+        return SignatureRefusal(
+            f'"{name}" must take exactly two positional parameters: payload and metadata', *place
+        )
+    return _annotations(name, function, parameters)
+
+
+def _annotations(name: str, function: FunctionType, parameters: tuple[Any, Any, Any]) -> Found:
+    """Check the annotations of payload, metadata and result."""
+    place = _place(function)
+    payload, metadata, result = (_resolved(annotation, function) for annotation in parameters)
+    for label, hint in (("payload", payload), ("metadata", metadata), ("result", result)):
+        if isinstance(hint, Crash):
+            return SignatureRefusal(
+                f'"{name}" has an annotation of its {label} that means nothing: {hint.error}', *place
+            )
+    classes = _payload_classes(payload)
+    if isinstance(classes, str):
+        return SignatureRefusal(f'"{name}" annotates its payload with {classes}', *place)
+    if metadata not in (HandlerMetadata, *_SILENT):
+        return SignatureRefusal(
+            f'"{name}" annotates its metadata with {_spell(metadata)}, not HandlerMetadata', *place
+        )
+    wrong = next((member for member in _members(result) if not _may_return(member)), None)
+    if wrong is not None:
+        allowed = "HandlerResponse, a sequence of them, None (or the deprecated bytes)"
+        return SignatureRefusal(f'"{name}" says that it returns {_spell(wrong)}; allowed: {allowed}', *place)
+    return Signature(classes, result != HandlerResult and bytes in _members(result), function, *place)
+
+
+def _function(handler: object) -> FunctionType | None:
+    """The Python function that a call of the handler runs first."""
+    if isinstance(handler, functools.partial):
+        return _function(handler.func)
+    if isinstance(handler, MethodType):
+        return _function(handler.__func__)
+    if isinstance(handler, FunctionType):
+        return handler
+    call = getattr(type(handler), "__call__", None)  # noqa: B004 - its code is wanted, not whether it exists
+    return call if isinstance(call, FunctionType) else None
+
+
+def _place(function: FunctionType) -> tuple[str, int]:
+    """File and line of the ``def``; a decorated function's code begins at its first decorator."""
+    code = function.__code__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename)
+    for i in range(code.co_firstlineno, min(len(lines), code.co_firstlineno + 50) + 1):
+        if re.match(r"\s*(async\s+)?def\s", lines[i - 1]):
+            return code.co_filename, i
+    return code.co_filename, code.co_firstlineno
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _parameters(handler: Callable[..., Any] | Any) -> tuple[Any, Any, Any] | None:
+    """The annotations of payload, metadata and result; None when two positional arguments do not fit.
+
+    A wrapper that takes ``*args`` is as wide as what it wraps.
+    """
+    try:
+        signature = inspect.signature(handler, follow_wrapped=False)
+        if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in signature.parameters.values()):
+            signature = inspect.signature(handler)
+    except ValueError:
+        return None
+    kinds = [(p.kind, p.default is inspect.Parameter.empty) for p in signature.parameters.values()]
+    positional = [p for p in signature.parameters.values() if p.kind in _POSITIONAL]
+    if len(positional) != 2 or (inspect.Parameter.KEYWORD_ONLY, True) in kinds:  # noqa: PLR2004 - the contract's two
+        return None
+    return positional[0].annotation, positional[1].annotation, signature.return_annotation
+
+
+_SILENT = (inspect.Parameter.empty, Any, object)
+"""Annotations that say nothing."""
+
+
+def _resolved(annotation: Any, function: FunctionType) -> Any:
+    """The annotation's value; strings are read in the function's module, then among the contract's names."""
+    if annotation is inspect.Parameter.empty:
+        return annotation
+    inner = inspect.unwrap(function)
+    names = {**vars(contract), **function.__globals__, **getattr(inner, "__globals__", {})}
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    hints = attempt(lambda: typing.get_type_hints(holder, names, _enclosed(inner)))
+    return hints if isinstance(hints, Crash) else hints["it"]
+
+
+def _enclosed(function: Any) -> dict[str, Any]:
+    """The variables of enclosing functions that the function uses."""
+    found = attempt(lambda: inspect.getclosurevars(function).nonlocals)
+    return {} if isinstance(found, Crash) else dict(found)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The alternatives of a union, of an alias of one, or the hint alone."""
+    hint = getattr(hint, "__value__", hint)
+    if typing.get_origin(hint) in (Union, UnionType):
+        return tuple(member for part in typing.get_args(hint) for member in _members(part))
+    return (hint,)
+
+
+def _payload_classes(hint: Any) -> tuple[type, ...] | str:
+    """The payload classes, or what stands there instead of one."""
+    if hint in _SILENT:
+        return ()
+    members = _members(hint)
+    for member in members:
+        if not isinstance(member, type) or typing.get_origin(member) is not None:
+            return f"{_spell(member)}, which is no class"
+        if not is_payload(member):
+            return f"{_spell(member)} ({origin(member)}), which is not @xmlify"
+    return members
+
+
+def _may_return(hint: Any) -> bool:
+    if hint in (HandlerResponse, NoneType, bytes, list, tuple, typing.Never, typing.NoReturn, *_SILENT):
+        return True
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    kinds = [argument for argument in arguments if argument is not Ellipsis]
+    return origin in (list, tuple, collections.abc.Sequence) and all(
+        kind is HandlerResponse for argument in kinds for kind in _members(argument)
+    )
+
+
+def origin(kind: type) -> str:
+    """File and line of a class, as far as they are known."""
+    found = attempt(lambda: (inspect.getsourcefile(kind), inspect.getsourcelines(kind)[1]))
+    return kind.__module__ if isinstance(found, Crash) else f"{found[0]}:{found[1]}"
+
+
+def is_payload(kind: type) -> bool:
+    """True when a class is ``@xmlify`` itself, not by inheritance, or one of the system's payloads."""
+    return "__xml_name__" in vars(kind) or kind in SYSTEM_PAYLOADS
+
+
+def _name(value: object) -> str:
+    inner = value.func if isinstance(value, functools.partial) else value
+    return str(getattr(inner, "__qualname__", type(inner).__qualname__))
+
+
+def _spell(hint: Any) -> str:
+    return hint.__qualname__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
+
+
+def _kind(value: object) -> str:
+    return "a class" if isinstance(value, type) else f"an object of {type(value).__qualname__}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """A module that holds handlers: its variables, the names that its code looks up, the payloads that it can reach."""
+
+    variables: Mapping[str, Any]
+    asked: frozenset[str]
+    classes: tuple[type, ...]
+
+
+@dataclass(slots=True)
+class Discovery:
+    """Finds the ``@xmlify`` classes that a handler's code can name. Reads a module once for all of its handlers."""
+
+    _homes: dict[tuple[int, int], _Home] = field(default_factory=dict)
+
+    def classes(self, function: FunctionType) -> tuple[type, ...]:
+        """The classes, by module and name.
+
+        Looks at the globals of its module, at enclosing variables, and in the modules among these, and those within
+        them, at the attributes that the code of its module asks for.
+        """
+        first, *wrapped = (self._reachable(layer) for layer in _layers(function))
+        return _sorted({*first, *chain.from_iterable(wrapped)}) if wrapped else first
+
+    def _reachable(self, function: FunctionType) -> tuple[type, ...]:
+        home, enclosed = self._home(function), _enclosed(function) if function.__closure__ else {}
+        asked = _names([function.__code__])
+        if not enclosed and asked <= home.asked:
+            return home.classes
+        return _sorted(_payloads_among([*home.variables.values(), *enclosed.values()], asked | home.asked))
+
+    def _home(self, function: FunctionType) -> _Home:
+        """The function's module; read again after an import, which may have added to a package that it names."""
+        variables = function.__globals__
+        key = id(variables), len(sys.modules)
+        if key not in self._homes:
+            asked = _asked(variables)
+            classes = _sorted(_payloads_among(list(variables.values()), asked))
+            self._homes[key] = _Home(variables, asked, classes)
+        return self._homes[key]
+
+
+_CODE = (FunctionType, type)
+
+
+def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
+    """True when a value is an instance by its own type: an object of a module may raise when it is asked anything."""
+    return issubclass(type(value), kinds)
+
+
+def _layers(function: Any) -> Iterator[FunctionType]:
+    """The function and what it wraps."""
+    while isinstance(function, FunctionType):
+        yield function
+        function = getattr(function, "__wrapped__", None)
+
+
+def _asked(variables: Mapping[str, Any]) -> frozenset[str]:
+    """Every name that a function or method of a module looks up."""
+    own = variables.get("__name__")
+    beside = [one for one in variables.values() if _is(one, _CODE) and one.__module__ == own]
+    methods = [value for kind in beside if _is(kind, type) for value in vars(kind).values()]
+    return _names([found.__code__ for found in (*beside, *methods) if _is(found, FunctionType)])
+
+
+def _names(codes: list[types.CodeType]) -> frozenset[str]:
+    """The names that code looks up, and the code inside it."""
+    for code in codes:  # grows while it is gone through
+        codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
+    return frozenset(name for code in codes for name in code.co_names)
+
+
+def _payloads_among(values: list[Any], asked: frozenset[str]) -> Iterator[type]:
+    modules = [value for value in values if _is(value, types.ModuleType)]
+    seen = {id(module) for module in modules}
+    for module in modules:  # grows while it is gone through
+        found = [vars(module)[name] for name in asked if name in vars(module)]
+        values += found
+        inner = [value for value in found if _is(value, types.ModuleType) and id(value) not in seen]
+        seen.update(map(id, inner))
+        modules += inner
+    return (value for value in values if _is(value, type) and "__xml_name__" in vars(value))
+
+
+def _sorted(kinds: Iterable[type]) -> tuple[type, ...]:
+    return tuple(sorted(set(kinds), key=lambda kind: (kind.__module__, kind.__qualname__)))

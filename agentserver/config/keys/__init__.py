@@ -1,0 +1,1 @@
+"""The keys of ``organism.yaml`` as models. Internal."""

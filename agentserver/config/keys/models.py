@@ -1,0 +1,308 @@
+"""The shape of ``organism.yaml``: keys, types, bounds, help texts.
+
+Owns the pydantic models, which are the one description of the file: the checks and the editors' JSON Schema
+both come from them. Refuses to know files, lines and the code that the file names.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from agentserver.config.keys.fields import (
+    Deadline,
+    Dotted,
+    DottedList,
+    Drain,
+    Idle,
+    Line,
+    ListenerName,
+    Name,
+    Peers,
+    RelativePath,
+    Retention,
+    Size,
+    Strict,
+    given,
+    listed,
+)
+from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
+from agentserver.config.organism import Journal
+from agentserver.core.blueprint import Limits
+
+MAX_LISTENERS = 10_000
+
+_LIMITS = Limits()
+_JOURNAL = Journal()
+
+_Word: TypeAlias = Literal["source", "sink", "trusted", "relay", "quarantined", "planner"]
+_Words = Annotated[list[_Word], Field(max_length=6)]
+Trusts: TypeAlias = Annotated[_Words, BeforeValidator(listed, json_schema_input_type=_Word | _Words)]
+Approval: TypeAlias = Annotated[
+    Literal["required"] | None, BeforeValidator(given, json_schema_input_type=Literal["required"])
+]
+Approvers: TypeAlias = Annotated[
+    Literal["anyone", "others"],
+    BeforeValidator(given, json_schema_input_type=Literal["anyone", "others"]),
+]
+
+
+class ListenerEntry(Strict):
+    """One participant of the organism."""
+
+    name: ListenerName = Field(description="Unique; letters, digits and _ - . (dots carry no meaning).")
+    handler: Dotted = Field(description="Dotted path of the async function that handles its messages.")
+    description: Line = Field(
+        description="One line: what the listener does, shown to its peers and to models."
+    )
+    payload_class: DottedList | None = Field(
+        default=None,
+        description="Dotted path, or a list of them, of the @xmlify classes it accepts. "
+        "May be left out when the handler's annotation names them.",
+    )
+    replies: DottedList | None = Field(
+        default=None,
+        description="Dotted path, or a list of them, of @xmlify classes that the handler answers with or stores and "
+        "its module does not name at the top: imported inside a function, or made elsewhere.",
+    )
+    agent: bool = Field(default=False, description="Whether the handler learns its own name, as agents do.")
+    peers: Peers = Field(
+        default_factory=list,
+        description="The listeners it may address besides its caller, itself and system.*. "
+        "Missing and empty both mean no others.",
+    )
+    broadcast: bool = Field(
+        default=False,
+        description="Whether a message that names no listener may go to all that share its payload class.",
+    )
+    concurrency: int = Field(default=8, ge=1, le=4096, description="How many of its invocations run at once.")
+    deadline: Deadline = Field(
+        default=60.0,
+        description='Time that one invocation may take: seconds, or text such as "500ms", "30s", "2m".',
+    )
+    retries: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="How often a crashed or late invocation is repeated before its caller is told.",
+    )
+    approval: Approval = Field(
+        default=None,
+        description="required: every message to it waits until a person permits it.",
+    )
+    trust: Trusts = Field(
+        default_factory=list,
+        description="What the listener is to provenance: source, sink, trusted, relay, quarantined, planner; one "
+        "or a list.",
+    )
+    settings: dict[str, Any] | None = Field(
+        default=None,
+        repr=False,
+        description="Values for settings_class; the handler reads them as invocation().settings.",
+    )
+    settings_class: Dotted | None = Field(
+        default=None, description="Dotted path of the dataclass that checks and holds the settings."
+    )
+    schema_file: RelativePath | None = Field(
+        default=None,
+        alias="schema",
+        description="A hand-written XSD of the payload class, relative to the project directory.",
+    )
+
+
+class LimitsEntry(Strict):
+    """Bounds of the server."""
+
+    concurrency: int = Field(
+        default=_LIMITS.concurrency,
+        ge=1,
+        le=65_536,
+        description="Invocations running at once in the whole server.",
+    )
+    queue: int = Field(
+        default=_LIMITS.queue,
+        ge=1,
+        le=1_000_000,
+        description="Messages accepted and not yet handled; beyond it outside messages are refused as busy.",
+    )
+    principal_queue: int = Field(
+        default=_LIMITS.principal_queue,
+        ge=1,
+        le=1_000_000,
+        description="Messages that one principal may have accepted and not yet handled; beyond it its own are busy.",
+    )
+    principal_conversations: int = Field(
+        default=_LIMITS.principal_conversations,
+        ge=1,
+        le=1_000_000,
+        description="Conversations that one principal may have open.",
+    )
+    principal_bytes: int = Field(
+        default=_LIMITS.principal_bytes,
+        ge=256,
+        le=1 << 34,
+        description="Bytes of messages that one principal may have accepted and not yet handled.",
+    )
+    hops: int = Field(
+        default=_LIMITS.hops,
+        ge=1,
+        le=10_000,
+        description="Messages in one causal chain since the message from outside.",
+    )
+    messages: int = Field(
+        default=_LIMITS.messages,
+        ge=1,
+        le=1_000_000,
+        description="Messages that one message from outside may lead to, its replies included.",
+    )
+    conversation_messages: int = Field(
+        default=_LIMITS.conversation_messages,
+        ge=1,
+        le=1_000_000_000,
+        description="Messages in one conversation, however long it lives.",
+    )
+    refusals: int = Field(
+        default=_LIMITS.refusals,
+        ge=1,
+        le=100,
+        description="Refused attempts of one thread in a row before retrying is forbidden.",
+    )
+    storage: int = Field(
+        default=_LIMITS.storage,
+        ge=0,
+        le=1 << 24,
+        description="Bytes of encoded values that one thread may keep.",
+    )
+    payload: int = Field(default=_LIMITS.payload, ge=256, le=1 << 26, description="Bytes of one message.")
+    idle: Idle = Field(
+        default=_LIMITS.idle, description="Time without a message after which a conversation closes."
+    )
+    drain: Drain = Field(
+        default=_LIMITS.drain, description="Time that a graceful stop waits for work in hand."
+    )
+    approval: Idle = Field(
+        default=_LIMITS.approval,
+        description="Time that a message waits for a person's permission; then it is refused.",
+    )
+    approvers: Approvers = Field(
+        default=_LIMITS.approvers,
+        description="Who may permit what waits: anyone, or only others than the one who opened its conversation.",
+    )
+    grace: Drain = Field(
+        default=_LIMITS.grace,
+        description="Time in which an invocation that was cancelled ends; then it is abandoned.",
+    )
+    stall: Drain = Field(
+        default=_LIMITS.stall,
+        description="Time for which an invocation may hold the event loop; then agentserver run ends. 0 is for ever.",
+    )
+    fatal_ends: int = Field(
+        default=_LIMITS.fatal_ends,
+        ge=1,
+        le=1000,
+        description="Ends of the process while a message was worked on alone, after which it is given up.",
+    )
+
+
+class JournalEntry(Strict):
+    """The place of conversations across restarts, and the time for which they stay."""
+
+    path: RelativePath = Field(
+        default=_JOURNAL.path,
+        description="The SQLite file: in the project directory, relative to it, or an absolute path.",
+    )
+    retention: Retention = Field(
+        default=_JOURNAL.retention, description='How long finished conversations are kept, such as "30d".'
+    )
+    limit: Size = Field(
+        default=_JOURNAL.limit,
+        description='What it may hold, such as "10GB"; beyond it nothing new is accepted, and what is in hand goes on.',
+    )
+    sync: Literal["full", "normal"] = Field(
+        default=_JOURNAL.sync,
+        description="What a commit waits for: full, the disk, which outlives a loss of power; "
+        "normal, the operating system, which outlives the server only.",
+    )
+
+
+class GuardEntry(Strict):
+    """A rule about messages that the project adds. Every other key is a setting of the guard's own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    use: Dotted = Field(
+        description="Dotted path of the guard's class, which is derived from agentserver.guards.Guard.",
+        examples=["rules.NightGuard"],
+    )
+    name: Name | None = Field(
+        default=None,
+        description="Tells two guards of one class apart, in the log and in the journal; the name of the class if left "
+        "out.",
+    )
+
+
+class IncludedFile(Strict):
+    """A file that another one includes."""
+
+    listeners: list[ListenerEntry] = Field(
+        default_factory=list, max_length=MAX_LISTENERS, description="The participants."
+    )
+    limits: LimitsEntry = Field(
+        default_factory=LimitsEntry,
+        title="Limits",
+        description="Bounds of the server; each is set in one file.",
+    )
+    include: list[RelativePath] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Files with more listeners and limits; relative to this one, in the project directory.",
+    )
+
+
+def unjournalled(value: Any) -> Any:
+    """``none`` means no journal; a key without a value means all of its defaults."""
+    return {} if value is None else None if value == "none" else value
+
+
+MaybeJournal: TypeAlias = Annotated[
+    JournalEntry | None,
+    BeforeValidator(unjournalled, json_schema_input_type=JournalEntry | Literal["none"] | None),
+]
+
+
+class OrganismFile(IncludedFile):
+    """The organism: who listens, who may talk to whom, and the limits."""
+
+    name: Name = Field(description="What people call the organism; letters, digits and _ - .")
+    lifespan: Dotted | None = Field(
+        default=None,
+        description="Dotted path of a function without arguments that returns an async context manager: "
+        "it opens and closes the resources that handlers share.",
+    )
+    journal: MaybeJournal = Field(
+        default_factory=JournalEntry,
+        title="Journal",
+        description="Where conversations are kept across restarts; none keeps them in memory only.",
+    )
+    intents: list[IntentEntry] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="What agents may ask of each other: the closed vocabulary of handoffs.",
+    )
+    handoffs: HandoffsEntry = Field(
+        default_factory=HandoffsEntry,
+        title="Handoffs",
+        description="Settings of every handoff, for all intents.",
+    )
+    guards: list[GuardEntry] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Rules about messages that the project adds, asked in this order, after those of the server.",
+    )
+    provenance: Any = Field(
+        default=None,
+        title="Provenance",
+        description="Where values may come from that drive something with consequences: the keys of a policy, or "
+        "policy: the path of a file with them. Without this key origins are not tracked.",
+    )

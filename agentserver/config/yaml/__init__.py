@@ -1,0 +1,1 @@
+"""YAML files as plain values, each with its line. Internal."""

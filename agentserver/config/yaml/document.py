@@ -1,0 +1,218 @@
+"""One YAML file as plain values, with the line of each.
+
+Owns the reading of YAML and what is refused in every file: tags, bombs, duplicate keys, several
+documents, scalars that YAML 1.1 reads as something their author did not write. Refuses to know what the
+values are for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from yaml.composer import ComposerError
+
+from agentserver.config.findings import Where, dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+    from agentserver.config.findings import Loc, Mistakes
+
+MAX_BYTES = 1 << 20
+"""Of one YAML file."""
+
+MAX_DEPTH = 32
+"""Levels of nesting."""
+
+MAX_VALUES = 100_000
+"""Values of one file, counted after aliases are expanded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A YAML file that holds a mapping.
+
+    Args:
+        file: as the caller named it.
+        directory: that holds it, absolute.
+        data: the values: dict, list, str, int, float, bool, None.
+        lines: the line, from 1, of each key and item.
+        read_as: how YAML reads an unquoted scalar that is not text, as a phrase: ``the boolean no``.
+        substituted: the texts into which a secret was put.
+    """
+
+    file: Path
+    directory: Path
+    data: Mapping[str, Any]
+    lines: Mapping[Loc, int]
+    read_as: Mapping[Loc, str]
+    substituted: frozenset[Loc] = frozenset()
+
+    def where(self, loc: Loc, *, missing: bool = False) -> Where:
+        """The place of a value, or of the nearest one around it; the path of a missing one in full."""
+        at = loc
+        while at not in self.lines:
+            at = at[:-1]
+        return Where(self.file, self.lines[at], dotted(loc if missing else at))
+
+
+def read(path: Path, shown: Path, report: Mistakes) -> Document | None:
+    """The file at ``path``, called ``shown`` in findings. None when it cannot be used at all."""
+    text = _text(path, shown, report)
+    if text is None:
+        return None
+    walk = _Walk(shown, report)
+    try:
+        root = _Composer(text).get_single_node()
+        if root is not None:
+            data = walk.value(root, ())
+    except yaml.YAMLError as error:
+        line, problem = _problem(error, text)
+        report.error(Where(shown, line), problem)
+        return None
+    if root is None or not isinstance(data, dict):
+        report.error(Where(shown, 1), 'a mapping with "name" and "listeners" was expected')
+        return None
+    return Document(shown, path.parent.resolve(), data, walk.lines, walk.read_as)
+
+
+def _text(path: Path, shown: Path, report: Mistakes) -> str | None:
+    try:
+        if not path.is_file():
+            report.error(Where(shown, 1), "there is no such file")
+            return None
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        report.error(Where(shown, 1), f"cannot be read: {error.strerror}")
+        return None
+    if len(data) > MAX_BYTES:
+        report.error(Where(shown, 1), f"is larger than {MAX_BYTES} bytes")
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        report.error(Where(shown, data.count(b"\n", 0, error.start) + 1), "is not UTF-8")
+        return None
+
+
+def _problem(error: yaml.YAMLError, text: str) -> tuple[int, str]:
+    """Line and reason of a YAML error."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        context = f"{error.context}, " if error.context else ""
+        return error.problem_mark.line + 1, f"not valid YAML: {context}{error.problem}"
+    position = getattr(error, "position", 0)
+    return text.count("\n", 0, position) + 1, "not valid YAML: a control character"
+
+
+class _Composer(yaml.SafeLoader):
+    """A node graph without tags and of bounded depth; it constructs nothing."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: Node | None, index: int) -> Node | None:
+        """Refuse before the recursion goes deeper."""
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if getattr(event, "tag", None):
+            raise ComposerError(None, None, f'the tag "{event.tag}" is not accepted', event.start_mark)
+        if self._depth >= MAX_DEPTH:
+            raise ComposerError(None, None, f"more than {MAX_DEPTH} levels of nesting", event.start_mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+_TAG = "tag:yaml.org,2002:"
+
+_PLAIN: dict[str, tuple[str, re.Pattern[str], Callable[[str], Any]]] = {
+    "null": ("nothing", re.compile(r".*"), lambda _: None),
+    "bool": ("the boolean", re.compile(r".*"), lambda text: text.lower() in {"yes", "true", "on"}),
+    "int": ("the number", re.compile(r"[-+]?(0|[1-9][0-9]{0,17})"), int),
+    "float": ("the number", re.compile(r"[-+]?[0-9]{0,18}\.[0-9]{0,18}([eE][-+]?[0-9]{1,2})?"), float),
+    "timestamp": ("a date or time", re.compile(r"(?!)"), str),
+}
+"""By YAML 1.1 type: its name, the notation of it that is accepted, the value."""
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Turns nodes into values and remembers their lines."""
+
+    file: Path
+    report: Mistakes
+    lines: dict[Loc, int] = field(default_factory=dict)
+    read_as: dict[Loc, str] = field(default_factory=dict)
+
+    def value(self, node: Node, loc: Loc) -> Any:
+        self.lines.setdefault(loc, node.start_mark.line + 1)
+        if len(loc) > MAX_DEPTH or len(self.lines) > MAX_VALUES:
+            raise ComposerError(
+                None, None, "too large or too deep with its aliases expanded", node.start_mark
+            )
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, loc)
+        if isinstance(node, yaml.SequenceNode):
+            return self._sequence(node, loc)
+        assert isinstance(node, yaml.ScalarNode)
+        return self._scalar(node, loc)
+
+    def _sequence(self, node: SequenceNode, loc: Loc) -> list[Any]:
+        return [self.value(item, (*loc, i)) for i, item in enumerate(node.value)]
+
+    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, item in node.value:
+            key = self._key(key_node, loc)
+            if key is None:
+                continue
+            at, line = (*loc, key), key_node.start_mark.line + 1
+            if key in data:
+                first = self.lines[at]
+                self.report.error(
+                    Where(self.file, line, dotted(at)), f"duplicate key (first on line {first})"
+                )
+                continue
+            self.lines[at] = line
+            data[key] = self.value(item, at)
+        return data
+
+    def _key(self, node: Node, loc: Loc) -> str | None:
+        """The key, or None when it is not text."""
+        where = Where(self.file, node.start_mark.line + 1, dotted(loc))
+        tag = node.tag.removeprefix(_TAG)
+        if tag == "merge":
+            self.report.error(where, 'the merge key "<<" is not accepted', "write the keys out")
+        elif not isinstance(node, yaml.ScalarNode):
+            self.report.error(where, "a key must be text")
+        elif tag in _PLAIN:
+            self.report.error(where, f"the key {_reading(tag, node.value)}", f'quote it: "{node.value}"')
+        else:
+            return str(node.value)
+        return None
+
+    def _scalar(self, node: ScalarNode, loc: Loc) -> Any:
+        tag, text = node.tag.removeprefix(_TAG), str(node.value)
+        if tag not in _PLAIN:
+            return text
+        _, notation, convert = _PLAIN[tag]
+        if notation.fullmatch(text):
+            self.read_as[loc] = _reading(tag, text)
+            return convert(text)
+        message = f"YAML 1.1 reads {text} as {_PLAIN[tag][0].replace('the', 'a')}, and not as it looks"
+        where = Where(self.file, node.start_mark.line + 1, dotted(loc))
+        self.report.error(where, message, f'quote it: "{text}"')
+        return text
+
+
+def _reading(tag: str, text: str) -> str:
+    """The reading that YAML has of an unquoted scalar, as a phrase."""
+    return f"{_PLAIN[tag][0]} {text}" if text else _PLAIN[tag][0]

@@ -1,0 +1,1 @@
+"""Decisions about messages: each takes a conversation and gives an outcome. Internal."""

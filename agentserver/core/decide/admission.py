@@ -1,0 +1,222 @@
+"""Admission: all that a listener wants to send may be sent, or nothing of it.
+
+Owns the order of the questions: what the rewriter makes of it, who would receive it, whether it is the system's to
+say, what the guards say, how much there is already. Refuses to know any guard, and to send.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.contract import Code, SystemError, TodoUntil
+from agentserver.core.drafts.reserved import overstepped
+from agentserver.core.drafts.routing import Route, Sender, resolve
+from agentserver.core.guard import PASSED, Denial
+from agentserver.core.messages import TODO, Returned
+from agentserver.core.pieces import whole
+from agentserver.core.records.audit import Event
+from agentserver.core.records.details import Ground, GuardAsks, GuardQuestions
+from agentserver.core.refusals import Refusal
+from agentserver.core.state.approvals import WAITING
+from agentserver.core.state.budget import overrun, room
+from agentserver.core.state.todos import WATCHERS
+from agentserver.payload.codec import SYSTEMS_OWN, of_system
+from agentserver.wire.canonical import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lxml import etree
+
+    from agentserver.core.drafts.routing import Proposal
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Draft, Finished
+    from agentserver.core.pieces import Pieces
+    from agentserver.core.records.details import Detail
+    from agentserver.core.state.conversation import Conversation
+
+
+class AuditNote(NamedTuple):
+    """Something about what was to be sent that goes on record, whether or not it is sent.
+
+    Args:
+        to: the target concerned, as the sender put it.
+    """
+
+    event: Event
+    to: str
+    detail: Detail
+
+
+class Admission(NamedTuple):
+    """The messages that may be sent, or the reason why none may, and remarks.
+
+    ``over`` is the reason when there is no room for them: then their request is over.
+    """
+
+    proposals: tuple[Proposal, ...] = ()
+    refusal: Refusal | None = None
+    remarks: tuple[AuditNote, ...] = ()
+    over: Detail | None = None
+
+
+def judge(
+    drafts: Sequence[Draft], place: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
+) -> Admission:
+    """All proposals of the drafts, as ``judging`` gives them, without a pause."""
+    return whole(judging(drafts, place, rules, memory, todos))
+
+
+def judging(
+    drafts: Sequence[Draft], place: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
+) -> Pieces[Admission]:
+    """All proposals of the drafts, or the refusal of the first that may not be sent; a piece for each draft.
+
+    Args:
+        drafts: what is to be sent, in order.
+        place: by whom, where and when.
+        rules: what to decide by.
+        memory: each guard's.
+        todos: how many the thread keeps already.
+    """
+    remarks: list[AuditNote] = []
+    admitted: list[Proposal] = []
+    for draft in drafts:
+        found = hear(draft, place, rules, memory, remarks)
+        if isinstance(found, Refusal):
+            return Admission((), found, tuple(remarks))
+        admitted.extend(found)
+        yield
+    over = _overfull(admitted, rules, todos)
+    return Admission(() if over else tuple(admitted), over, tuple(remarks))
+
+
+def admitting(
+    conversation: Conversation, finished: Finished, rules: Rules, memory: Mapping[str, object], at: float
+) -> Pieces[Admission]:
+    """Admit the messages of a result; a piece for each.
+
+    Args:
+        conversation: as it was when its listener came back.
+        finished: the invocation, which has a result.
+        rules: what to decide by.
+        memory: each guard's, after it saw what the listener was given.
+        at: seconds since the epoch.
+    """
+    delivery, element, result, _ = finished
+    assert isinstance(result, Returned)
+    said, effects = result
+    over = overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
+    if over is not None:
+        return Admission(over=over)
+    thread = conversation.tree.nodes[delivery.thread]
+    caller = conversation.tree.caller(thread)
+    listener = rules.blueprint.listeners[delivery.to]
+    if thread.allowed is not None:
+        listener = rules.narrowed(listener.name, thread.allowed).listener
+    place = Sender(listener, thread.id, caller.owner, at, _given(element, delivery.root, rules))
+    if isinstance(said, Refusal):
+        return unheard(said, place, rules)
+    todos = 0
+    if conversation.todos.watchers:
+        todos = sum(one.watcher_id not in effects.closed for one in conversation.todos.of(thread.id))
+    judged = yield from judging(said.drafts, place, rules, memory, todos)
+    denied = _unanswerable(judged.proposals, conversation, rooted=caller.parent is None)
+    if denied is not None:
+        return judged._replace(proposals=(), refusal=denied)
+    # Nothing else of the system's is ever admitted as an answer than a SystemError that is passed on.
+    passed_on = [
+        one._replace(about=delivery.to) if one.route is Route.ANSWER and of_system(one.root) else one
+        for one in judged.proposals
+    ]
+    return judged._replace(proposals=tuple(passed_on))
+
+
+def _given(element: etree._Element | None, root: str, rules: Rules) -> bytes | None:
+    """The SystemError that a listener was called with, in canonical form."""
+    if element is None or root != rules.codecs.of(SystemError).name:
+        return None
+    return canonical(element)
+
+
+def _unanswerable(
+    proposals: Sequence[Proposal], conversation: Conversation, *, rooted: bool
+) -> Refusal | None:
+    """Refuse questions that cannot wait, or are too many. ``rooted``: the caller is the principal."""
+    asked = [proposal for proposal in proposals if proposal.questions]
+    for proposal in asked:
+        if proposal.route is Route.SERVICE or (
+            proposal.route is Route.ANSWER and rooted
+        ):  # no thread to wait on
+            question = proposal.questions[0]
+            asks = GuardQuestions((GuardAsks(question.guard, question.why),), waits=False)
+            return Refusal(Code.DENIED, asks, proposal.to)
+    if asked and len(asked) + len(conversation.approvals()) > WAITING:
+        return Refusal(Code.DENIED, Ground.WAITING.of(WAITING), asked[0].to)
+    return None
+
+
+def unheard(refusal: Refusal, place: Sender, rules: Rules) -> Admission:
+    """The refusal of what could not even be read, with what the rewriter wants on record of it."""
+    note = None if rules.rewriter is None else rules.rewriter.refused(refusal, place)
+    return Admission((), refusal, () if note is None else (AuditNote(Event.ATTEMPTED, refusal.to, note),))
+
+
+def hear(
+    draft: Draft, place: Sender, rules: Rules, memory: Mapping[str, object], remarks: list[AuditNote]
+) -> Sequence[Proposal] | Refusal:
+    """The proposals of one draft, or why it may not be sent; appends to ``remarks`` on the way."""
+    target = draft.to if isinstance(draft.to, str) else ""
+    peers: frozenset[str] | None = None
+    attempt = None if rules.rewriter is None else rules.rewriter.rewrite(draft, place)
+    if attempt is not None:
+        remarks.append(AuditNote(Event.ATTEMPTED, target, attempt.note))
+        if isinstance(attempt.result, Denial):
+            return Refusal(attempt.result.code, attempt.result.detail, target)
+        draft, peers = attempt.result, attempt.allowed
+    proposals = resolve(draft, place, rules.blueprint)
+    if draft.root.startswith(SYSTEMS_OWN):
+        forged = overstepped(draft, proposals, place, rules.blueprint.services)
+        if forged is not None:
+            return forged
+    allowed, denied = _asked(proposals, peers, place.at, rules, memory, remarks)
+    # A member that a broadcast may not reach is left out; any other denial is about the message itself.
+    if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
+        return Refusal(denied.code, denied.detail, target)
+    if not allowed:
+        return Refusal(Code.ROUTING, Ground.NO_TAKER.of(draft.root), target)
+    return allowed
+
+
+def _asked(
+    proposals: Sequence[Proposal],
+    peers: frozenset[str] | None,
+    at: float,
+    rules: Rules,
+    memory: Mapping[str, object],
+    remarks: list[AuditNote],
+) -> tuple[list[Proposal], Denial | None]:
+    """The proposals that every guard lets pass or wants permitted, and the weightiest denial of the others."""
+    allowed: list[Proposal] = []
+    worst: Denial | None = None
+    for proposal in proposals:
+        ruling = rules.ruling(memory, proposal, at)
+        if ruling is PASSED and peers is None:
+            allowed.append(proposal)
+            continue
+        remarks.extend(AuditNote(Event.FLAGGED, proposal.to, note) for note in ruling.notes)
+        denied = ruling.denied
+        if denied is None:
+            allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
+        elif worst is None or worst.code is Code.ROUTING:
+            worst = denied
+    return allowed, worst
+
+
+def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusal | None:
+    """Refuse more todos than a thread may keep."""
+    asked = [proposal.root for proposal in proposals if proposal.route is Route.SERVICE]
+    if asked and todos + asked.count(rules.codecs.of(TodoUntil).name) > WATCHERS:
+        told = f"a thread keeps at most {WATCHERS} todos: close some first"
+        return Refusal(Code.VALIDATION, Ground.TODOS.of(WATCHERS), TODO, (told,))
+    return None

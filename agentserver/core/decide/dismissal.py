@@ -1,0 +1,63 @@
+"""Outside messages that are refused: how much of them is kept.
+
+Owns the bound. What is refused cannot be made to fill the journal: of a long message its beginning stays, with its
+length and its digest, and the refusal is recorded instead of what led to it.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agentserver.characters.printing import bounded
+from agentserver.core.decide.admission import Admission
+from agentserver.core.messages import Excerpt
+from agentserver.core.records.causes import DETAIL, kept
+from agentserver.core.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.core.messages import Outside, RequestKey
+
+KEPT: Final = 4096
+"""Bytes of a refused message, and characters of a refused payload, that are kept."""
+
+
+class Dismissed(NamedTuple):
+    """A long outside message that was looked at and refused.
+
+    Args:
+        data: what is kept of its bytes.
+        judged: the refusal, and what was remarked.
+
+    The others are as of ``Outside``.
+    """
+
+    data: Excerpt
+    request: str
+    to: str | None
+    judged: Admission
+    key: RequestKey | None = None
+
+
+def excerpted(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
+    """The part of a refused message that is kept: of a long one a beginning in which no secret is cut."""
+    if len(data) <= KEPT:
+        return data
+    text = redact(
+        data[: 2 * KEPT].decode(errors="surrogateescape")
+    )  # a secret that ends behind what is kept too
+    beginning = text.encode(errors="surrogateescape")[:KEPT]
+    return Excerpt(beginning, len(data), sha256(data).hexdigest())
+
+
+def dismissed(outside: Outside, judged: Admission, redact: Callable[[str], str]) -> Outside | Dismissed:
+    """The part of a refused message that is kept: all of it while it is short, so that it can be judged again."""
+    left, refusal = excerpted(outside.data, redact), judged.refusal
+    if isinstance(left, bytes) or refusal is None:
+        return outside
+    detail, to = kept(refusal.detail, redact), bounded(refusal.to, DETAIL, redact)
+    short = Refusal(refusal.code, detail, to, refusal.corrections, refusal.root)
+    remarks = [one._replace(detail=kept(one.detail, redact) or one.detail) for one in judged.remarks]
+    return Dismissed(left, outside.request, outside.to, Admission((), short, tuple(remarks)), outside.key)

@@ -1,0 +1,82 @@
+"""Messages that come in as bytes: from outside, or of our own that an engine kept.
+
+Owns what is believed of them: of an outside envelope nothing but ``to``, of our own everything that still satisfies
+its schema. Refuses to know conversations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code
+from agentserver.core.drafts import replies
+from agentserver.core.drafts.reserved import forgery
+from agentserver.core.records.details import Corrections, Ground
+from agentserver.core.refusals import Refusal
+from agentserver.payload.codec import of_system
+from agentserver.wire import envelope
+from agentserver.wire.canonical import canonical
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery, Draft
+    from agentserver.payload.codec import Codec
+    from agentserver.wire.envelope import Bounds
+
+ENVELOPE = 4096
+"""Bytes that an envelope adds to its payload at most: three names of 256 characters, escaped, and its tags."""
+
+
+def read_own(delivery: Delivery, codec: Codec, bounds: Bounds) -> etree._Element | None:
+    """The payload of a delivery; None when it no longer is what its codec accepts, for it may be older."""
+    read = envelope.read(delivery.message, _around(bounds))
+    if (
+        isinstance(read, envelope.Malformed)
+        or read.payload.tag != codec.name
+        or not codec.valid(read.payload)
+    ):
+        return None
+    return read.payload
+
+
+def _around(bounds: Bounds) -> Bounds:
+    """Room for the envelope around a payload that may measure up to the bounds."""
+    return replace(
+        bounds,
+        bytes=bounds.bytes + ENVELOPE,
+        depth=bounds.depth + 1,
+        elements=bounds.elements + 4,
+        attributes=bounds.attributes + 1,
+    )
+
+
+def read_outside(data: bytes, to: str | None, rules: Rules) -> Draft | Refusal:
+    """The draft of an outside message, an envelope or a bare payload; ``to`` goes before what an envelope says."""
+    read = envelope.read_either(data, rules.bounds)
+    if isinstance(read, envelope.Malformed):
+        return _malformed(read.detail, to)
+    if isinstance(read, envelope.Envelope):
+        return _drafted(read.payload, to or read.to, rules)
+    return _drafted(read, to, rules)
+
+
+def _drafted(element: etree._Element, to: str | None, rules: Rules) -> Draft | Refusal:
+    codec = rules.codecs.named(str(element.tag))
+    if codec is None:
+        name = str(element.tag)
+        return (
+            forgery(name, to or "")
+            if of_system(name)
+            else Refusal(Code.ROUTING, Ground.NO_PAYLOAD.of(), to or "")
+        )
+    markup = canonical(element)
+    if len(markup) > rules.bounds.bytes:  # references can be longer than what they were written as
+        return _malformed(f"more than {rules.bounds.bytes} bytes", to)
+    return replies.check(element, markup.decode(), to, codec)
+
+
+def _malformed(detail: str, to: str | None) -> Refusal:
+    return Refusal(Code.VALIDATION, Corrections((detail,)), to or "", (f"the document: {detail}",))

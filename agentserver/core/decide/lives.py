@@ -1,0 +1,188 @@
+"""The life of a delivery and the life of a thread, each as one table of transitions.
+
+Owns which stage may follow on which. ``transaction.py`` moves deliveries and threads by these tables alone, so that
+a transition which is not in its table cannot happen. ``.ci/lives.py`` draws them. Refuses to know why anything moves.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentserver.core.state.threads import Thread
+
+
+class ImpossibleError(RuntimeError):
+    """A transition that its table does not have: a defect of the server."""
+
+
+class DeliveryStage(StrEnum):
+    """A delivery's place in its conversation."""
+
+    NEW = "new"  # made, and not on its thread yet
+    ASKED = "asked"  # waits until a person permits it
+    HELD = "held"  # kept back by a todo
+    QUEUED = "queued"  # behind others in the inbox of its thread
+    RUNNING = "running"  # first in the inbox: its listener has it, or is given it next
+    DONE = "done"  # its listener has come back
+    DEAD = "dead"  # given up: a dead letter
+    DROPPED = "dropped"  # gone with its thread, or not permitted
+
+
+class DeliveryMove(StrEnum):
+    """A transition of a delivery."""
+
+    SEND = "send"
+    ASK = "ask"
+    HOLD = "hold"
+    PERMIT = "permit"
+    WITHDRAW = "withdraw"
+    RELEASE = "release"
+    RUN = "run"
+    RETRY = "retry"
+    FINISH = "finish"
+    FAIL = "fail"
+    REQUEUE = "requeue"
+    DROP = "drop"
+
+
+class ThreadStage(StrEnum):
+    """The stage of a thread, as what is on it gives it."""
+
+    NEW = "new"  # not opened yet
+    RESTING = "resting"  # nothing is on it
+    WAITING = "waiting"  # all that is on it is held or waits for a person
+    WORKING = "working"  # its first delivery is running
+    CLOSED = "closed"  # gone, with everything below it
+
+
+class ThreadMove(StrEnum):
+    """A transition of a thread."""
+
+    OPEN = "open"
+    CALL = "call"  # its caller addresses it
+    QUEUE = "queue"  # a delivery comes into its inbox
+    PARK = "park"  # a delivery is held on it, or waits there for a person
+    TAKE = "take"  # the first delivery leaves its inbox
+    SHED = "shed"  # deliveries on it go, or one that waited comes free
+    CLOSE = "close"
+
+
+_D, _M = DeliveryStage, DeliveryMove
+
+DELIVERY: Final[Mapping[DeliveryStage, Mapping[DeliveryMove, DeliveryStage]]] = MappingProxyType(
+    {
+        _D.NEW: MappingProxyType({_M.SEND: _D.QUEUED, _M.HOLD: _D.HELD, _M.ASK: _D.ASKED}),
+        _D.ASKED: MappingProxyType(
+            {_M.PERMIT: _D.QUEUED, _M.HOLD: _D.HELD, _M.WITHDRAW: _D.DROPPED, _M.DROP: _D.DROPPED}
+        ),
+        _D.HELD: MappingProxyType({_M.RELEASE: _D.QUEUED, _M.DROP: _D.DROPPED}),
+        _D.QUEUED: MappingProxyType({_M.RUN: _D.RUNNING, _M.DROP: _D.DROPPED}),
+        _D.RUNNING: MappingProxyType(
+            {_M.RETRY: _D.RUNNING, _M.FINISH: _D.DONE, _M.FAIL: _D.DEAD, _M.DROP: _D.DROPPED}
+        ),
+        _D.DONE: MappingProxyType({_M.FAIL: _D.DEAD}),  # what its listener sent was refused too often
+        _D.DEAD: MappingProxyType({_M.REQUEUE: _D.QUEUED}),
+        _D.DROPPED: MappingProxyType({}),
+    }
+)
+"""The stage after each move; a move that a stage does not have is refused."""
+
+_T, _W = ThreadStage, ThreadMove
+_LEFT = frozenset({_T.WORKING, _T.WAITING, _T.RESTING})
+
+THREAD: Final[Mapping[ThreadStage, Mapping[ThreadMove, frozenset[ThreadStage]]]] = MappingProxyType(
+    {
+        _T.NEW: MappingProxyType({_W.OPEN: frozenset({_T.RESTING})}),
+        _T.RESTING: MappingProxyType(
+            {
+                _W.CALL: frozenset({_T.RESTING}),
+                _W.QUEUE: frozenset({_T.WORKING}),
+                _W.PARK: frozenset({_T.WAITING}),
+                _W.SHED: frozenset({_T.RESTING}),
+                _W.CLOSE: frozenset({_T.CLOSED}),
+            }
+        ),
+        _T.WAITING: MappingProxyType(
+            {
+                _W.QUEUE: frozenset({_T.WORKING}),
+                _W.PARK: frozenset({_T.WAITING}),
+                _W.SHED: frozenset({_T.WAITING, _T.RESTING}),
+                _W.CLOSE: frozenset({_T.CLOSED}),
+            }
+        ),
+        _T.WORKING: MappingProxyType(
+            {
+                _W.QUEUE: frozenset({_T.WORKING}),
+                _W.PARK: frozenset({_T.WORKING}),
+                _W.TAKE: _LEFT,
+                _W.SHED: _LEFT,
+                _W.CLOSE: frozenset({_T.CLOSED}),
+            }
+        ),
+        _T.CLOSED: MappingProxyType({}),
+    }
+)
+"""The stages that may follow on each move: where there are several, what is left on the thread gives the stage."""
+
+
+class Passage(NamedTuple):
+    """A transition of a delivery with what it changes in the books.
+
+    Args:
+        after: the next stage.
+        waiting: by how much the deliveries that wait or run have become more or fewer.
+        held: the same of those that are held.
+        asked: the same of those that wait for a person.
+    """
+
+    after: DeliveryStage
+    waiting: int
+    held: int
+    asked: int
+
+
+_WAITING = frozenset({_D.ASKED, _D.HELD, _D.QUEUED, _D.RUNNING})
+
+_PASSAGES: Final[Mapping[tuple[DeliveryStage, DeliveryMove], Passage]] = MappingProxyType(
+    {
+        (before, move): Passage(
+            after,
+            (after in _WAITING) - (before in _WAITING),
+            (after is _D.HELD) - (before is _D.HELD),
+            (after is _D.ASKED) - (before is _D.ASKED),
+        )
+        for before, moves in DELIVERY.items()
+        for move, after in moves.items()
+    }
+)
+
+
+def passage(before: DeliveryStage, move: DeliveryMove) -> Passage:
+    """The transition of a delivery. Raises ImpossibleError for one that its table does not have."""
+    found = _PASSAGES.get((before, move))
+    if found is None:
+        raise ImpossibleError(f"{move}: a delivery that is {before} has no such transition")
+    return found
+
+
+def stage(thread: Thread) -> ThreadStage:
+    """The stage of a thread that is open."""
+    if thread.inbox:
+        return ThreadStage.WORKING
+    return ThreadStage.WAITING if thread.held or thread.approvals else ThreadStage.RESTING
+
+
+def step(before: Thread | None, move: ThreadMove, after: Thread | None) -> None:
+    """Let a transition of a thread pass, None standing for one that is not there.
+
+    Raises ImpossibleError for one that its table does not have.
+    """
+    was = ThreadStage.NEW if before is None else stage(before)
+    now = ThreadStage.CLOSED if after is None else stage(after)
+    if now not in THREAD[was].get(move, ()):
+        raise ImpossibleError(f"{move}: a thread that is {was} cannot become {now} by it")

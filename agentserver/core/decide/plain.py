@@ -1,0 +1,310 @@
+"""The steps that nearly every step is: one message in, one message on, and nothing else.
+
+Owns no rule: it gives what the general steps, ``concluding`` and ``receiving``, would give, or None for everything that
+needs a second look. Tests hold it to that by deciding every step both ways.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.core.decide.admission import hear
+from agentserver.core.drafts.routing import Route, Sender
+from agentserver.core.messages import Delivery, Done, Drafts, EventPlace, Reply, Returned
+from agentserver.core.records.audit import Event
+from agentserver.core.records.outcome import Outcome
+from agentserver.core.records.record_builder import RecordBuilder
+from agentserver.core.refusals import Refusal
+from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.overlay import Overlay, changeable
+from agentserver.core.state.requests import OpenRequest
+from agentserver.core.state.threads import Thread, ThreadTree
+from agentserver.payload.codec import SYSTEMS_OWN
+from agentserver.payload.names import local
+from agentserver.wire import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableMapping
+
+    from agentserver.core.decide.admission import AuditNote
+    from agentserver.core.drafts.routing import Proposal
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Draft, Finished, Moment, Outside
+
+_new = tuple.__new__
+"""Makes a tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
+
+
+def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome | None:
+    """The outcome of an invocation that sent one ordinary message: to a peer, to its caller, or out of the server."""
+    delivery, element, result, _ = finished
+    thread = conversation.working_on(delivery)
+    request = conversation.requests.get(delivery.request)
+    listener = rules.blueprint.listeners.get(delivery.to)
+    if thread is None or thread.parent is None or request is None or listener is None or element is None:
+        return None
+    draft = _only(result)
+    if draft is None or not _calm(conversation, thread, request, rules, delivery.hop + 1):
+        return None
+    if moment.now < conversation.touched:
+        moment = moment.not_before(conversation.touched)
+    caller = conversation.tree.nodes[thread.parent]
+    memory = rules.observe(conversation.memory, delivery, element, moment.now)
+    proposal = _heard(
+        draft, _new(Sender, (listener, thread.id, caller.owner, moment.now, None)), rules, memory
+    )
+    if proposal is None:
+        return None
+    if proposal.route is Route.PEER or (proposal.route is Route.ANSWER and not thread.children):
+        leaves = proposal.route is Route.ANSWER and caller.parent is None
+        then = _answered if leaves else _passed_on
+        return then(conversation, finished, rules, moment, memory, proposal)
+    return None
+
+
+def plain_request(
+    conversation: Conversation, outside: Outside, rules: Rules, moment: Moment, draft: Draft
+) -> Outcome | None:
+    """The outcome of a message from outside that goes to one listener."""
+    root = conversation.tree.nodes[conversation.tree.root]
+    requests, limits = conversation.requests, rules.blueprint.limits
+    if conversation.todos.watchers or rules.rewriter is not None or outside.request in requests:
+        return None
+    if limits.hops < 1 or limits.messages < 1 or conversation.messages >= limits.conversation_messages:
+        return None
+    if moment.now < conversation.touched:
+        moment = moment.not_before(conversation.touched)
+    memory = conversation.memory if conversation.version else rules.recall(conversation)
+    principal = rules.blueprint.principal(conversation.principal)
+    proposal = _heard(draft, Sender(principal, root.id, None, moment.now), rules, memory)
+    if proposal is None or proposal.route is not Route.PEER:
+        return None
+    ids, messages, nodes = moment.ids(), conversation.messages, changeable(conversation.tree.nodes)
+    receiver = _receiver(conversation.tree, nodes, root, proposal.to, messages, ids)
+    fresh = receiver.ordinal == conversation.tree.opened
+    if requests and not fresh:  # an earlier request may have been taken up on the thread
+        return None
+    sent = _delivery(proposal, receiver, next(ids), conversation.id, outside.request, 1)
+    nodes[receiver.id] = receiver.with_inbox((sent,))
+    requests = changeable(requests)
+    requests[outside.request] = OpenRequest(outside.request, (receiver.id,), 1, 0, False, 1)
+    minutes = RecordBuilder(conversation.id, moment.now, rules.redact, outside.request)
+    minutes.note(
+        Event.RECEIVED, thread=root.id, sender=principal.name, to=proposal.to, root=local(proposal.root)
+    )
+    minutes.record(Event.SENT, sent)
+    tree = _new(ThreadTree, (root.id, nodes, conversation.tree.opened + fresh))
+    return Outcome(
+        conversation.version,
+        _next(conversation, tree, requests, messages + 1, memory, moment),
+        added=(sent,),
+        grown=len(sent.message),
+        ready=(sent,),
+        records=tuple(minutes.records),
+        parsed={sent.id: proposal.element},
+        moment=moment,
+        cause=outside,
+        since=conversation,
+    )
+
+
+def _passed_on(
+    conversation: Conversation,
+    finished: Finished,
+    rules: Rules,
+    moment: Moment,
+    memory: Mapping[str, object],
+    proposal: Proposal,
+) -> Outcome:
+    """The outcome of a message to a peer or to a caller in the server."""
+    delivery = finished.delivery
+    tree, messages = conversation.tree, conversation.messages
+    ids, opened = moment.ids(), tree.opened
+    nodes = changeable(tree.nodes)
+    thread = nodes[delivery.thread]
+    rest = thread.inbox[1:]
+    nodes[thread.id] = thread = thread.with_inbox(rest)
+    if proposal.route is Route.ANSWER:
+        receiver = nodes[thread.parent or ""]
+    else:
+        receiver = _receiver(tree, nodes, thread, proposal.to, messages, ids)
+        opened += receiver.ordinal == opened
+    sent = _delivery(proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1)
+    nodes[receiver.id] = receiver.with_inbox((*receiver.inbox, sent))
+    request = conversation.requests[delivery.request]
+    requests = changeable(conversation.requests)
+    requests[request.id] = _new(OpenRequest, (*request[:-1], request.messages + 1))
+    minutes = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
+    minutes.record(Event.HANDLED, delivery)
+    minutes.record(Event.SENT, sent)
+    tree = _new(ThreadTree, (tree.root, nodes, opened))
+    return Outcome(
+        conversation.version,
+        _next(conversation, tree, requests, messages + 1, memory, moment),
+        delivery.id,
+        (sent,),
+        grown=len(sent.message) - len(delivery.message),
+        ready=(*rest[:1], *(() if receiver.inbox else (sent,))),
+        records=tuple(minutes.records),
+        parsed={sent.id: proposal.element},
+        moment=moment,
+        cause=finished,
+        since=conversation,
+    )
+
+
+def _answered(
+    conversation: Conversation,
+    finished: Finished,
+    rules: Rules,
+    moment: Moment,
+    memory: Mapping[str, object],
+    proposal: Proposal,
+) -> Outcome:
+    """The outcome of a message to the principal, which leaves the server."""
+    delivery, principal, sender = finished.delivery, conversation.principal, proposal.sender.name
+    version, nodes = conversation.version + 1, changeable(conversation.tree.nodes)
+    thread = nodes[delivery.thread]
+    rest = thread.inbox[1:]
+    nodes[thread.id] = thread.with_inbox(rest)
+    message = envelope.write(sender, principal, None, proposal.markup)
+    name, threads, pending, held, _, spent = conversation.requests[delivery.request]
+    replies: tuple[Reply | Done, ...] = (
+        Reply(conversation.id, name, sender, proposal.root, message, place=EventPlace(version, 0)),
+    )
+    requests = changeable(conversation.requests)
+    if pending > 1:
+        requests[name] = OpenRequest(name, threads, pending - 1, held, True, spent + 1)
+    else:
+        del requests[name]
+        replies += (Done(conversation.id, name, answered=True, place=EventPlace(version, 1)),)
+    minutes = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
+    minutes.record(Event.HANDLED, delivery)
+    minutes.note(
+        Event.ANSWERED,
+        thread=thread.id,
+        sender=sender,
+        to=principal,
+        root=local(proposal.root),
+        hop=delivery.hop + 1,
+        message=message,
+    )
+    tree = _new(ThreadTree, (conversation.tree.root, nodes, conversation.tree.opened))
+    return Outcome(
+        conversation.version,
+        _next(conversation, tree, requests, conversation.messages, memory, moment),
+        delivery.id,
+        grown=-len(delivery.message),
+        ready=rest[:1],
+        replies=replies,
+        records=tuple(minutes.records),
+        moment=moment,
+        cause=finished,
+        since=conversation,
+    )
+
+
+def _heard(draft: Draft, place: Sender, rules: Rules, memory: Mapping[str, object]) -> Proposal | None:
+    """The only proposal of a draft, if every guard lets it pass without a word."""
+    remarks: list[AuditNote] = []
+    heard = hear(draft, place, rules, memory, remarks)
+    if isinstance(heard, Refusal) or remarks or len(heard) != 1 or heard[0].questions:
+        return None
+    return heard[0]
+
+
+def _delivery(
+    proposal: Proposal, receiver: Thread, number: str, conversation: str, request: str, hop: int
+) -> Delivery:
+    sender = proposal.sender.name
+    return _new(
+        Delivery,
+        (
+            number,
+            conversation,
+            request,
+            receiver.id,
+            proposal.thread,
+            sender,
+            receiver.owner,
+            proposal.root,
+            envelope.write(sender, receiver.owner, receiver.id, proposal.markup),
+            hop,
+            "",
+            0,
+        ),
+    )
+
+
+def _next(
+    before: Conversation,
+    tree: ThreadTree,
+    requests: Mapping[str, OpenRequest],
+    messages: int,
+    memory: Mapping[str, object],
+    moment: Moment,
+) -> Conversation:
+    return _new(
+        Conversation,
+        (
+            before.id,
+            before.principal,
+            tree,
+            before.todos,
+            requests,
+            messages,
+            memory,
+            before.version + 1,
+            moment.now,
+            False,
+        ),
+    )
+
+
+def _only(result: object) -> Draft | None:
+    """The only message of a result that is nothing else, and not the system's."""
+    if not isinstance(result, Returned):
+        return None
+    said, effects = result
+    if not isinstance(said, Drafts) or len(said.drafts) != 1 or said.repairs or said.deprecated:
+        return None
+    if effects.stored or effects.closed or said.drafts[0].root.startswith(SYSTEMS_OWN):
+        return None
+    return said.drafts[0]
+
+
+def _calm(conversation: Conversation, thread: Thread, request: OpenRequest, rules: Rules, hop: int) -> bool:
+    """True when there is room for one more message, and nothing is held back, narrowed, refused or asked."""
+    limits = rules.blueprint.limits
+    return not (
+        hop > limits.hops
+        or request.messages >= limits.messages
+        or conversation.messages >= limits.conversation_messages
+        or rules.rewriter is not None
+        or conversation.todos.watchers
+        or not conversation.version
+        or request.held
+        or thread.refusals
+        or thread.held
+        or thread.approvals
+        or thread.allowed is not None
+    )
+
+
+def _receiver(
+    tree: ThreadTree,
+    nodes: MutableMapping[str, Thread],
+    thread: Thread,
+    owner: str,
+    messages: int,
+    ids: Iterator[str],
+) -> Thread:
+    """The oldest child of a listener that is at rest, or a new one."""
+    held, children = tree.nodes, thread.children
+    found = held.values_of(children) if type(held) is Overlay else map(held.__getitem__, children)
+    for node in found:
+        if node.owner == owner and not node.inbox and node.allowed is None and tree.at_rest(node):
+            return node.called_at(messages)
+    opened = Thread(next(ids), owner, thread.id, tree.opened, messages)
+    nodes[thread.id] = thread._replace(children=thread.children.followed_by(opened.id))
+    return opened

@@ -1,0 +1,1 @@
+"""Messages as handlers give them: read, routed, kept from the system's own names. Internal."""

@@ -1,0 +1,169 @@
+"""The results of handlers, as drafts of messages: encoded, parsed again and valid, or refused.
+
+Owns the meaning of HandlerResponse, sequences, None and deprecated bytes. Refuses to know where a draft may go.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code, HandlerResponse, Target
+from agentserver.core.drafts.reserved import forgery
+from agentserver.core.messages import Draft, Drafts, Failed
+from agentserver.core.pieces import whole
+from agentserver.core.records.details import Corrections, Failure, Ground
+from agentserver.core.refusals import Refusal
+from agentserver.payload.codec import Unencodable, Unlisted, of_system
+from agentserver.payload.xmlify import PayloadError
+from agentserver.wire import repair
+from agentserver.wire.envelope import Malformed, read_payload, read_written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lxml import etree
+
+    from agentserver.core.pieces import Pieces
+    from agentserver.core.records.details import Detail
+    from agentserver.core.state.budget import Room
+    from agentserver.payload.codec import Codec, Codecs
+    from agentserver.wire.envelope import Bounds
+
+_new = tuple.__new__
+"""Makes a tuple without the call of Python that its class would make of its fields' names."""
+
+
+def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Drafts | Refusal | Failed:
+    """Read the result of a handler, as ``reading`` does, without a pause."""
+    return whole(reading(value, codecs, bounds, room))
+
+
+def reading(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces[Drafts | Refusal | Failed]:
+    """Read the result of a handler; a piece for each message.
+
+    A payload that its schema refuses is the sender's to correct and gives a Refusal, and so does a result for which
+    there is no room: nothing of one that holds too many messages is encoded. A value that is no result at all
+    is a defect of the handler and gives Failed. Looks at objects of the handler's own, whose code may raise
+    anything: call it where a crash of the handler is caught.
+    """
+    if value is None:
+        return Drafts()
+    if isinstance(value, bytes):
+        return (yield from _from_text(value, codecs, bounds, room))
+    if isinstance(value, HandlerResponse):
+        return single(value, codecs, bounds)
+    if not isinstance(value, list | tuple):
+        return Failed(Code.INTERNAL, Ground.NO_RESPONSE.of(type(value).__name__))
+    responses = tuple(islice(value, room.messages + 1))  # its own iteration may be without an end
+    if len(responses) > room.messages:
+        return overspent(Ground.MESSAGES.of(room.messages))
+    return (yield from _collect((_from_response(response, codecs, bounds) for response in responses), room))
+
+
+def single(response: HandlerResponse, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | Failed:
+    """Read the result of a handler that is one response; see ``reading``."""
+    one = _from_response(response, codecs, bounds)
+    return _new(Drafts, ((one,), (), False)) if isinstance(one, Draft) else one
+
+
+def draft(
+    payload: object, to: str | Target | None, codecs: Codecs, bounds: Bounds
+) -> Draft | Refusal | Failed:
+    """Encode one payload, read it back and validate it.
+
+    What a restart could not read is refused at once: else it would be lost in a crash.
+    """
+    target = to if isinstance(to, str) else ""
+    try:
+        codec = codecs.of(type(payload))
+    except Unlisted as error:
+        return Refusal(Code.VALIDATION, Corrections((str(error),)), target)
+    except PayloadError as error:
+        return Failed(Code.INTERNAL, Failure(str(error)))
+    try:
+        markup = codec.encode(payload)
+    except Unencodable as error:
+        return _faulty((str(error),), target, codec.name)
+    element = read_written(markup, bounds, regular=codec.regular)
+    if isinstance(element, Malformed):
+        return _faulty((element.detail,), target, codec.name, markup)
+    if codec.valid(element):
+        return _new(Draft, (to, codec.name, markup, element))
+    return _invalid(element, markup, to, codec)
+
+
+def check(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Draft | Refusal:
+    """Hold a parsed payload against its schema."""
+    if codec.valid(element):
+        return Draft(to, codec.name, markup, element)
+    return _invalid(element, markup, to, codec)
+
+
+def _invalid(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Refusal:
+    faults = tuple(f"{fault.path}: {fault.rule}" for fault in codec.faults(element))
+    target = to if isinstance(to, str) else ""
+    return _faulty(faults, target, codec.name, markup)
+
+
+def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | Refusal | Failed:
+    if not isinstance(response, HandlerResponse):
+        return Failed(Code.INTERNAL, Ground.NO_RESPONSES.of(type(response).__name__))
+    to: object = response.to
+    if isinstance(to, str):
+        to = str.__str__(to)  # a subclass could look different at every look
+    elif not isinstance(to, Target):
+        return Failed(Code.INTERNAL, Ground.NO_TARGET.of(type(to).__name__))
+    return draft(response.payload, to, codecs, bounds)
+
+
+def _faulty(faults: tuple[str, ...], to: str = "", root: str = "", said: str = "") -> Refusal:
+    """The refusal of a payload that its sender can correct."""
+    return Refusal(Code.VALIDATION, Corrections(faults), to, faults, root, said)
+
+
+def overspent(detail: Detail) -> Refusal:
+    """The refusal of a result for which there is no room. It ends the request."""
+    return Refusal(Code.BUDGET, detail)
+
+
+def _from_text(text: bytes, codecs: Codecs, bounds: Bounds, room: Room) -> Pieces[Drafts | Refusal | Failed]:
+    parsed = repair.read(text, tuple(codecs), bounds, room.messages)
+    if isinstance(parsed, repair.Unreadable):
+        if parsed.reason is repair.RepairRefusal.MANY:
+            return overspent(Ground.PAYLOADS.of(room.messages))
+        named = read_payload(text, bounds) if parsed.unknown_root else None
+        if named is not None and not isinstance(named, Malformed) and of_system(str(named.tag)):
+            return forgery(str(named.tag))
+        code = Code.ROUTING if parsed.unknown_root else Code.VALIDATION
+        corrections = (str(parsed.reason),)
+        return Refusal(code, Corrections(corrections), corrections=corrections)
+    found = yield from _collect((_draft_markup(markup, codecs, bounds) for markup in parsed.payloads), room)
+    if isinstance(found, Drafts):
+        return Drafts(found.drafts, tuple(str(note) for note in parsed.notes), deprecated=True)
+    return found
+
+
+def _draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusal:
+    """Read one payload element that names no target."""
+    element = read_payload(markup.encode(), bounds)
+    if isinstance(element, Malformed):
+        return _faulty((element.detail,))
+    codec = codecs.named(str(element.tag))
+    assert codec is not None  # nothing else is read
+    return check(element, markup, None, codec)
+
+
+def _collect(found: Iterable[Draft | Refusal | Failed], room: Room) -> Pieces[Drafts | Refusal | Failed]:
+    """All of them, or the first that stands in the way."""
+    drafts: list[Draft] = []
+    size = 0
+    for item in found:
+        if not isinstance(item, Draft):
+            return item
+        size += len(item.markup.encode())
+        if size > room.bytes:
+            return overspent(Ground.BYTES.of(room.bytes))
+        drafts.append(item)
+        yield
+    return Drafts(tuple(drafts))

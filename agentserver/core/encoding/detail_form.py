@@ -1,0 +1,146 @@
+"""Details as plain values, and back: for journals by position, for programs by name.
+
+Owns both forms. What is kept of a detail decodes to an equal one; a text, as earlier servers kept it, decodes to
+``KeptText``. Refuses to put a detail into words.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.core.records.details import (
+    NAMES,
+    Answered,
+    Corrections,
+    Ended,
+    Failure,
+    Ground,
+    Grounds,
+    GuardAsks,
+    GuardNote,
+    GuardQuestions,
+    HandoffAttempt,
+    KeptText,
+    More,
+    RedrivenFrom,
+    Repaired,
+    Unanswered,
+    Unknown,
+)
+from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from agentserver.core.records.details import Detail
+
+
+def dump(detail: Detail | None) -> Any:
+    """The plain form, for JSON: a list that begins with the name of the kind; an empty text for no detail."""
+    if detail is None:
+        return ""
+    if isinstance(detail, GuardQuestions):
+        return ["questions", [[one.guard, dump(one.why)] for one in detail.asked], detail.waits]
+    return [NAMES[type(detail)], *detail]
+
+
+def load(plain: Any) -> Detail | None:
+    """The detail of which ``dump`` gave the plain form, or a text that an earlier server kept.
+
+    Raises ValueError, TypeError, IndexError or KeyError for anything else.
+    """
+    if isinstance(plain, str):
+        return KeptText(plain) if plain else None
+    kind, *fields = plain
+    return _LOADED[kind](*fields)
+
+
+def handoff(members: Mapping[str, Any]) -> HandoffAttempt:
+    """An attempt by the keys of the record of handoffs. Raises LookupError, TypeError or AttributeError for no such."""
+    known = {**_UNSAID, "result": members["result"], **members}
+    return _handoff(*(known[key] for key in HandoffAttempt._fields))
+
+
+_UNSAID: Final[Mapping[str, Any]] = MappingProxyType(
+    {**dict.fromkeys(HandoffAttempt._fields), "timestamp": "", "source": "", "params_keys": ()}
+)
+"""The members of an attempt of which nothing is said."""
+
+
+def members(detail: HandoffAttempt) -> dict[str, Any]:
+    """The attempt by the keys of the record of handoffs."""
+    found: dict[str, Any] = fields(detail)
+    del found["kind"]
+    return found
+
+
+def fields(detail: Detail | None) -> Any:
+    """The detail for programs: its kind and its fields, all by name; None for none."""
+    return None if detail is None else {"kind": NAMES[type(detail)], **_named(detail)}
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, GuardAsks):
+        return {"guard": value.guard, "why": fields(value.why)}
+    if isinstance(value, tuple):
+        if hasattr(value, "_fields"):
+            return {name: _named(each) for name, each in zip(value._fields, value, strict=True)}
+        return [_named(each) for each in value]
+    return value
+
+
+def _findings(sink: str, step: int, mode: str, decision: str, found: Iterable[Any], *rest: Any) -> Findings:
+    return Findings(sink, step, mode, decision, tuple([_finding(*one) for one in found]), *rest)
+
+
+def _finding(*fields: Any) -> FindingFacts:
+    one = FindingFacts(*fields)
+    return one if one.trail is None else one._replace(trail=_trail(*one.trail))
+
+
+def _trail(*fields: Any) -> Trail:
+    trail = Trail(*fields)
+    return trail._replace(hops=tuple([TrailHop(*hop) for hop in trail.hops]))
+
+
+def _questions(asked: Iterable[Any], *rest: Any) -> GuardQuestions:
+    return GuardQuestions(tuple([GuardAsks(guard, _why(why)) for guard, why in asked]), *rest)
+
+
+def _why(plain: Any) -> Detail:
+    return load(plain) or KeptText("")
+
+
+def _handoff(*members: Any) -> HandoffAttempt:
+    timestamp, source, target, intent, result, reason, keys, *sizes = members
+    asked = (_name(target), _name(intent), result, reason, tuple([_name(key) for key in keys]))
+    return HandoffAttempt(timestamp, source, *asked, *sizes)
+
+
+def _name(plain: Any) -> Any:
+    """A name; one that was not validated, as ``dump`` or the record of handoffs has it."""
+    if isinstance(plain, dict):
+        return More(**plain) if "more" in plain else Unknown(**plain)
+    if isinstance(plain, list):
+        return More(*plain) if len(plain) == 1 else Unknown(*plain)
+    return plain
+
+
+_LOADED: Final[Mapping[str, Callable[..., Detail]]] = MappingProxyType(
+    {
+        "text": KeptText,
+        "note": GuardNote,
+        "failure": Failure,
+        "grounds": lambda ground, names: Grounds(Ground(ground), tuple(names)),
+        "corrections": lambda faults: Corrections(tuple(faults)),
+        "repaired": Repaired,
+        "questions": _questions,
+        "answered": Answered,
+        "unanswered": Unanswered,
+        "ended": Ended,
+        "dead letter": RedrivenFrom,
+        "findings": _findings,
+        "handoff": _handoff,
+    }
+)

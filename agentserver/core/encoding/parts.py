@@ -1,0 +1,99 @@
+"""The parts of a conversation as plain rows, of which its kept state and the changes to it are made.
+
+Owns the rows of a thread and of a todo, and their encoding. Refuses to know where they are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from agentserver.core.encoding import detail_form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agentserver.core.messages import Delivery, Question
+    from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.threads import Held, Thread
+    from agentserver.core.state.todos import Todo
+
+    Row: TypeAlias = Sequence[Any]
+
+FORMAT = 4
+"""The version that is written. Every version that was ever written can be read: the first had no approvals, the
+second did not count the messages of each request, the third named the children of each thread, and kept
+the reason of a question as a text."""
+
+ORDINAL, CALLED, INBOX, HELD, REFUSALS, APPROVALS, ALLOWED = 3, 4, 5, 6, 7, 8, 9
+"""The indices of a thread's row. Its children are not in it: their own rows name it, and stand in their order."""
+
+
+def encode(value: object) -> bytes:
+    """A plain value as compact JSON; what is no Unicode text survives as it is."""
+    try:
+        return to_json(value, inf_nan_mode="constants")
+    except PydanticSerializationError:  # it writes nothing but Unicode text
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def thread_row(node: Thread) -> Row:
+    """A thread without what it stores."""
+    return (
+        node.id,
+        node.owner,
+        node.parent,
+        node.ordinal,
+        node.called,
+        inbox_row(node.inbox),
+        held_row(node.held),
+        node.refusals,
+        approvals_row(node.approvals),
+        allowed_row(node.allowed),
+    )
+
+
+def inbox_row(inbox: Iterable[Delivery]) -> Row:
+    """Deliveries that are queued; their content is kept elsewhere."""
+    return [(one.id, one.attempt) for one in inbox]
+
+
+def held_row(held: Iterable[Held]) -> Row:
+    """Deliveries that todos keep back."""
+    return [(watcher, one.id, one.attempt) for watcher, one in held]
+
+
+def approvals_row(approvals: Iterable[Approval]) -> Row:
+    """Deliveries that wait for a person."""
+    return [
+        (one.id, one.delivery.id, [_question_row(each) for each in one.questions], one.at, one.digest)
+        for one in approvals
+    ]
+
+
+def _question_row(question: Question) -> Row:
+    return (question.guard, detail_form.dump(question.why), question.about)
+
+
+def allowed_row(allowed: frozenset[str] | None) -> Row | None:
+    """The only peers in force, in order."""
+    return None if allowed is None else sorted(allowed)
+
+
+def todo_row(thread: str, watchers: Iterable[Todo]) -> Row:
+    """The todos of a thread."""
+    return (
+        thread,
+        [
+            (w.watcher_id, w.wait_for, w.from_listener, w.description, w.count, w.hold, w.kept, w.seen)
+            for w in watchers
+        ],
+    )
+
+
+def memory_row(conversation: Conversation) -> Row:
+    """The guards that have seen the conversation, each with whether it remembers anything."""
+    return [(name, memory is not None) for name, memory in conversation.memory.items()]

@@ -1,0 +1,279 @@
+"""A conversation in parts that can be kept, and back.
+
+Owns the format of a kept conversation and its version. What waits and what is stored stand beside the state, not in
+it: an engine keeps those once and need not write them again with every step. Pure: equal conversations give equal
+parts. Refuses to know where the parts are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
+
+from agentserver.core.encoding import detail_form, parts
+from agentserver.core.encoding.changes import applied
+from agentserver.core.encoding.parts import FORMAT
+from agentserver.core.guard import opening
+from agentserver.core.messages import Question
+from agentserver.core.records.details import KeptText
+from agentserver.core.state.approvals import Approval
+from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.requests import OpenRequest
+from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
+from agentserver.core.state.threads import NOTHING, Held, Thread, ThreadTree
+from agentserver.core.state.todos import Todo, TodoBook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from agentserver.core.encoding.parts import Row
+    from agentserver.core.guard import CoreGuard
+    from agentserver.core.messages import Delivery
+
+
+_THREADS = 8
+"""The index of the threads among the fields after the format."""
+
+_CHILDREN_NAMED = 3
+"""The last format in which the row of a thread named its children."""
+
+
+class UnreadableError(ValueError):
+    """The kept state is of a later version, or not what was written."""
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A guard with a memory. Its parts are compared by value: one that has not changed is not written again."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+        ...
+
+    def dump(self, memory: Any) -> Mapping[str, bytes]:
+        """The memory in named parts."""
+        ...
+
+    def load(self, parts: Mapping[str, bytes]) -> object:
+        """The memory of which ``dump`` gave these parts; none are of a conversation that began without the guard."""
+        ...
+
+
+class Snapshot(NamedTuple):
+    """A conversation in parts.
+
+    Args:
+        state: everything but the other two.
+        waiting: the deliveries that are queued or held, by id.
+        values: what threads store and guards remember, by owner (``thread ID``, ``guard NAME``) and name.
+        changes: to the state since it was taken, of one step each; what waits and the values are of after the last.
+    """
+
+    state: bytes
+    waiting: Mapping[str, Delivery]
+    values: Mapping[tuple[str, str], bytes]
+    changes: Sequence[bytes] = ()
+
+
+def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapshot:
+    """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it."""
+    nodes = conversation.tree.nodes.values()
+    state = [
+        FORMAT,
+        conversation.id,
+        conversation.principal,
+        conversation.version,
+        conversation.messages,
+        conversation.touched,
+        conversation.closed,
+        conversation.tree.root,
+        conversation.tree.opened,
+        [parts.thread_row(node) for node in nodes],
+        [parts.todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
+        list(conversation.requests.values()),
+        parts.memory_row(conversation),
+    ]
+    values = {
+        (f"thread {node.id}", name): value
+        for node in nodes
+        if node.storage
+        for name, value in node.storage.items()
+    }
+    dump = dumping(guards)
+    for name, memory in conversation.memory.items():
+        if memory is not None:
+            values.update({(f"guard {name}", part): value for part, value in dump(name, memory).items()})
+    waiting = {delivery.id: delivery for node in nodes for delivery in node.waiting()}
+    return Snapshot(parts.encode(state), waiting, values)
+
+
+def dumping(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
+    """The dump of a guard's memory by its name. It raises TypeError for a guard that has none, or is not there."""
+    known = {guard.name: guard for guard in guards}
+
+    def dump(name: str, memory: object) -> Mapping[str, bytes]:
+        guard = known.get(name)
+        if not _remembers(guard):
+            raise TypeError(f"the guard {name} has a memory and cannot dump it")
+        return guard.dump(memory)
+
+    return dump
+
+
+def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversation:
+    """The conversation of which ``take`` gave these parts.
+
+    Raises UnreadableError for another format, a part that is missing, and the memory of a guard that is not there.
+    """
+    with _reading():
+        return _restored(_fields(snapshot), snapshot, guards)
+
+
+def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
+    """The messages that wait for a person, read without the guards of the conversation. Raises UnreadableError."""
+    with _reading():
+        threads = [_thread(row, snapshot.waiting, {}, {}) for row in _fields(snapshot)[_THREADS]]
+        return tuple([one for thread in threads for one in thread.approvals])
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Turn errors of a state that is not as ``take`` writes it into UnreadableError."""
+    try:
+        yield
+    except UnreadableError:
+        raise
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        AssertionError,
+        RuntimeError,
+    ) as error:
+        raise UnreadableError(f"the conversation cannot be read: {type(error).__name__}") from error
+
+
+def _fields(snapshot: Snapshot) -> list[Any]:
+    fields: list[Any]
+    number, *fields = json.loads(snapshot.state)
+    if number not in range(1, FORMAT + 1):
+        raise UnreadableError(f"the conversation was kept in format {number}, this server reads {FORMAT}")
+    if number <= _CHILDREN_NAMED:
+        fields[_THREADS] = [(*row[: parts.INBOX], *row[parts.INBOX + 1 :]) for row in fields[_THREADS]]
+    return applied(fields, snapshot.changes) if snapshot.changes else fields
+
+
+def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
+    key, principal, version, messages, touched, closed, root, opened, threads, watchers, requests, named = (
+        fields
+    )
+    owned = by_owner(snapshot.values)
+    children = _children(threads)
+    nodes = {row[0]: _thread(row, snapshot.waiting, owned, children) for row in threads}
+    _check(nodes.values(), {row[0] for row in requests})
+    return Conversation(
+        id=key,
+        principal=principal,
+        tree=ThreadTree(root, nodes, opened),
+        todos=TodoBook({thread: tuple(Todo(*row) for row in kept) for thread, kept in watchers}),
+        requests=MappingProxyType({row[0]: _request(row, messages) for row in requests}),
+        messages=messages,
+        memory=_remembered(named, owned, tuple(guards)) if named else _unseen(version, guards),
+        version=version,
+        touched=touched,
+        closed=closed,
+    )
+
+
+def _request(row: Row, messages: int) -> OpenRequest:
+    """A request; one of before its messages were counted may have sent all of its conversation's."""
+    key, threads, pending, held, answered, *counted = row
+    return OpenRequest(key, tuple(threads), pending, held, answered, *(counted or [messages]))
+
+
+def _check(nodes: Iterable[Thread], requests: set[str]) -> None:
+    """Hold each delivery against where it waits: one that belongs elsewhere would wait for ever."""
+    for node in nodes:
+        if any(one.thread != node.id or one.request not in requests for one in node.waiting()):
+            raise UnreadableError("the conversation cannot be read: a delivery is not what was written")
+
+
+def _children(rows: Iterable[Row]) -> Mapping[str, Siblings]:
+    """The children of each thread that has any, in their order."""
+    found: dict[str, list[str]] = {}
+    for key, _, parent, *_ in rows:
+        found.setdefault(parent, []).append(key)
+    return {parent: Siblings(keys) for parent, keys in found.items()}
+
+
+def _thread(
+    row: Row,
+    waiting: Mapping[str, Delivery],
+    owned: Mapping[str, Mapping[str, bytes]],
+    children: Mapping[str, Siblings],
+) -> Thread:
+    key, owner, parent, ordinal, called, inbox, held, refusals, *rest = row
+    approvals, allowed = rest or ((), None)
+    return Thread(
+        key,
+        owner,
+        parent,
+        ordinal,
+        called,
+        children.get(key, NO_SIBLINGS),
+        tuple(waiting[one]._replace(attempt=attempt) for one, attempt in inbox),
+        tuple(Held(watcher, waiting[one]._replace(attempt=attempt)) for watcher, one, attempt in held),
+        refusals,
+        owned.get(f"thread {key}", NOTHING),
+        tuple(
+            Approval(one, waiting[delivery], tuple(_question(*each) for each in questions), at, digest)
+            for one, delivery, questions, at, digest in approvals
+        ),
+        None if allowed is None else frozenset(allowed),
+    )
+
+
+def _question(guard: str, why: Any, about: Iterable[str]) -> Question:
+    return Question(guard, detail_form.load(why) or KeptText(""), tuple(about))
+
+
+def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, bytes]]:
+    """Values by the name of each, by owner."""
+    owned: dict[str, dict[str, bytes]] = {}
+    for (owner, name), value in values.items():
+        owned.setdefault(owner, {})[name] = value
+    return owned
+
+
+def _unseen(version: int, guards: Iterable[CoreGuard]) -> Mapping[str, object]:
+    """The memory of a conversation that names no guard: earlier servers named them once there was something to see."""
+    return MappingProxyType(opening(guards) if version else {})
+
+
+def _remembered(
+    named: list[tuple[str, bool]], owned: Mapping[str, Mapping[str, bytes]], guards: tuple[CoreGuard, ...]
+) -> Mapping[str, object]:
+    known = {guard.name: guard for guard in guards}
+    memory: dict[str, object] = {}
+    for name, remembers in named:
+        if not remembers:
+            memory[name] = None
+            continue
+        guard = known.get(name)
+        # A rule that remembers and is gone would be a rule that is silently off.
+        if not _remembers(guard):
+            raise UnreadableError(f"the conversation was kept under the guard {name}, which is not there")
+        memory[name] = guard.load(owned.get(f"guard {name}", {}))
+    # What a rule has not seen must not count as never said.
+    later = [guard for guard in guards if guard.name not in memory]
+    memory.update({guard.name: guard.load({}) for guard in later if _remembers(guard)})
+    return MappingProxyType(memory)
+
+
+def _remembers(guard: object) -> TypeGuard[Remembering]:
+    return isinstance(guard, Remembering)

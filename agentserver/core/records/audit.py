@@ -1,0 +1,104 @@
+"""Records of events, of which a trace, a log and an audit are made.
+
+Owns the vocabulary of events. Refuses to know where records go.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from agentserver.core.records.details import Detail
+
+DETAIL = 1000
+"""Characters of a line that anybody may have written, as a record keeps it."""
+
+LINES = 100
+"""Lines of what a guard has to say, as a record keeps it."""
+
+
+class Event(StrEnum):
+    """The kinds of records."""
+
+    RECEIVED = "received"  # an outside message was accepted
+    REDRIVEN = "redriven"  # a dead letter became a request of its own; its words are no orders
+    SENT = "sent"  # a listener's message was admitted
+    HANDLED = "handled"  # a listener finished with a message
+    ASKED = "asked"  # an admitted message waits until a person permits it
+    APPROVED = "approved"  # the person did
+    WITHDRAWN = (
+        "withdrawn"  # the person did not, or no person answered in time; its sender gets a SystemError
+    )
+    FLAGGED = "flagged"  # a guard let a message pass and wants that known
+    ATTEMPTED = "attempted"  # a handoff was asked for, with any result
+    REFUSED = "refused"  # a message was not admitted; its sender gets a SystemError
+    REPAIRED = "repaired"  # deprecated payload text was read with repairs
+    FAILED = "failed"  # a handler crashed or was late
+    RETRIED = "retried"  # a failed delivery is attempted again
+    DROPPED = "dropped"  # a queued message went with its thread
+    DISCARDED = "discarded"  # a result came after its thread was closed
+    ANSWERED = "answered"  # a reply left through the gateway
+    ENDED = "ended"  # a request came to rest without an answer
+    CLOSED = "closed"  # a thread or the conversation was closed
+
+
+NAMED = frozenset({Event.RECEIVED, Event.ANSWERED, Event.ENDED, Event.CLOSED})
+"""Events whose ``to`` is the name of a listener or of the principal, and no text of a sender's."""
+
+CALLED = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED, Event.DISCARDED})
+"""Events that follow from an invocation."""
+
+NOTED = frozenset(
+    {
+        Event.RECEIVED,
+        Event.REDRIVEN,
+        Event.FLAGGED,
+        Event.ATTEMPTED,
+        Event.REFUSED,
+        Event.ANSWERED,
+        Event.ENDED,
+        Event.CLOSED,
+    }
+)
+"""Events of which a record says more than the delivery concerned; every other is told by its delivery."""
+
+
+class AuditRecord(NamedTuple):
+    """One event of a conversation.
+
+    Args:
+        at: seconds since the epoch.
+        thread: the thread it happened on.
+        sender: who wrote the message concerned.
+        to: whom it was meant for, as the sender put it.
+        root: local name of its payload element, empty when unknown.
+        hop: its place in the causal chain.
+        code: the SystemError code of a refusal or failure, else empty.
+        detail: why, as a value; for operators only, never sent to a listener. None for an event that needs none.
+        delivery: the delivery concerned, else empty.
+        message: the envelope of a message that was admitted.
+        request: the outside message that led to it; empty where none did, and in what earlier servers kept.
+        took: of an event that follows from an invocation, seconds since its handler began. None where none was called,
+            or an earlier server kept it.
+    """
+
+    event: Event
+    at: float
+    conversation: str
+    thread: str
+    sender: str = ""
+    to: str = ""
+    root: str = ""
+    hop: int = 0
+    code: str = ""
+    detail: Detail | None = None
+    delivery: str = ""
+    message: bytes = b""
+    request: str = ""
+    took: float | None = None
+
+    @property
+    def began(self) -> float | None:
+        """The time at which the handler began, in seconds since the epoch, where ``took`` is known."""
+        return None if self.took is None else self.at - self.took

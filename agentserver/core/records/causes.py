@@ -1,0 +1,46 @@
+"""The ends of invocations as they are decided about: without secrets, and bounded.
+
+Owns what is kept of a text that user code wrote, before anything is decided and recorded: once it was cut, nothing
+could tell what it began with. Refuses to know which values are secret. Doing it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentserver.characters.printing import bounded
+from agentserver.core.messages import Failed
+from agentserver.core.records.details import reworded
+from agentserver.core.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.core.messages import Finished, GivenUp
+    from agentserver.core.records.details import Detail
+
+DETAIL = 2000
+"""Characters of a text in a detail that are kept."""
+
+
+def kept(detail: Detail | None, redact: Callable[[str], str]) -> Detail | None:
+    """A detail without secrets, each of its texts bounded."""
+    return None if detail is None else reworded(detail, lambda text: bounded(text, DETAIL, redact))
+
+
+def finished(one: Finished, redact: Callable[[str], str]) -> Finished:
+    """An invocation that is over."""
+    result = one.result
+    if isinstance(result, Failed):
+        return one._replace(result=result._replace(detail=kept(result.detail, redact)))
+    said = result.said
+    if not isinstance(said, Refusal):
+        return one
+    detail, to = kept(said.detail, redact), bounded(said.to, DETAIL, redact)
+    return one._replace(result=result._replace(said=replace(said, detail=detail, to=to)))
+
+
+def given_up(one: GivenUp, redact: Callable[[str], str]) -> GivenUp:
+    """A delivery that could not be decided about."""
+    return one._replace(detail=kept(one.detail, redact) or one.detail)

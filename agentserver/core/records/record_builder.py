@@ -1,0 +1,90 @@
+"""The minutes of one step: its records in order, fit to be read.
+
+Owns what a record keeps of a text that anybody may have written. Refuses to know what the events lead to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agentserver.characters.printing import legible, paragraph
+from agentserver.core.records.audit import CALLED, DETAIL, LINES, NAMED, AuditRecord, Event
+from agentserver.core.records.details import GuardNote, HandoffAttempt, reworded
+from agentserver.payload.names import local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.core.messages import Delivery
+    from agentserver.core.records.details import Detail
+
+
+class RecordBuilder:
+    """Records in the making.
+
+    Args:
+        conversation: whose they are.
+        at: when the step is taken, in seconds since the epoch.
+        redact: takes secrets out of a text, before anything of it is cut.
+        request: the one that the step is about, empty when it is about none or several.
+        took: seconds that the handler took that it is about, if one was called.
+    """
+
+    def __init__(
+        self,
+        conversation: str,
+        at: float,
+        redact: Callable[[str], str] = str,
+        request: str = "",
+        took: float | None = None,
+    ) -> None:
+        self._redact = redact
+        self._conversation = conversation
+        self._at = at
+        self.records: list[AuditRecord] = []
+        self._request, self._took = request, took
+
+    def record(
+        self, event: Event, delivery: Delivery, *, code: str = "", detail: Detail | None = None
+    ) -> None:
+        """Note an event of a delivery. The envelope goes with the event that admitted it."""
+        self.records.append(
+            AuditRecord(
+                event,
+                self._at,
+                self._conversation,
+                delivery.thread,
+                delivery.sender,
+                delivery.to,
+                local(delivery.root),
+                delivery.hop,
+                code,
+                None if detail is None else self._legible(detail),
+                delivery.id,
+                delivery.message if event is Event.SENT else b"",
+                delivery.request,
+                self._took if event in CALLED else None,
+            )
+        )
+
+    def note(self, event: Event, *, thread: str, to: str, detail: Detail | None = None, **more: Any) -> None:
+        """Note any event; ``more`` are fields of Record."""
+        about = {
+            "to": to if event in NAMED else legible(to, DETAIL, self._redact),
+            "detail": None if detail is None else self._legible(detail),
+            "request": self._request,
+            **more,
+        }
+        self.records.append(AuditRecord(event, self._at, self._conversation, thread, **about))
+
+    def _legible(self, detail: Detail) -> Detail:
+        """A detail as records keep it: the words of a guard in lines of its own, any others in one."""
+        if isinstance(detail, HandoffAttempt):  # lengths, hashes and names that the organism declares
+            return detail
+        if isinstance(detail, GuardNote):
+            return detail._replace(text=paragraph(detail.text, DETAIL, LINES, self._redact))
+        kept: Detail = reworded(detail, self._line)
+        return kept
+
+    def _line(self, text: str) -> str:
+        return legible(text, DETAIL, self._redact)

@@ -1,0 +1,171 @@
+"""Details in words, for people: the one place where a detail becomes a text.
+
+Owns a phrase for each kind and each ground, and how a detail is laid out in lines. Refuses to know on what it is shown.
+Pure. No layout depends on a phrase, and nothing reads a phrase back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.core.records.details import (
+    Answered,
+    Corrections,
+    Ended,
+    Failure,
+    Ground,
+    Grounds,
+    GuardNote,
+    GuardQuestions,
+    HandoffAttempt,
+    KeptText,
+    RedrivenFrom,
+    Repaired,
+    Unanswered,
+    Unknown,
+)
+from agentserver.findings import PHRASES as FINDINGS
+from agentserver.findings import Findings, Telling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agentserver.core.records.details import Detail
+
+PHRASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "answered": "permitted by {by}",
+        "answered once": "permitted by {by}, once",
+        "answered always": "permitted by {by}, always",
+        "answered deny": "not permitted: {by}",
+        "answered undone": "not permitted: the answer of {by} could not be carried out",
+        "unanswered nobody": "not permitted: nobody is there to ask",
+        "unanswered late": "not permitted: no answer in time",
+        "dead letter": "dead letter {delivery} of conversation {conversation}, by {by}",
+        "unasked": "it needs a permission: {why}",
+        "fault and fault": "; ",
+        "note": "{text}",
+        "note notes": "{guard}: {text}",
+        "note denies": "the guard {guard} denies it: {text}",
+        "note failed": "the guard {guard} failed: {text}",
+        "note rest": "the guard {guard} denies the rest of the conversation: {text}",
+        "handoff": "{result}",
+        "handoff of": "{result} {intent}",
+        "handoff refused": "{result}: {reason}",
+        "handoff of refused": "{result} {intent}: {reason}",
+        Ground.APPROVAL: "{0} wants to send this to {1}, which needs an approval.",
+        Ground.BUSY: "{0} abandoned invocations of {1} still run",
+        Ground.BYTES: "a result of more than {0} bytes",
+        Ground.GIVEN_UP: "given up by an operator: {0}",
+        Ground.GONE: "no listener is called {0}",
+        Ground.HANDOFF: "handoff: {0}",
+        Ground.HOPS: "more than {0} hops",
+        Ground.INVALID: "{0} does not satisfy its present schema",
+        Ground.KILLS: "the process ended each time while it was worked on alone",
+        Ground.LATE: "no result within {0} s",
+        Ground.MESSAGES: "a result of more than {0} messages",
+        Ground.NO_PAYLOAD: "no payload of that name",
+        Ground.NO_PEER: "{0} is no peer of {1}",
+        Ground.NO_RECEIVER: "it has no such receiver, or a limit is spent",
+        Ground.NO_RESPONSE: "the handler returned {0}, not a HandlerResponse",
+        Ground.NO_RESPONSES: "the handler returned {0} in its sequence",
+        Ground.NO_TAKER: "nobody takes {0} here",
+        Ground.NO_TARGET: "the handler named {0} as its target, not a listener's name",
+        Ground.PAYLOADS: "a text of more than {0} payloads",
+        Ground.QUARANTINED: "{0} is quarantined, and what {1} can tell is {2}",
+        Ground.REFUSALS: "{0} refusals in a row",
+        Ground.RESERVED: "{0} is the system's own",
+        Ground.RESULT: "a result of {0} messages where {1} are left",
+        Ground.SPENT: "no messages are left",
+        Ground.TODOS: "a thread keeps at most {0} todos: close some first",
+        Ground.UNREADABLE: "its payload cannot be read any more",
+        Ground.WAITING: "more than {0} messages would wait for a permission",
+    }
+)
+"""Each phrase in which details are told, but for findings. Their fields are those of the values."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetailWording:
+    """Details in words.
+
+    Args:
+        phrases: one for each key of ``PHRASES``.
+        findings: one for each key of ``findings.PHRASES``.
+    """
+
+    phrases: Mapping[str, str] = field(default_factory=lambda: PHRASES)
+    findings: Mapping[str, str] = field(default_factory=lambda: FINDINGS)
+
+    def lines(self, detail: Detail | None, where: str = "") -> tuple[str, ...]:
+        """All that a detail says, by lines; none for none.
+
+        Args:
+            detail: what is told.
+            where: what to type for the rest, for the short form of findings; empty for all of them.
+        """
+        return () if detail is None else LINES[type(detail)](self, detail, where)
+
+    def first(self, detail: Detail | None) -> str:
+        """The first line of what a detail says; empty for none."""
+        return next(iter(self.lines(detail)), "")
+
+    def whole(self, detail: Detail | None) -> str:
+        """All that a detail says, as one text."""
+        return "\n".join(self.lines(detail))
+
+    def say(self, phrase: str, **about: object) -> tuple[str, ...]:
+        """One phrase, as the only line."""
+        return (self.phrases[phrase].format(**about),)
+
+
+def _told_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, ...]:
+    first, *more = note.text.split("\n")
+    return (*words.say(_spaced("note", note.how), guard=note.guard, text=first), *more)
+
+
+def _told_findings(words: DetailWording, findings: Findings, where: str) -> tuple[str, ...]:
+    telling = Telling(words.findings)
+    return telling.brief(findings, where) if where else telling.full(findings)
+
+
+def _told_questions(words: DetailWording, questions: GuardQuestions, where: str) -> tuple[str, ...]:
+    told = [line for asked in questions.asked for line in words.lines(asked.why, where)]
+    if questions.waits or not told:
+        return tuple(told)
+    return (*words.say("unasked", why=told[0]), *told[1:])
+
+
+def _told_handoff(words: DetailWording, attempt: HandoffAttempt, _: str) -> tuple[str, ...]:
+    named = not (attempt.intent is None or isinstance(attempt.intent, Unknown))
+    phrase = _spaced(_spaced("handoff", "of" if named else ""), "refused" if attempt.reason else "")
+    return words.say(phrase, result=attempt.result, intent=attempt.intent, reason=attempt.reason)
+
+
+def _spaced(phrase: str, more: str) -> str:
+    return f"{phrase} {more}" if more else phrase
+
+
+LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]] = MappingProxyType(
+    {
+        KeptText: lambda _, told, __: tuple(told.text.split("\n")),
+        GuardNote: _told_note,
+        Failure: lambda _, told, __: (told.text,),
+        Grounds: lambda words, told, _: (words.phrases[told.ground].format(*told.names),),
+        Corrections: lambda words, told, _: (words.phrases["fault and fault"].join(told.faults),),
+        Repaired: lambda _, told, __: (told.repair,),
+        GuardQuestions: _told_questions,
+        Answered: lambda words, told, _: words.say(_spaced("answered", told.answer), by=told.by),
+        Unanswered: lambda words, told, _: words.say(_spaced("unanswered", told.why)),
+        Ended: lambda _, told, __: (told.reason,),
+        RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
+        Findings: _told_findings,
+        HandoffAttempt: _told_handoff,
+    }
+)
+"""The lines of each kind."""
+
+WORDING: Final = DetailWording()
+"""The words of the server."""

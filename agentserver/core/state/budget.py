@@ -1,0 +1,64 @@
+"""The budget of a request: the messages and hops that it may lead to, and the rest that is left.
+
+Owns the arithmetic. Refuses to know what becomes of a request that has used up its budget: the step decides that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.contract import Code
+from agentserver.core.records.details import Ground
+from agentserver.core.refusals import Refusal
+
+if TYPE_CHECKING:
+    from agentserver.core.blueprint import Limits
+    from agentserver.core.messages import Drafts
+    from agentserver.core.records.details import Detail
+    from agentserver.core.state.conversation import Conversation
+
+_new = tuple.__new__
+
+
+class Room(NamedTuple):
+    """The size that one result may have.
+
+    Args:
+        messages: at least one, because an answer that leaves the server needs no delivery.
+        bytes: of all its payloads together.
+    """
+
+    messages: int
+    bytes: int
+
+
+def left(limits: Limits, conversation: int, request: int) -> int:
+    """Count the messages that a request may still lead to after so many in its conversation, and so many of its own."""
+    return max(0, min(limits.messages - request, limits.conversation_messages - conversation))
+
+
+def room(limits: Limits, conversation: Conversation, request: str) -> Room:
+    """The size that a result may have which is concluded now."""
+    entry = conversation.requests.get(request)
+    spent = 0 if entry is None else entry.messages
+    # `left` in place: a room is made for every invocation.
+    messages = min(limits.messages - spent, limits.conversation_messages - conversation.messages)
+    return _new(Room, (max(1, messages), limits.principal_bytes))
+
+
+def exhausted(limits: Limits, hop: int, left: int) -> Detail | None:
+    """The budget that one more message of a request would overrun; None when there is some of everything."""
+    if hop > limits.hops:
+        return Ground.HOPS.of(limits.hops)
+    return None if left > 0 else Ground.SPENT.of()
+
+
+def overrun(said: Drafts | Refusal, left: int) -> Detail | None:
+    """In what respect a result is more than its request has left; None when it is not.
+
+    Others of the request may have spent something since it was read, when there was room for it.
+    """
+    if isinstance(said, Refusal):
+        return said.detail if said.code is Code.BUDGET else None
+    many = len(said.drafts)
+    return Ground.RESULT.of(many, left) if many > max(1, left) else None

@@ -1,0 +1,65 @@
+"""The conversation: everything that one conversation remembers, as a value.
+
+Owns its shape. Refuses to decide anything: ``decisions`` does, and each step gives the next value.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core.state.threads import ThreadTree
+from agentserver.core.state.todos import NO_TODOS, TodoBook
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentserver.core.messages import Delivery, Moment
+    from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.requests import OpenRequest
+    from agentserver.core.state.threads import Thread
+
+__all__ = ["Conversation"]
+
+
+class Conversation(NamedTuple):
+    """Everything that one conversation remembers. Every change gives a new value.
+
+    Args:
+        id: opaque.
+        principal: who opened it; no other may address, watch or cancel it.
+        tree: its threads.
+        todos: its watchers.
+        requests: outside messages that have not come to rest.
+        messages: deliveries made so far.
+        memory: each guard's memory by the guard's name.
+        version: number of steps committed.
+        touched: when the last step was taken, in seconds since the epoch.
+        closed: whether it is over.
+    """
+
+    id: str
+    principal: str
+    tree: ThreadTree
+    todos: TodoBook = NO_TODOS
+    requests: Mapping[str, OpenRequest] = MappingProxyType({})
+    messages: int = 0
+    memory: Mapping[str, object] = MappingProxyType({})
+    version: int = 0
+    touched: float = 0.0
+    closed: bool = False
+
+    @classmethod
+    def opened(cls, principal: str, moment: Moment) -> Conversation:
+        """A conversation in which nothing has been said."""
+        ids = moment.ids()
+        return cls(next(ids), principal, ThreadTree.planted(next(ids), principal), touched=moment.now)
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """The messages that wait for a person, those of older threads first."""
+        return tuple([one for thread in self.tree.nodes.values() for one in thread.approvals])
+
+    def working_on(self, delivery: Delivery) -> Thread | None:
+        """The thread whose first delivery this is, if it still is."""
+        thread = self.tree.nodes.get(delivery.thread)
+        return thread if thread is not None and thread.inbox and thread.inbox[0].id == delivery.id else None

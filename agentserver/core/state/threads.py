@@ -1,0 +1,204 @@
+"""The tree of threads of one conversation.
+
+Owns which threads exist, who works on them, what waits on them and what they store. Keyed by opaque id, never
+by a path of names. Refuses to know what a message means, who may send it and when a thread should close.
+
+Invariants:
+    1. The root belongs to the principal that opened the conversation; its inbox stays empty.
+    2. Every other thread has a parent in the tree and one owner, the listener that works on it.
+    3. The first delivery of an inbox is running or runnable; the others wait for it.
+    4. Closing a thread closes everything below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - read at run time by NamedTuple's default below
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core.state.overlay import changeable
+from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.core.messages import Delivery
+    from agentserver.core.state.approvals import Approval
+
+
+NOTHING: Mapping[str, bytes] = MappingProxyType({})
+
+_new = tuple.__new__
+
+
+class Held(NamedTuple):
+    """A delivery that a todo keeps back."""
+
+    watcher: str
+    delivery: Delivery
+
+
+class Thread(NamedTuple):
+    """One thread.
+
+    Args:
+        id: opaque.
+        owner: the listener that works on it, or the principal on the root.
+        parent: id of the caller's thread; None on the root.
+        ordinal: the order in which threads were opened.
+        called: messages that the conversation had seen when its caller last addressed it: the order of calls.
+        children: ids of the threads it opened.
+        inbox: deliveries in order; the first is running or runnable.
+        held: deliveries that a todo keeps back.
+        refusals: consecutive refused attempts.
+        storage: encoded value per class name.
+        approvals: deliveries that wait until a person permits them.
+        allowed: the only peers in force here and below; None for no narrowing.
+    """
+
+    id: str
+    owner: str
+    parent: str | None
+    ordinal: int
+    called: int = 0
+    children: Siblings = NO_SIBLINGS
+    inbox: tuple[Delivery, ...] = ()
+    held: tuple[Held, ...] = ()
+    refusals: int = 0
+    storage: Mapping[str, bytes] = NOTHING
+    approvals: tuple[Approval, ...] = ()
+    allowed: frozenset[str] | None = None
+
+    @property
+    def quiet(self) -> bool:
+        """True when nothing waits here."""
+        return not self.inbox and not self.held and not self.approvals
+
+    def with_inbox(self, inbox: tuple[Delivery, ...]) -> Thread:
+        """The thread with another inbox; ``_replace`` would cost three times as much."""
+        return _new(Thread, (*self[:6], inbox, *self[7:]))
+
+    def called_at(self, called: int) -> Thread:
+        """The thread as its caller addresses it once more."""
+        return _new(Thread, (*self[:4], called, *self[5:]))
+
+    def waiting(self) -> tuple[Delivery, ...]:
+        """Everything that waits here: running, held, or for a person."""
+        if not self.held and not self.approvals:
+            return self.inbox
+        return (*self.inbox, *(one.delivery for one in self.held), *(one.delivery for one in self.approvals))
+
+
+class ThreadTree(NamedTuple):
+    """Threads by id, as one step left them. ``TreeChange`` makes the next tree."""
+
+    root: str
+    nodes: Mapping[str, Thread]
+    opened: int = 1
+
+    @classmethod
+    def planted(cls, root: str, principal: str) -> ThreadTree:
+        """A tree that holds only the principal's root."""
+        return cls(root, {root: Thread(root, principal, None, 0)})
+
+    def get(self, thread: str) -> Thread | None:
+        """The thread, or None when it is closed or never was."""
+        return self.nodes.get(thread)
+
+    def caller(self, thread: Thread) -> Thread:
+        """The thread that called this one. Raises LookupError on the root."""
+        if thread.parent is None:
+            raise LookupError("the root has no caller")
+        return self.nodes[thread.parent]
+
+    def below(self, thread: str) -> Iterator[Thread]:
+        """Every descendant: parents before children, the older child with all of its own before the younger."""
+        pending = list(reversed(self.nodes[thread].children))
+        while pending:
+            node = self.nodes[pending.pop()]
+            yield node
+            pending.extend(reversed(node.children))
+
+    def at_rest(self, thread: Thread) -> bool:
+        """True when nothing is under way on the thread and below it."""
+        nodes, pending = self.nodes, [thread]
+        while pending:
+            node = pending.pop()
+            if node.inbox or node.held or node.approvals:
+                return False
+            below = node.children
+            if below.size:
+                pending += [nodes[child] for child in below.ids[: below.size]]
+        return True
+
+
+class TreeChange:
+    """The next tree in the making: changed in place, so that it costs what is changed rather than what is there.
+
+    Args:
+        before: the tree to start from; it stays as it was.
+    """
+
+    def __init__(self, before: ThreadTree) -> None:
+        self._nodes = changeable(before.nodes)
+        self._opened = before.opened
+        self._resting: dict[tuple[str, str, frozenset[str] | None], Iterator[Thread]] = {}
+        self.tree = ThreadTree(before.root, self._nodes, before.opened)
+
+    def result(self) -> ThreadTree:
+        """The tree as it is now; the change is over."""
+        return ThreadTree(self.tree.root, self._nodes, self._opened)
+
+    def put(self, thread: Thread) -> None:
+        """Replace a thread by a changed copy of itself."""
+        self._nodes[thread.id] = thread
+
+    def open(self, parent: str, owner: str, thread: str, called: int = 0) -> Thread:
+        """Add a child of ``parent``."""
+        above = self._nodes[parent]
+        child = self._nodes[thread] = Thread(thread, owner, parent, self._opened, called)
+        self._nodes[parent] = above._replace(children=above.children.followed_by(thread))
+        self._opened += 1
+        return child
+
+    def resting(self, parent: str, owner: str, allowed: frozenset[str] | None = None) -> Thread | None:
+        """The oldest child of ``parent`` that ``owner`` works on and that is at rest; each is given only once.
+
+        Reuse is what keeps a tool's memory between two calls of one caller; a child still at work is left
+        alone, so that two calls at the same time cannot mix. So is one on which other peers are in force.
+        """
+        key = (parent, owner, allowed)
+        found = self._resting.get(key)
+        if found is None:
+            found = self._resting[key] = self._at_rest(self._nodes[parent].children, owner, allowed)
+        return next(found, None)
+
+    def _at_rest(self, children: Siblings, owner: str, allowed: frozenset[str] | None) -> Iterator[Thread]:
+        for child in children:
+            node = self._nodes[child]
+            if node.owner == owner and not node.inbox and node.allowed == allowed and self.tree.at_rest(node):
+                yield node
+
+    def prune(self, thread: str) -> tuple[Thread, ...]:
+        """Close everything below ``thread``; gives the closed threads."""
+        if not self._nodes[thread].children:
+            return ()
+        closed = tuple(self.tree.below(thread))
+        for node in closed:
+            del self._nodes[node.id]
+        self._nodes[thread] = self._nodes[thread]._replace(children=NO_SIBLINGS)
+        return closed
+
+    def shut(self, thread: str) -> tuple[Thread, ...]:
+        """Close ``thread`` with everything below it; gives the closed threads. Raises LookupError on the root."""
+        above = self.tree.caller(self._nodes[thread])
+        below = self.prune(thread)
+        self._nodes[above.id] = above._replace(children=Siblings(c for c in above.children if c != thread))
+        return (*below, self._nodes.pop(thread))
+
+
+def narrowed(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:
+    """The peers in force below a thread: what is taken away above is never given back."""
+    if own is None or above is None:
+        return above if own is None else own
+    return above & own

@@ -1,0 +1,154 @@
+"""Todos: which replies a thread waits for, which have come, and the reminder of those that are complete.
+
+Owns watchers and the text of the nudge. Refuses to know how a reply travels; the delivery tells it all it needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from agentserver.core.messages import SYSTEM
+from agentserver.payload.names import local
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from agentserver.contract import TodoUntil
+    from agentserver.core.messages import Delivery
+
+WATCHERS = 64
+"""Todos that one thread may keep: every message to it is held against each, and each may be nudged about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """One todo of one thread.
+
+    Args:
+        watcher_id: opaque.
+        wait_for: element name of the reply, with or without ``{namespace}``.
+        from_listener: the only listener whose replies count, or None.
+        description: what the nudge calls it; one line.
+        count: replies that complete it.
+        hold: whether replies are kept back until all are there.
+        kept: replies kept back or released so far.
+        seen: replies that the thread has been given.
+    """
+
+    watcher_id: str
+    wait_for: str
+    from_listener: str | None
+    description: str
+    count: int
+    hold: bool
+    kept: int = 0
+    seen: int = 0
+
+    @property
+    def raised(self) -> bool:
+        """True when every reply has come."""
+        return self.seen >= self.count
+
+    def matches(self, delivery: Delivery) -> bool:
+        """True when a delivery to the thread is one of the awaited replies.
+
+        A SystemError about the listener counts as its reply, be it the system's own or one that the listener passed
+        on; one about a message of the thread's own does not.
+        """
+        if delivery.origin == delivery.thread:
+            return False
+        if delivery.sender == SYSTEM or delivery.about:
+            return self.from_listener in (None, delivery.about)
+        return self.from_listener in (None, delivery.sender) and self.wait_for in (
+            delivery.root,
+            local(delivery.root),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TodoBook:
+    """The watchers of a conversation by the thread that waits. Every change gives a new book."""
+
+    watchers: Mapping[str, tuple[Todo, ...]] = field(default_factory=dict)
+
+    def of(self, thread: str) -> tuple[Todo, ...]:
+        """The thread's watchers, in the order of their registration."""
+        return self.watchers.get(thread, ())
+
+    def watch(self, thread: str, until: TodoUntil, watcher_id: str) -> TodoBook:
+        """Register a watcher for a thread."""
+        subject = until.from_listener or local(until.wait_for)
+        label = " ".join(until.description.split()) or " ".join(f"{subject} response".split())
+        watcher = Todo(watcher_id, until.wait_for, until.from_listener, label, until.count, until.hold)
+        return self._put(thread, (*self.of(thread), watcher))
+
+    def holder(self, delivery: Delivery) -> Todo | None:
+        """The watcher that keeps this delivery back, if one does."""
+        for watcher in self.of(delivery.thread):
+            if watcher.hold and watcher.kept < watcher.count and watcher.matches(delivery):
+                return watcher
+        return None
+
+    def keep(self, thread: str, kept: Todo) -> TodoBook:
+        """Note that one more delivery is kept back for a watcher of the thread."""
+        more = replace(kept, kept=kept.kept + 1)
+        return self._put(thread, tuple(more if watcher is kept else watcher for watcher in self.of(thread)))
+
+    def notice(self, delivery: Delivery) -> TodoBook:
+        """Count a delivery that its thread is being given."""
+        watchers = self.of(delivery.thread)
+        if not watchers or not any(not watcher.raised and watcher.matches(delivery) for watcher in watchers):
+            return self
+        return self._put(
+            delivery.thread,
+            tuple(
+                replace(watcher, seen=watcher.seen + 1)
+                if not watcher.raised and watcher.matches(delivery)
+                else watcher
+                for watcher in watchers
+            ),
+        )
+
+    def close(self, thread: str, watcher_id: str) -> TodoBook:
+        """Forget a watcher of the thread; another thread's is left alone."""
+        watchers = self.of(thread)
+        left = tuple(watcher for watcher in watchers if watcher.watcher_id != watcher_id)
+        return self if len(left) == len(watchers) else self._put(thread, left)
+
+    def abandon(self, thread: str) -> TodoBook:
+        """Forget the watchers whose replies can no longer come, because no listener works for the thread any more."""
+        watchers = self.of(thread)
+        if not watchers:
+            return self
+        left = tuple(watcher for watcher in watchers if watcher.raised)
+        return self if len(left) == len(watchers) else self._put(thread, left)
+
+    def forget(self, threads: Collection[str]) -> TodoBook:
+        """Drop the watchers of closed threads."""
+        if not self.watchers:
+            return self
+        return TodoBook({thread: kept for thread, kept in self.watchers.items() if thread not in threads})
+
+    def _put(self, thread: str, watchers: tuple[Todo, ...]) -> TodoBook:
+        changed = {**self.watchers, thread: watchers}
+        if not watchers:
+            del changed[thread]
+        return TodoBook(changed)
+
+
+NO_TODOS = TodoBook()
+
+
+def nudge(watchers: Collection[Todo]) -> str:
+    """The reminder of the complete ones for a handler, in the contract's wording; empty without any."""
+    raised = [watcher for watcher in watchers if watcher.raised] if watchers else ()
+    if not raised:
+        return ""
+    return "\n".join(
+        [
+            "SYSTEM NOTE: The following todos appear complete and should be closed:",
+            *(f"- watcher_id: {w.watcher_id} (registered for: {w.description})" for w in raised),
+            "Call todo_registry.close(watcher_id) to acknowledge.",
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Drawings of directed graphs: places in columns, and their SVG. Internal."""

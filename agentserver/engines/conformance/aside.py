@@ -1,0 +1,94 @@
+"""The promises of every engine about conversations that are set aside.
+
+Owns the checks. They are part of the suite of ``engines/conformance/suite.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.core.messages import Done, Reply
+from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold
+from agentserver.ports import ConflictError
+
+if TYPE_CHECKING:
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.ports import Engine
+
+
+async def what_is_set_aside_goes_on_no_more(subject: Subject) -> None:
+    """It is not loaded, not at work, not idle and not committed to; the others are as they were."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        one, other = (story.said(story.opened(), "1") for _ in range(2))
+        for outcome in (one, other):
+            await engine.commit(outcome)
+        await engine.set_aside(one.conversation.id, "nothing can be decided", 1.0)
+        await _is_aside(engine, one, other)
+        try:
+            await engine.commit(story.said(one.conversation, "2"))
+        except ConflictError:
+            pass
+        else:
+            raise BrokenPromiseError("a commit to what is set aside raises ConflictError")
+    if subject.durable:
+        async with subject.open() as engine:
+            await _is_aside(engine, one, other)
+            await engine.expire(1e12)
+            hold(await engine.set_aside(one.conversation.id, "again", 2.0) == (), "it is set aside once")
+
+
+async def _is_aside(engine: Engine, one: Outcome, other: Outcome) -> None:
+    key, left = one.conversation.id, other.conversation.id
+    hold(await engine.load(key) is None, "what is set aside is None")
+    hold([at async for at in engine.active()] == [left], "it is not at work")
+    hold([at async for at in engine.idle(1e12)] == [left], "it is not idle")
+    hold([at async for at, _ in engine.open_conversations()] == [left], "it is not open")
+    hold(await engine.load(left) == other.conversation, "the others stay as they were")
+
+
+async def requests_of_what_is_set_aside_are_answered(subject: Subject) -> None:
+    """Each request that waits gets an error and comes to rest; for a durable engine its gateway finds that later."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        first = story.said(story.opened(), "1")
+        await engine.commit(first)
+        answered = story.answered(first.conversation, first.ready[0])
+        await engine.commit(answered)
+        second = story.said(answered.conversation, "2")
+        await engine.commit(second)
+        key = first.conversation.id
+        for event in answered.replies:
+            engine.acknowledge(key, event.place)
+        told = await engine.set_aside(key, "nothing can be decided", 1.0)
+        hold([type(event) for event in told] == [Reply, Done], "one request waited")
+        hold({event.request for event in told} == {"2"}, "and it is the one that is told")
+        hold(isinstance(told[0], Reply) and told[0].error, "it is told an error")
+        places = [event.place for event in (*answered.replies, *told)]
+        hold(places == sorted(set(places)), "at places after all that left before")
+    if subject.durable:
+        async with subject.open() as engine:
+            hold(
+                key in [at async for at in engine.conversations_of("console")],
+                "it belongs until it is fetched",
+            )
+            left = [event._replace(redelivered=False) async for event in engine.outbox(key)]
+            hold(left == list(told), "what it tells is in the outbox")
+
+
+async def nothing_unknown_is_set_aside(subject: Subject) -> None:
+    """A conversation that is unknown or closed stays so."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        hold(await engine.set_aside("nobody", "why not", 1.0) == (), "what is unknown tells nothing")
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        await engine.commit(story.closed(said.conversation))
+        hold(await engine.set_aside(said.conversation.id, "why not", 1.0) == (), "nor does what is closed")
+
+
+ASIDE = (
+    what_is_set_aside_goes_on_no_more,
+    requests_of_what_is_set_aside_are_answered,
+    nothing_unknown_is_set_aside,
+)

@@ -1,0 +1,213 @@
+"""The promises of every engine to operators: what ``EngineReader`` gives is what was committed.
+
+Owns the checks, a part of the suite in ``engines/conformance/suite.py``. An engine that keeps no steps says so, and is
+held to what remains.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.core.encoding.recorded import UnrecordedError
+from agentserver.core.records.details import Answered
+from agentserver.core.state.approvals import Answer
+from agentserver.engines.conformance.sample import (
+    AskingGuard,
+    BrokenPromiseError,
+    SampleConversation,
+    Subject,
+    hold,
+)
+from agentserver.history.replay import replay
+
+if TYPE_CHECKING:
+    from agentserver.core.encoding.recorded import DeadLetter, Summary
+    from agentserver.core.guard import Rules
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.ports import Engine, EngineReader
+
+
+async def an_engine_says_what_it_can_do(subject: Subject) -> None:
+    """It says that it is durable as its subject does; a durable one keeps steps, and has one place for answers."""
+    async with subject.open() as engine:
+        hold(engine.durable is subject.durable, "an engine says whether what it keeps outlives the process")
+        if subject.durable:
+            hold(await _recorded(engine), "a durable engine keeps steps")
+        if engine.answers is not None:
+            hold(not await engine.answers.left(), "no answer was left before a question was asked")
+            await engine.answers.drop(["unknown"])
+
+
+async def a_conversation_is_found_and_listed(subject: Subject) -> None:
+    """By the beginning of its id, and in the list, the one that was touched last first."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        one, other = (story.said(story.opened(), "1") for _ in range(2))
+        for outcome in (one, other):
+            await engine.commit(outcome)
+        again = story.said(one.conversation, "2")
+        await engine.commit(again)
+        key = again.conversation.id
+        hold(await _found(engine, key) == [key], "a conversation is found by its id")
+        hold(key in await _found(engine, key[:20]), "a conversation is found by the beginning of its id")
+        hold(await _found(engine, f"{key}x") == [], "an id of no conversation finds none")
+        listed = [each for each in await _listed(engine) if each.id in {key, other.conversation.id}]
+        hold([each.id for each in listed] == [key, other.conversation.id], "the last one touched is first")
+        first = listed[0]
+        hold(
+            (first.principal, first.steps, first.waiting, first.touched)
+            == ("console", 2, 2, again.conversation.touched),
+            "a conversation is listed with its principal, its steps, what waits and when it was touched",
+        )
+        hold(first.closed is None, "an open conversation is listed as open")
+
+
+async def operators_see_what_is_at_work(subject: Subject) -> None:
+    """The open conversations in which something waits, each as it was committed; and no other."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        said, done, over = (story.said(story.opened(), "1") for _ in range(3))
+        for outcome in (said, done, over):
+            await engine.commit(outcome)
+        await engine.commit(story.answered(done.conversation, done.ready[0]))
+        await engine.commit(story.closed(over.conversation))
+        active = await engine.read(lambda reader: list(reader.active()))
+        known = [each.conversation.id for each in (said, done, over)]
+        hold([key for key in active if key in known] == known[:1], "what waits is at work, and nothing else")
+        hold(await _loaded_alike(engine, said), "a conversation is read as it was committed")
+        hold(await engine.read(lambda reader: reader.load(known[2])) is None, "a closed conversation is None")
+
+
+async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
+    """The messages that wait for a permission, until they are answered."""
+    story = SampleConversation(guards=(AskingGuard(),))
+    asked = story.said(story.opened(), "1")
+    key, waiting = asked.conversation.id, asked.conversation.approvals()
+    async with subject.open() as engine:
+        hold(await engine.read(lambda reader: list(reader.approvals(key))) == [], "nothing unknown waits")
+        await engine.commit(asked)
+        hold(
+            await engine.read(lambda reader: tuple(reader.approvals(key))) == waiting,
+            "a message that waits for a person is seen as it was asked about",
+        )
+        hold(not await engine.read(lambda reader: list(reader.answers())), "it has no answer yet")
+        await engine.commit(story.permitted(asked.conversation, waiting[0]))
+        hold(
+            await engine.read(lambda reader: list(reader.approvals(key))) == [],
+            "what was answered is seen no more",
+        )
+
+
+async def a_recorded_conversation_can_be_decided_again(subject: Subject) -> None:
+    """Its records are those that were committed, in order, and its steps are decided as they were."""
+    story = SampleConversation(guards=(AskingGuard(),))
+    outcomes = _whole(story)
+    key = outcomes[0].conversation.id
+    async with subject.open() as engine:
+        await _is_no_story(engine, "unknown", LookupError)
+        for outcome in outcomes:
+            await engine.commit(outcome)
+        if not await _recorded(engine):
+            await _is_no_story(engine, key, UnrecordedError)
+            return
+        await _is_told(engine, outcomes, story.rules)
+    if subject.durable:
+        async with subject.open() as engine:
+            await _is_told(engine, outcomes, story.rules)
+
+
+async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> None:
+    """A dead letter, with why, until it is queued again; and no delivery that was dealt with."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        failing, well = (story.said(story.opened(), "1") for _ in range(2))
+        for outcome in (failing, well):
+            await engine.commit(outcome)
+        await engine.commit(story.answered(well.conversation, well.ready[0]))
+        failed = story.failed(failing.conversation, failing.ready[0])
+        await engine.commit(failed)
+        if not await _recorded(engine):
+            hold(await _dead(engine) == [], "without steps nothing is listed as dead")
+            return
+        letters = await _dead(engine)
+        hold(len(letters) == 1, "a delivery that failed for good is a dead letter, and no other is")
+        (letter,) = letters
+        hold(letter.delivery == failing.ready[0], "a dead letter is the delivery that failed")
+        hold(bool(letter.reason), "a dead letter says why it was given up")
+        hold((letter.principal, letter.open) == ("console", True), "a dead letter says whose it is")
+        await engine.commit(story.requeued(failed.conversation, letter.delivery))
+        hold(await _dead(engine) == [], "what was queued again is no dead letter")
+
+
+READER = (
+    an_engine_says_what_it_can_do,
+    a_conversation_is_found_and_listed,
+    operators_see_what_is_at_work,
+    operators_see_what_waits_for_a_person,
+    a_recorded_conversation_can_be_decided_again,
+    what_a_listener_could_not_deal_with_is_listed,
+)
+"""Every check of this module."""
+
+
+def _whole(story: SampleConversation) -> list[Outcome]:
+    """A conversation from its first message to its end, with a question and its answer."""
+    asked = story.said(story.opened(), "1")
+    permitted = story.permitted(asked.conversation, asked.conversation.approvals()[0])
+    answered = story.answered(permitted.conversation, permitted.ready[0])
+    return [asked, permitted, answered, story.closed(answered.conversation)]
+
+
+async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> None:
+    key = outcomes[0].conversation.id
+    found = await engine.read(lambda reader: reader.story(key))
+    then = [record for outcome in outcomes for record in outcome.records]
+    hold(
+        [record.event for record in found.records()] == [record.event for record in then],
+        "the records of a conversation are those that were committed, in order",
+    )
+    hold(list(found.records()) == then, "a record says all that it said: who, when, which message, why")
+    answered = [record.detail for record in found.records() if isinstance(record.detail, Answered)]
+    hold(
+        [(each.by, each.answer) for each in answered] == [("somebody", Answer.ONCE)],
+        "a record says what a person decided, and which person",
+    )
+    difference = replay(found, rules)
+    hold(difference is None, f"a recorded conversation is decided again as it was: {difference}")
+    hold(
+        await engine.read(lambda reader: reader.altered(reader.story(key))) is None,
+        "what was not changed is not told to be",
+    )
+    ends = [each.closed for each in await _listed(engine) if each.id == key]
+    hold(len(ends) == 1 and ends[0] is not None, "a closed conversation with steps is listed as closed")
+
+
+async def _is_no_story(engine: Engine, key: str, expected: type[LookupError]) -> None:
+    try:
+        await engine.read(lambda reader: reader.story(key))
+    except expected:
+        return
+    raise BrokenPromiseError(f"a conversation without recorded steps raises {expected.__name__}")
+
+
+async def _loaded_alike(engine: Engine, outcome: Outcome) -> bool:
+    return await engine.read(lambda reader: reader.load(outcome.conversation.id)) == outcome.conversation
+
+
+async def _recorded(engine: Engine) -> bool:
+    def recorded(reader: EngineReader) -> bool:
+        return reader.recorded
+
+    return await engine.read(recorded)
+
+
+async def _found(engine: Engine, prefix: str) -> list[str]:
+    return await engine.read(lambda reader: list(reader.find(prefix)))
+
+
+async def _listed(engine: Engine) -> list[Summary]:
+    return await engine.read(lambda reader: list(reader.conversations()))
+
+
+async def _dead(engine: Engine) -> list[DeadLetter]:
+    return await engine.read(lambda reader: list(reader.dead()))

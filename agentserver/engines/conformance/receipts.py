@@ -1,0 +1,117 @@
+"""The promises of every engine about messages that come under an id of their sender's.
+
+Owns the checks. They are part of the suite of ``engines/conformance/suite.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.core.messages import Done, Outside, Reply
+from agentserver.core.receipts import Receipt
+from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold
+from agentserver.ports import RepeatedError
+
+if TYPE_CHECKING:
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.ports import Engine
+
+
+async def an_id_of_the_senders_counts_once(subject: Subject) -> None:
+    """A message under an id that is there changes nothing and says what is there; in its own conversation only."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        first = story.called(story.opened(), "first", "mine")
+        await engine.commit(first)
+        found = await _found(engine, story.called(first.conversation, "second", "mine"))
+        hold(found == _given(first), "a repetition is told what was committed before")
+        hold(await engine.load(first.conversation.id) == first.conversation, "a repetition changes nothing")
+        other = story.called(story.opened(), "first", "mine")
+        await engine.commit(other)
+        await engine.commit(story.called(first.conversation, "third", "another"))
+
+
+async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
+    """A commit under an id is found while its conversation is open; for a durable engine afterwards too."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        first = story.called(story.opened(), "first", "mine")
+        await engine.commit(first)
+        await engine.commit(story.said(first.conversation, "2"))
+        await _is_there(engine, first)
+        hold(await engine.receipt(first.conversation.id, "other") is None, "no other name is known")
+        hold(await engine.receipt("nobody", _name(first)) is None, "and none in another conversation")
+    if not subject.durable:
+        return
+    async with subject.open() as engine:
+        await _is_there(engine, first)
+        conversation = await _loaded(engine, first)
+        found = await _found(engine, story.called(conversation, "second", "mine"))
+        hold(found == _given(first), "a repetition after a restart is told what was committed before it")
+        await engine.commit(story.closed(conversation))
+        await _is_there(engine, first)
+
+
+async def what_was_told_can_be_told_again(subject: Subject) -> None:
+    """All that left for a request with an id is there, acknowledged or not; what was acknowledged is marked."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        first = story.called(story.opened(), "first", "mine")
+        await engine.commit(first)
+        answered = story.answered(first.conversation, first.ready[0])
+        await engine.commit(answered)
+        key = first.conversation.id
+        hold(await _told(engine, key) == list(answered.replies), "what left is told, in order")
+        engine.acknowledge(key, answered.replies[0].place)
+        marks = [event.redelivered for event in await _told(engine, key)]
+        hold(marks == [True, False], "what was acknowledged is told, and marked")
+        hold([event async for event in engine.told(key, "other")] == [], "nothing else is")
+    if subject.durable:
+        async with subject.open() as engine:
+            marks = [event.redelivered for event in await _told(engine, key)]
+            hold(marks == [True, True], "so is, after a restart, what may have left before")
+
+
+RECEIPTS = (
+    an_id_of_the_senders_counts_once,
+    a_receipt_is_found_by_its_name,
+    what_was_told_can_be_told_again,
+)
+"""Every check of this module."""
+
+
+async def _found(engine: Engine, outcome: Outcome) -> Receipt:
+    try:
+        await engine.commit(outcome)
+    except RepeatedError as repeated:
+        return repeated.receipt
+    raise BrokenPromiseError("a message under an id that is there raises RepeatedError")
+
+
+async def _is_there(engine: Engine, outcome: Outcome) -> None:
+    found = await engine.receipt(outcome.conversation.id, _name(outcome))
+    hold(found == _given(outcome), "a receipt is found by its name")
+
+
+async def _loaded(engine: Engine, outcome: Outcome) -> Conversation:
+    found = await engine.load(outcome.conversation.id)
+    if found is None:
+        raise BrokenPromiseError("a restart keeps conversations")
+    return found
+
+
+async def _told(engine: Engine, conversation: str) -> list[Reply | Done]:
+    return [event async for event in engine.told(conversation, "first")]
+
+
+def _name(outcome: Outcome) -> str:
+    assert isinstance(outcome.cause, Outside)
+    assert outcome.cause.key is not None
+    return outcome.cause.key.name
+
+
+def _given(outcome: Outcome) -> Receipt:
+    assert isinstance(outcome.cause, Outside)
+    assert outcome.cause.key is not None
+    return Receipt(outcome.cause.request, outcome.cause.key.content)

@@ -1,0 +1,185 @@
+"""A small organism whose conversations give outcomes to commit, for checks of an engine.
+
+Owns what checks share. Refuses to know any engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import MaxLen
+
+from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
+from agentserver.core import receipts
+from agentserver.core.blueprint import Blueprint, Limits, Listener
+from agentserver.core.decide import approving, decisions, requeue
+from agentserver.core.decide.decisions import Accepted
+from agentserver.core.drafts.replies import normalise
+from agentserver.core.guard import NeedsApproval, Rules
+from agentserver.core.messages import Drafts, Failed, Finished, Moment, Outside, Returned
+from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.budget import Room
+from agentserver.core.state.conversation import Conversation
+from agentserver.payload.codec import Codecs
+from agentserver.payload.xmlify import xmlify
+from agentserver.wire.envelope import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from lxml import etree
+
+    from agentserver.core.drafts.routing import Proposal
+    from agentserver.core.guard import CoreGuard, Verdict
+    from agentserver.core.messages import Delivery
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.approvals import Approval
+    from agentserver.ports import Engine
+
+
+class BrokenPromiseError(AssertionError):
+    """An engine does not keep what it promises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An engine under test.
+
+    Args:
+        open: gives a new engine on the same storage each time; a memory engine gives an empty one.
+        durable: whether what one instance committed is there for the next.
+    """
+
+    open: Callable[[], Engine]
+    durable: bool
+
+
+@xmlify
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The payload of the story's messages."""
+
+    text: Annotated[str, MaxLen(64)]
+
+
+class SampleConversation:
+    """A small organism whose conversations give outcomes to commit."""
+
+    def __init__(self, retries: int = 0, guards: tuple[CoreGuard, ...] = ()) -> None:
+        listener = Listener("worker", (Told,), "answers what it is told", retries=retries)
+        codecs = Codecs([Told])
+        name = codecs.of(Told).name
+        services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
+        blueprint = Blueprint(
+            {"worker": listener}, Limits(), {"worker": frozenset([name])}, services, {"worker": ""}
+        )
+        self.rules = Rules(blueprint, codecs, guards, Bounds())
+        self._moments = 0
+
+    def moment(self) -> Moment:
+        """The next of a fixed row of moments."""
+        self._moments += 1
+        return Moment(float(self._moments), self._moments.to_bytes(16, "big"))
+
+    def opened(self) -> Conversation:
+        """A new conversation."""
+        return Conversation.opened("console", self.moment())
+
+    def said(self, conversation: Conversation, request: str) -> Outcome:
+        """The outcome of a message from outside: one more delivery."""
+        data = self.rules.codecs.of(Told).encode(Told(request)).encode()
+        return decisions.receive(conversation, Outside(data, request, "worker"), self.rules, self.moment())
+
+    def called(self, conversation: Conversation, request: str, own: str) -> Outcome:
+        """The same of a message to which its sender gave an id."""
+        data = self.rules.codecs.of(Told).encode(Told("the same each time")).encode()
+        key = receipts.key(conversation.principal, conversation.id, own, data, "worker")
+        return decisions.receive(
+            conversation, Outside(data, request, "worker", key), self.rules, self.moment()
+        )
+
+    def answered(self, conversation: Conversation, delivery: Delivery) -> Outcome:
+        """The outcome of an invocation that answers: one delivery less."""
+        accepted = decisions.accept(conversation, delivery, self.rules)
+        hold(isinstance(accepted, Accepted), "a committed delivery can be accepted")
+        said = normalise(
+            HandlerResponse.respond(Told("done")), self.rules.codecs, self.rules.bounds, Room(1, 1 << 20)
+        )
+        assert isinstance(said, Drafts)
+        result = Returned(said)
+        return decisions.conclude(conversation, Finished(delivery, None, result), self.rules, self.moment())
+
+    def failed(self, conversation: Conversation, delivery: Delivery) -> Outcome:
+        """The outcome of an invocation that crashed."""
+        return decisions.conclude(
+            conversation, Finished(delivery, None, Failed(Code.INTERNAL)), self.rules, self.moment()
+        )
+
+    def permitted(self, conversation: Conversation, approval: Approval) -> Outcome:
+        """The outcome of a person's permission: what waited for it is queued."""
+        decided = Decided(approval.id, approval.digest, Answer.ONCE, "somebody")
+        outcome = approving.decide(conversation, decided, self.rules, self.moment())
+        assert outcome is not None
+        return outcome
+
+    def requeued(self, conversation: Conversation, delivery: Delivery) -> Outcome:
+        """The outcome of queueing a dead letter again."""
+        return requeue.requeue(conversation, delivery, self.rules, self.moment())
+
+    def closed(self, conversation: Conversation) -> Outcome:
+        """The outcome of closing."""
+        return decisions.close(conversation, self.rules, self.moment(), "over")
+
+
+class AskingGuard:
+    """Wants a person to permit every message."""
+
+    name = "asking"
+
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:  # noqa: ARG002 - a guard's signature
+        """Nothing to remember."""
+        return memory
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
+        """Ask, in two lines."""
+        return NeedsApproval("may it\nbe sent?")
+
+    def permit(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
+        """Nothing to remember."""
+        return memory
+
+
+def hold(promise: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
+    """Raise BrokenPromiseError unless the promise, in words, is kept."""
+    if not promise:
+        raise BrokenPromiseError(what)
+
+
+class Promise:
+    """A context in which one promise is tried. Every failure in it names the promise.
+
+    Args:
+        name: of the check; underscores read as spaces.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name.replace("_", " ")
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise BrokenPromiseError for whatever went wrong, but for what ends the program."""
+        if isinstance(error, BrokenPromiseError):
+            raise BrokenPromiseError(
+                f"the engine breaks the promise that {self._name}: it does not hold that {error}"
+            )
+        if isinstance(error, Exception):
+            told = f"{type(error).__name__}: {error}"
+            raise BrokenPromiseError(
+                f"the engine breaks the promise that {self._name}: it raised {told}"
+            ) from error

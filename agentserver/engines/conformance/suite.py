@@ -1,0 +1,322 @@
+"""The promises of every engine, as checks that any engine can be held to.
+
+The promise, in words: *effectively once for each delivery*. A committed outcome is there whole or not at all; a
+decision taken on a stale version changes nothing; what was committed and not consumed is handed out again; what
+was consumed never is. Whether that outlives the process is the engine's own word: ``durable`` says which checks
+apply. Operators see what was committed, as far as the engine keeps it.
+
+Owns the checks, and the sentence that names the promise that an engine breaks. Refuses to know any engine: it is given
+a way to open one. ``docs/engines.md`` shows the suite at work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import TYPE_CHECKING, TypeAlias
+
+from agentserver.core.state.elapsed import Calendar, Jump
+from agentserver.engines.conformance.aside import ASIDE
+from agentserver.engines.conformance.reader import READER
+from agentserver.engines.conformance.receipts import RECEIPTS
+from agentserver.engines.conformance.sample import (
+    AskingGuard,
+    BrokenPromiseError,
+    Promise,
+    SampleConversation,
+    Subject,
+    hold,
+)
+from agentserver.ports import ConflictError
+
+if TYPE_CHECKING:
+    from agentserver.core.messages import Delivery
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.ports import Engine
+
+__all__ = ["CHECKS", "BrokenPromiseError", "Check", "Subject", "broken_promises"]
+
+PATIENCE = 60.0
+"""Seconds after which a check that has not come to its end counts as failed."""
+
+Check: TypeAlias = Callable[[Subject], Awaitable[None]]
+
+
+async def _open(engine: Engine) -> list[tuple[str, str]]:
+    return [one async for one in engine.open_conversations()]
+
+
+async def _runnable(engine: Engine) -> list[str]:
+    return [delivery.id for delivery in await _heads(engine)]
+
+
+async def _heads(engine: Engine) -> list[Delivery]:
+    """The deliveries that a restart would take up: the first of every inbox of the conversations at work."""
+    found = [await engine.load(key) async for key in engine.active()]
+    threads = [thread for one in found if one is not None for thread in one.tree.nodes.values()]
+    return [thread.inbox[0] for thread in threads if thread.inbox]
+
+
+async def a_committed_conversation_is_there(subject: Subject) -> None:
+    """The latest commit of a conversation is loaded; without any commit, None is."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        hold(await engine.load("nobody") is None, "an unknown conversation is None")
+        first = story.said(story.opened(), "1")
+        await engine.commit(first)
+        hold(await engine.load(first.conversation.id) == first.conversation, "a commit can be loaded")
+        second = story.said(first.conversation, "2")
+        await engine.commit(second)
+        hold(await engine.load(first.conversation.id) == second.conversation, "the last commit counts")
+
+
+async def a_stale_decision_changes_nothing(subject: Subject) -> None:
+    """A commit against a version that is not the stored one is refused whole."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        opened = story.opened()
+        mine, theirs = story.said(opened, "mine"), story.said(opened, "theirs")
+        await engine.commit(theirs)
+        for stale in (mine, story.said(story.said(theirs.conversation, "3").conversation, "4")):
+            try:
+                await engine.commit(stale)
+            except ConflictError:
+                pass
+            else:
+                raise BrokenPromiseError("a stale commit raises ConflictError")
+        hold(await engine.load(opened.id) == theirs.conversation, "a stale commit leaves the conversation")
+        hold(await _runnable(engine) == [theirs.ready[0].id], "a stale commit leaves the deliveries")
+
+
+async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
+    """The first delivery of each inbox, until it is consumed; never afterwards."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        hold(await _runnable(engine) == [said.ready[0].id], "a committed delivery is runnable")
+        answered = story.answered(said.conversation, said.ready[0])
+        await engine.commit(answered)
+        hold(await _runnable(engine) == [], "a consumed delivery is not")
+
+
+async def a_closed_conversation_is_gone(subject: Subject) -> None:
+    """Nothing of it is loaded or run again."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        await engine.commit(story.closed(said.conversation))
+        hold(await engine.load(said.conversation.id) is None, "a closed conversation is None")
+        hold(await _runnable(engine) == [], "its deliveries are not runnable")
+
+
+async def conversations_do_not_touch_each_other(subject: Subject) -> None:
+    """Versions are counted for each conversation by itself."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        ones = [story.said(story.opened(), "1") for _ in range(3)]
+        for one in ones:
+            await engine.commit(one)
+        await engine.commit(story.said(ones[1].conversation, "2"))
+        await engine.commit(story.closed(ones[2].conversation))
+        hold(await engine.load(ones[0].conversation.id) == ones[0].conversation, "others stay as they were")
+        left = [ones[0].ready[0].id, ones[1].ready[0].id]
+        hold(set(left) <= set(await _runnable(engine)), "others' deliveries stay runnable")
+
+
+async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
+    """For a durable engine: a new instance on the same storage goes on where the last one was left."""
+    if not subject.durable:
+        return
+    story = SampleConversation()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+    async with subject.open() as engine:
+        hold(await engine.load(said.conversation.id) == said.conversation, "a restart keeps conversations")
+        hold(await _runnable(engine) == [said.ready[0].id], "a restart keeps deliveries")
+        await engine.commit(story.answered(said.conversation, said.ready[0]))
+    async with subject.open() as engine:
+        hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
+
+
+async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject) -> None:
+    """An open conversation belongs to its principal, and is idle once nothing has touched it since."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        key, touched = said.conversation.id, said.conversation.touched
+        hold(
+            key in [one async for one in engine.conversations_of("console")],
+            "an open conversation is its principal's",
+        )
+        hold(key not in [one async for one in engine.conversations_of("other")], "and nobody else's")
+        hold((key, "console") in await _open(engine), "it is listed with its principal")
+        hold(key in [one async for one in engine.idle(touched + 1)], "an untouched conversation is idle")
+        hold(key not in [one async for one in engine.idle(touched)], "one that was touched since is not")
+        await engine.commit(story.closed(said.conversation))
+        hold(key not in [one async for one in engine.idle(touched + 9)], "a closed conversation is not idle")
+        hold((key, "console") not in await _open(engine), "a closed conversation is not listed as open")
+
+
+async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
+    """Commits that wait together share nothing but the wait: the stale one is refused, the others are there."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        opened = [story.opened() for _ in range(20)]
+        outcomes = [story.said(one, "1") for one in opened]
+        stale = story.said(opened[7], "stale")
+        found = await asyncio.gather(
+            *(engine.commit(outcome) for outcome in (*outcomes, stale)), return_exceptions=True
+        )
+        hold([bool(one) for one in found] == [False] * 20 + [True], "only the stale one is refused")
+        hold(isinstance(found[-1], ConflictError), "a stale commit raises ConflictError")
+        for outcome in outcomes:
+            hold(await engine.load(outcome.conversation.id) == outcome.conversation, "the others are there")
+
+
+async def a_repetition_outlives_a_restart(subject: Subject) -> None:
+    """For a durable engine: a delivery that failed and is to be tried again is runnable, with its attempts counted."""
+    if not subject.durable:
+        return
+    story = SampleConversation(retries=2)
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        await engine.commit(story.failed(said.conversation, said.ready[0]))
+    async with subject.open() as engine:
+        found = await _heads(engine)
+        hold([one.id for one in found] == [said.ready[0].id], "a repetition is runnable under the same id")
+        hold(found[0].attempt == 1, "its attempts are counted")
+
+
+async def a_question_waits_for_its_answer(subject: Subject) -> None:
+    """A message that waits for a person is there though it is not runnable; for a durable engine after a restart."""
+    story = SampleConversation(guards=(AskingGuard(),))
+    asked = story.said(story.opened(), "1")
+    key, (approval,) = asked.conversation.id, asked.conversation.approvals()
+    async with subject.open() as engine:
+        await engine.commit(asked)
+        await _still_asked(engine, asked)
+        if not subject.durable:
+            await engine.commit(story.permitted(asked.conversation, approval))
+            hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
+            return
+    async with subject.open() as engine:
+        await _still_asked(engine, asked)
+        await engine.commit(story.permitted(asked.conversation, approval))
+    async with subject.open() as engine:
+        hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
+        found = await engine.load(key)
+        hold(found is not None and not found.approvals(), "a question that was answered is none any more")
+
+
+async def _still_asked(engine: Engine, asked: Outcome) -> None:
+    key = asked.conversation.id
+    hold(await _runnable(engine) == [], "what waits for a person is not runnable")
+    hold(key in [one async for one in engine.active()], "a conversation in which something waits is at work")
+    hold(await engine.load(key) == asked.conversation, "a question is kept as it was asked")
+
+
+async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
+    """For a durable engine: events wait for their gateway; after a restart they are marked as redelivered."""
+    if not subject.durable:
+        return
+    story = SampleConversation()
+    async with subject.open() as engine:
+        said = story.said(story.opened(), "1")
+        await engine.commit(said)
+        answered = story.answered(said.conversation, said.ready[0])
+        await engine.commit(answered)
+    key = said.conversation.id
+    async with subject.open() as engine:
+        left = [event async for event in engine.outbox(key)]
+        marked = [event._replace(redelivered=True) for event in answered.replies]
+        hold(
+            left == marked,
+            "what was not acknowledged is there, in order, at its place, marked as told before",
+        )
+        engine.acknowledge(key, left[0].place)
+    async with subject.open() as engine:
+        hold([event async for event in engine.outbox(key)] == left[1:], "what was acknowledged is gone")
+        await engine.commit(story.closed(answered.conversation))
+        hold(
+            key in [one async for one in engine.conversations_of("console")],
+            "a closed one belongs until it is fetched",
+        )
+        engine.abandon(key)
+    async with subject.open() as engine:
+        hold(key not in [one async for one in engine.conversations_of("console")], "and not any longer")
+
+
+async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
+    """For a durable engine: what was said to be committed is in the storage before anything else happens."""
+    if not subject.durable:
+        return
+    story = SampleConversation()
+    async with subject.open() as engine:
+        conversation = story.opened()
+        for number in range(5):
+            outcome = story.said(conversation, str(number))
+            await engine.commit(outcome)
+            conversation = outcome.conversation
+            hold(await engine.load(conversation.id) == conversation, "a commit is there when it is told")
+
+
+async def the_calendar_outlives_a_restart(subject: Subject) -> None:
+    """Knowledge of the clock is kept for the next server; an engine that is not durable knows nothing of it."""
+    calendar = Calendar((Jump(5.0, 9.0),), 11.0)
+    async with subject.open() as engine:
+        hold(not (await engine.calendar()).jumps, "no jump is known at first")
+        await engine.keep_calendar(Calendar((), 4.0))
+        await engine.keep_calendar(calendar)
+    if subject.durable:
+        async with subject.open() as engine:
+            hold(await engine.calendar() == calendar, "the last calendar is kept")
+
+
+def _named(check: Check) -> Check:
+    @wraps(check)
+    async def named(subject: Subject) -> None:
+        with Promise(check.__name__):
+            async with asyncio.timeout(PATIENCE):
+                await check(subject)
+
+    return named
+
+
+_CHECKS: tuple[Check, ...] = (
+    a_committed_conversation_is_there,
+    a_stale_decision_changes_nothing,
+    what_is_not_consumed_is_runnable,
+    a_closed_conversation_is_gone,
+    conversations_do_not_touch_each_other,
+    a_restart_takes_up_what_was_committed,
+    conversations_are_found_by_who_opened_them_and_by_age,
+    many_at_once_are_each_kept_or_refused,
+    a_repetition_outlives_a_restart,
+    a_question_waits_for_its_answer,
+    what_left_is_there_until_it_is_acknowledged,
+    a_commit_is_there_when_it_is_told,
+    *RECEIPTS,
+    the_calendar_outlives_a_restart,
+    *ASIDE,
+    *READER,
+)
+
+CHECKS: tuple[Check, ...] = tuple(map(_named, _CHECKS))
+"""Every check. Each opens its own engine; what it raises is a BrokenPromiseError, which names the promise."""
+
+
+async def broken_promises(subject: Subject) -> list[str]:
+    """The promises that an engine breaks, a sentence for each; none when it may be used."""
+    found = []
+    for check in CHECKS:
+        try:
+            await check(subject)
+        except BrokenPromiseError as error:
+            found.append(str(error))
+    return found

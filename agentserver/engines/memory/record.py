@@ -1,0 +1,175 @@
+"""The operators' side of the engine in memory: a record of steps, and the reader of what is kept.
+
+Owns the steps and dead letters of a memory engine that is told to record. Refuses to forget any of them: it is for
+tests, and for a look into one run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core.encoding import record_rows, recording
+from agentserver.core.encoding.recorded import (
+    DeadLetter,
+    RecordedConversation,
+    RecordedStep,
+    Summary,
+    UnrecordedError,
+    given_up,
+)
+from agentserver.core.encoding.recording import Origin
+from agentserver.core.messages import Redriven, Requeued
+from agentserver.ports import UnfitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sized
+
+    from agentserver.core.encoding.recorded import Aside
+    from agentserver.core.messages import Delivery
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.conversation import Conversation
+
+FOUND = 8
+"""Conversations that ``find`` gives at most."""
+
+
+class MemoryRecord:
+    """The steps of every conversation, and the dead letters among its deliveries."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, list[RecordedStep]] = {}
+        self._latest: dict[str, Conversation] = {}
+        self._deliveries: dict[str, dict[str, Delivery]] = {}
+        self._dead: dict[str, DeadLetter] = {}
+
+    def encoded(self, outcome: Outcome) -> RecordedStep:
+        """A step as it is recorded. Raises UnfitError, and nothing is recorded then."""
+        if outcome.moment is None:
+            raise UnfitError("an outcome that no step has decided cannot be kept")
+        again = outcome.cause.delivery if isinstance(outcome.cause, Requeued | Redriven) else None
+        if again is not None and again.id not in self._dead:
+            raise UnfitError("what is no dead letter cannot be queued again")
+        try:
+            cause, records = recording.dump(outcome), record_rows.dump_records(outcome)
+        except (TypeError, ValueError) as error:
+            raise UnfitError(f"an outcome that cannot be written: {error}") from error
+        added = () if isinstance(outcome.cause, Requeued) else outcome.added
+        version = outcome.conversation.version
+        return RecordedStep(version, outcome.moment, cause, records, added, tuple(outcome.replies))
+
+    def keep(self, outcome: Outcome, step: RecordedStep) -> None:
+        """Record a committed step."""
+        after, deliveries = outcome.conversation, self._deliveries.setdefault(outcome.conversation.id, {})
+        self._steps.setdefault(after.id, []).append(step)
+        self._latest[after.id] = after._replace(touched=float(after.touched))
+        deliveries.update({delivery.id: delivery for delivery in step.added})
+        if isinstance(outcome.cause, Requeued | Redriven):
+            del self._dead[outcome.cause.delivery.id]
+        reason = given_up(outcome)
+        if reason is not None and outcome.done is not None:
+            letter = deliveries[outcome.done]
+            self._dead[letter.id] = DeadLetter(
+                letter, after.principal, reason, float(after.touched), open=True
+            )
+
+    def story(self, conversation: str) -> RecordedConversation:
+        """Everything that is recorded of a conversation. Raises LookupError."""
+        one = self._latest[conversation]
+        steps = tuple(self._steps[conversation])
+        return RecordedConversation(
+            Origin(one.id, one.principal, one.tree.root), steps, self._deliveries[conversation]
+        )
+
+    def opened(self, conversation: str) -> float:
+        """The time of the first step of a conversation that is recorded."""
+        return self._steps[conversation][0].moment.now
+
+    def latest(self) -> Mapping[str, Conversation]:
+        """The conversations as their last steps left them, open or closed."""
+        return self._latest
+
+    def dead(self) -> list[DeadLetter]:
+        """The dead letters, oldest first."""
+        found = self._dead.values()
+        return [one._replace(open=not self._latest[one.delivery.conversation].closed) for one in found]
+
+
+class MemoryReader(NamedTuple):
+    """What a memory engine has kept, for operators. Used where the engine is: by the thread of its event loop.
+
+    Args:
+        kept: the open conversations.
+        outbox: the events of each that were not acknowledged.
+        record: of the steps; None when none is kept.
+    """
+
+    kept: Mapping[str, Conversation]
+    outbox: Mapping[str, Sized]
+    record: MemoryRecord | None
+
+    @property
+    def recorded(self) -> bool:
+        """True when the engine was told to record."""
+        return self.record is not None
+
+    def find(self, prefix: str) -> list[str]:
+        """The conversations whose ids begin so, at most a few."""
+        return [key for key in self._known() if key.startswith(prefix)][:FOUND]
+
+    def conversations(self) -> Iterator[Summary]:
+        """The conversations, the one that was touched last first. Without a record ``opened`` is the last touch."""
+        found = sorted(self._known().values(), key=_touched, reverse=True)
+        return map(self._summary, found)
+
+    def active(self) -> list[str]:
+        """The open conversations in which something waits."""
+        return [one.id for one in self.kept.values() if _waiting(one)]
+
+    def load(self, conversation: str) -> Conversation | None:
+        """The conversation as last committed."""
+        return self.kept.get(conversation)
+
+    def approvals(self, conversation: str) -> tuple[Approval, ...]:
+        """The messages of an open conversation that wait for a person."""
+        found = self.kept.get(conversation)
+        return () if found is None else found.approvals()
+
+    def answers(self) -> tuple[tuple[Decided, float], ...]:
+        """None: no other process can leave an answer."""
+        return ()
+
+    def story(self, conversation: str) -> RecordedConversation:
+        """Everything that is recorded of a conversation. Raises LookupError."""
+        if self.record is None:
+            raise UnrecordedError("the engine in memory was not told to record steps")
+        return self.record.story(conversation)
+
+    def altered(self, story: RecordedConversation) -> int | None:  # noqa: ARG002 - a reader's signature
+        """None: steps in memory are not sealed."""
+        return None
+
+    def dead(self) -> list[DeadLetter]:
+        """The dead letters, oldest first."""
+        return [] if self.record is None else self.record.dead()
+
+    def aside(self) -> tuple[Aside, ...]:
+        """None: what is set aside is gone."""
+        return ()
+
+    def _known(self) -> Mapping[str, Conversation]:
+        return self.kept if self.record is None else self.record.latest()
+
+    def _summary(self, one: Conversation) -> Summary:
+        opened = one.touched if self.record is None else self.record.opened(one.id)
+        closed = None if one.id in self.kept else one.touched
+        unread = len(self.outbox.get(one.id, ()))
+        return Summary(one.id, one.principal, opened, one.touched, closed, one.version, _waiting(one), unread)
+
+
+def _touched(conversation: Conversation) -> float:
+    return conversation.touched
+
+
+def _waiting(conversation: Conversation) -> int:
+    return sum(len(thread.waiting()) for thread in conversation.tree.nodes.values())

@@ -1,0 +1,1 @@
+"""The care of a journal by operators: shrinking, copying, answers, conversations set aside. Internal."""

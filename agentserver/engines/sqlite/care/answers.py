@@ -1,0 +1,93 @@
+"""Answers to questions, by way of the journal's file.
+
+Owns the table in which another process, which has not the journal's lock, leaves what a person answered until the
+server that has it, or the next one, decides about it. Refuses to know whether an answer counts: it may be to a
+message that does not wait any more.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from agentserver.characters.printing import legible
+from agentserver.core.state.approvals import Answer, Decided
+from agentserver.engines.sqlite.file import MIGRATIONS, open_reading, told
+from agentserver.engines.sqlite.proof.seal import digest
+from agentserver.ports import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+AUTHOR = 256
+"""Characters of who answered."""
+
+_KNOWN = {str(answer): answer for answer in Answer}
+_PERMIT = "insert or ignore into answer values (?, ?, ?, ?, ?, ?)"
+_DENY = "insert or replace into answer values (?, ?, ?, ?, ?, ?)"
+
+
+class LeftAnswers:
+    """The answers in the journal of a running engine.
+
+    Args:
+        do: has the thread of the engine work on its connection.
+    """
+
+    def __init__(self, do: Callable[[Callable[[sqlite3.Connection], Any]], Awaitable[Any]]) -> None:
+        self._do = do
+
+    async def left(self) -> list[tuple[Decided, float]]:
+        """The answers that stand. Raises EngineError."""
+        answers: list[tuple[Decided, float]] = await self._do(found)
+        return answers
+
+    async def drop(self, approvals: Sequence[str]) -> None:
+        """Forget answers that were decided about. Raises EngineError."""
+        await self._do(lambda connection: drop(connection, approvals))
+
+
+def leave(path: Path, decided: Decided, at: float) -> bool:
+    """Write an answer; when this returns it is on the disk. A server may have the journal meanwhile.
+
+    The first answer counts, but that a denial takes the place of a permission. False when another one stands.
+    Raises EngineError.
+    """
+    open_reading(path).close()
+    statement = _DENY if decided.answer is Answer.DENY else _PERMIT
+    row = (decided.approval, decided.digest, str(decided.answer), decided.by, float(at))
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        with closing(connection):
+            (version,) = connection.execute("pragma user_version").fetchone()
+            if version < len(MIGRATIONS):
+                raise EngineError(
+                    f"{path}: written by an earlier agentserver; agentserver run brings it up to date"
+                )
+            connection.execute("pragma synchronous = full")
+            return connection.execute(statement, (*row, digest(row))).rowcount == 1
+    except sqlite3.Error as error:
+        raise told(path, error) from error
+
+
+def found(connection: sqlite3.Connection) -> list[tuple[Decided, float]]:
+    """The answers that stand, with when they were given.
+
+    One that this version does not know is a denial, and so is one that is not what was written.
+    """
+    rows = connection.execute("select approval, digest, said, author, at, seal from answer order by at")
+    return [
+        (Decided(row[0], row[1], _said(row, sealed), legible(row[3], AUTHOR)), row[4])
+        for *row, sealed in rows
+    ]
+
+
+def _said(row: list[Any], sealed: bytes) -> Answer:
+    return Answer.DENY if sealed and sealed != digest(row) else _KNOWN.get(row[2], Answer.DENY)
+
+
+def drop(connection: sqlite3.Connection, approvals: Sequence[str]) -> None:
+    """Forget the answers to these."""
+    connection.executemany("delete from answer where approval = ?", [(key,) for key in approvals])

@@ -1,0 +1,230 @@
+"""Conversations of a journal that are set aside: they cannot go on, and nothing is decided about them until they can.
+
+Owns the table that says which and why, and the condition by which everything else leaves them out. Their own rows stay
+as they are until an operator puts them back or discards them. Refuses to know why one cannot go on.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from agentserver.characters.printing import legible
+from agentserver.core.aside import REASON, last_words
+from agentserver.core.encoding.recorded import Aside
+from agentserver.core.messages import EventPlace, Reply
+from agentserver.engines.sqlite.proof import seal
+from agentserver.engines.sqlite.proof.seal import Sealed
+from agentserver.engines.sqlite.rows import EVENT
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from agentserver.core.messages import Done
+
+_NOW = "select conversation from aside where ended is null"
+
+
+def known(connection: sqlite3.Connection) -> bool:
+    """True when the journal is of a version that sets conversations aside."""
+    return connection.execute("select 1 from sqlite_master where name = 'aside'").fetchone() is not None
+
+
+def going(connection: sqlite3.Connection) -> str:
+    """The condition that a conversation's row is of one that is open and not aside."""
+    return f"closed is null and number not in ({_NOW})" if known(connection) else "closed is null"
+
+
+def is_aside(connection: sqlite3.Connection, conversation: str) -> bool:
+    """True when a conversation is aside now."""
+    return known(connection) and (
+        connection.execute(
+            f"select 1 from conversation where id = ? and number in ({_NOW})",  # noqa: S608 - our own text
+            (conversation,),
+        ).fetchone()
+        is not None
+    )
+
+
+def damaged(connection: sqlite3.Connection) -> list[str]:
+    """The damage to rows that say what is aside, and to the events that left then."""
+    if not known(connection):
+        return []
+    rows = connection.execute("select number, conversation, seal from aside order by number").fetchall()
+    return [
+        f"why conversation {conversation} was set aside is not what was written"
+        for number, conversation, sealed in rows
+        if sealed != _digest(connection, number)
+    ]
+
+
+def told(connection: sqlite3.Connection) -> int:
+    """Count the events that left conversations when they were set aside: no step has let them go."""
+    return (
+        int(connection.execute("select coalesce(sum(events), 0) from aside").fetchone()[0])
+        if known(connection)
+        else 0
+    )
+
+
+def listed(connection: sqlite3.Connection) -> list[Aside]:
+    """The conversations that are aside, oldest first."""
+    if not known(connection):
+        return []
+    rows = connection.execute(
+        "select c.id, c.principal, a.at, a.reason,"
+        " (select count(*) from delivery d where d.conversation = c.number and d.state = 0)"
+        " from aside a join conversation c on c.number = a.conversation where a.ended is null order by a.number"
+    )
+    return [Aside(*row) for row in rows]
+
+
+def put(
+    connection: sqlite3.Connection, conversation: str, reason: str, at: float
+) -> tuple[Reply | Done, ...]:
+    """Set an open conversation aside; gives what leaves it. One that is closed or unknown stays as it is."""
+    with _transaction(connection):
+        row = connection.execute(
+            "select number, principal, version from conversation where id = ? and closed is null",
+            (conversation,),
+        ).fetchone()
+        if row is None:
+            return ()
+        number, principal, version = row
+        events = last_words(
+            conversation, principal, _requests(connection, number), _last(connection, number, version)
+        )
+        (first,) = connection.execute("select coalesce(max(number), 0) + 1 from event").fetchone()
+        for place, event in enumerate(events, first):
+            connection.execute(EVENT, (place, number, *_row(event)))
+        connection.execute(
+            "insert into aside (conversation, at, reason, first_event, events, seal) values (?, ?, ?, ?, ?, x'')",
+            (number, at, legible(reason, REASON), first, len(events)),
+        )
+        _seal(connection, number)
+    return events
+
+
+def put_back(connection: sqlite3.Connection, conversation: str, at: float) -> None:
+    """Let a conversation that is aside go on with the next start. Raises LookupError when it is not aside."""
+    with _transaction(connection):
+        _end(connection, conversation, at)
+
+
+def discard(connection: sqlite3.Connection, conversation: str, at: float) -> None:
+    """End a conversation that is aside: what is queued in it is dropped, and it ages out like any other.
+
+    Raises LookupError when it is not aside.
+    """
+    with _transaction(connection):
+        number = _end(connection, conversation, at)
+        queued = connection.execute(
+            "select number from delivery where conversation = ? and state = 0", (number,)
+        )
+        connection.executemany(
+            "update delivery set state = 2, reason = '', ended = ?, mark = ? where number = ?",
+            [(at, seal.mark(one, 2, "", at), one) for (one,) in queued.fetchall()],
+        )
+        connection.execute("delete from value where conversation = ?", (number,))
+        connection.execute("delete from state where conversation = ?", (number,))
+        row = connection.execute(
+            "select number, id, principal, root, opened, touched, version, closed, chain, state"
+            " from conversation where number = ?",
+            (number,),
+        ).fetchone()
+        whole = Sealed(*row)._replace(touched=at, closed=at, state=b"").seal(0)
+        connection.execute(
+            "update conversation set closed = ?1, touched = ?1, state = x'', seal = ?2 where number = ?3",
+            (at, whole, number),
+        )
+
+
+def remove(connection: sqlite3.Connection, number: int) -> None:
+    """Forget that a conversation was ever aside, with what left it then. In a transaction of the caller's."""
+    rows = connection.execute(
+        "select first_event, events from aside where conversation = ?", (number,)
+    ).fetchall()
+    connection.executemany(
+        "delete from event where number >= ? and number < ?",
+        [(first, first + count) for first, count in rows],
+    )
+    connection.execute("delete from aside where conversation = ?", (number,))
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("begin immediate")
+    try:
+        yield
+        connection.execute("commit")
+    finally:
+        if connection.in_transaction:
+            connection.execute("rollback")
+
+
+def _requests(connection: sqlite3.Connection, number: int) -> list[str]:
+    """The requests that have not come to rest, as far as deliveries tell, in order."""
+    rows = connection.execute(
+        "select d.request from step s join delivery d"
+        " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries where s.conversation = ?1"
+        " and not exists (select 1 from event e"
+        " where e.request = d.request and e.conversation = ?1 and e.message is null)"
+        " group by d.request order by min(d.number)",
+        (number,),
+    )
+    return [request for (request,) in rows]
+
+
+def _last(connection: sqlite3.Connection, number: int, version: int) -> EventPlace:
+    """The last place that is taken: what comes now follows what the last step, or an earlier aside, let go."""
+    (steps,) = connection.execute(
+        "select coalesce(sum(events), 0) from step where conversation = ? and version = ?", (number, version)
+    ).fetchone()
+    (asides,) = connection.execute(
+        "select coalesce(sum(events), 0) from aside where conversation = ?", (number,)
+    ).fetchone()
+    return EventPlace(version, steps + asides - 1)
+
+
+def _end(connection: sqlite3.Connection, conversation: str, at: float) -> int:
+    """Mark it as aside no more; gives the number of its row."""
+    row = connection.execute(
+        f"select number from conversation where id = ? and number in ({_NOW})",  # noqa: S608 - our own text
+        (conversation,),
+    ).fetchone()
+    if row is None:
+        raise LookupError(conversation)
+    connection.execute("update aside set ended = ? where conversation = ? and ended is null", (at, row[0]))
+    _seal(connection, row[0])
+    return int(row[0])
+
+
+def _seal(connection: sqlite3.Connection, conversation: int) -> None:
+    """Seal what was written of a conversation's being aside."""
+    rows = connection.execute("select number from aside where conversation = ?", (conversation,)).fetchall()
+    connection.executemany(
+        "update aside set seal = ? where number = ?",
+        [(_digest(connection, number), number) for (number,) in rows],
+    )
+
+
+def _digest(connection: sqlite3.Connection, number: int) -> bytes:
+    """The digest of a row and of the events that left then."""
+    row = connection.execute(
+        "select number, conversation, at, reason, first_event, events, ended from aside where number = ?",
+        (number,),
+    ).fetchone()
+    _, conversation, _, _, first, count, _ = row
+    left = connection.execute(
+        "select number, version, position, request, sender, root, message, flag from event"
+        " where number >= ? and number < ? order by number",
+        (first, first + count),
+    ).fetchall()
+    return seal.digest(row, *(seal.event(conversation, one) for one in left))
+
+
+def _row(event: Reply | Done) -> tuple[object, ...]:
+    if isinstance(event, Reply):
+        return (*event.place, event.request, event.sender, event.root, event.message, event.error)
+    return (*event.place, event.request, None, None, None, event.answered)

@@ -1,0 +1,302 @@
+"""The engine that keeps everything in one SQLite file.
+
+Owns the thread that writes and the grouping of commits: what is waiting at the end of a turn of the event loop
+shares one transaction, and no step is told to be committed before the transaction is. Refuses to know rows,
+which engines/sqlite/writer.py and engines/sqlite/reader.py do, and what a step means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.state.elapsed import STEADY, Calendar
+from agentserver.engines.sqlite import calendar as journal_calendar
+from agentserver.engines.sqlite.care import maintenance
+from agentserver.engines.sqlite.care.answers import LeftAnswers
+from agentserver.engines.sqlite.file import DRIVER, JournalOptions, open_writing, told
+from agentserver.engines.sqlite.lock import Lock
+from agentserver.engines.sqlite.marks import MarkFile
+from agentserver.engines.sqlite.reader import Reader, reading
+from agentserver.engines.sqlite.rows import Left
+from agentserver.engines.sqlite.writer import Encoded, Writer
+from agentserver.ports import DamagedError, EngineError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from types import TracebackType
+
+    from agentserver.core.guard import CoreGuard
+    from agentserver.core.messages import Done, EventPlace, Reply
+    from agentserver.core.receipts import Receipt
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.ports import Answers, EngineReader
+
+    Waiting = tuple[Encoded, asyncio.Future[None]]
+
+T = TypeVar("T")
+
+ENOUGH = 16
+"""Steps that are handed over without a wait for more."""
+
+PATIENCE = 4
+"""Turns of the loop in which no more come before fewer are handed over."""
+
+logger = logging.getLogger("agentserver.journal")
+
+
+class SqliteEngine:
+    """A journal at work. Everything in it is done by one thread, in order.
+
+    Args:
+        place: where the journal is.
+        guards: those whose memories are kept with the conversations.
+        retention: seconds for which closed conversations are kept; None is for ever.
+        limit: bytes that the journal may hold; beyond it no outside message is kept. None is no limit.
+    """
+
+    prompt = False
+    durable = True
+
+    def __init__(
+        self,
+        place: JournalOptions,
+        guards: Sequence[CoreGuard] = (),
+        *,
+        retention: float | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self.marks = MarkFile(place.path)
+        self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._connection)))
+        self._place = place
+        self._guards = tuple(guards)
+        self._retention = retention
+        self._limit = limit
+        self._thread = ThreadPoolExecutor(1, "journal")
+        self._open = ExitStack()
+        self._connection: sqlite3.Connection
+        self._writer: Writer
+        self._reader: Reader
+        self._before = 0
+        self._waiting: list[Waiting] = []
+        self._left: list[Left] = []
+        self._leaving: list[Left] = []
+        self._passing = False
+        self._writing = False
+        self._together = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    async def __aenter__(self) -> Self:
+        """Lock and open the journal, and look at every page of it.
+
+        Raises EngineError when another server has it, or it is damaged or no journal of this version.
+        """
+        with ExitStack() as stack:
+            stack.callback(self._thread.shutdown, wait=False)
+            await self._do(self._begin)
+            stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what is waiting, then close."""
+        self._pass_on()
+        await self._quiet.wait()
+        try:
+            await self._do(self._open.close)
+        finally:
+            self._thread.shutdown(wait=False)  # it has nothing left to do; joining it would block the loop
+
+    def _begin(self) -> None:
+        with ExitStack() as stack:
+            lock = stack.enter_context(Lock(self._place.path))
+            stack.callback(self.marks.close)
+            self._connection = stack.enter_context(closing(open_writing(self._place)))
+            self._writer = Writer(self._connection, self._place.path, self._guards, self._limit)
+            stack.callback(self._writer.leave, lock)
+            self._reader = Reader(self._connection, self._guards)
+            self._before = self._reader.last_event()
+            for damage in self._reader.damaged():
+                logger.error("%s: %s", self._place.path, damage)
+            self._open = stack.pop_all()
+
+    # Writing
+
+    def commit(self, outcome: Outcome) -> asyncio.Future[None]:
+        """Make an outcome permanent, together with all others that wait.
+
+        The future raises ConflictError on a stale version, EngineError when it cannot be kept.
+        """
+        done = asyncio.get_running_loop().create_future()
+        # Here rather than in the thread: two threads that both run Python slow each other down.
+        encoded = self._writer.encode(outcome)
+        if isinstance(encoded, EngineError):
+            done.set_exception(encoded)
+            return done
+        self._waiting.append((encoded, done))
+        self._soon()
+        return done
+
+    def acknowledge(self, conversation: str, place: EventPlace) -> None:
+        """Let an event out of the outbox with the next commit."""
+        self._left.append(Left(conversation, *place))
+        self._soon()
+
+    def abandon(self, conversation: str) -> None:
+        """Let everything that has left out of the outbox with the next commit."""
+        self._left.append(Left(conversation))
+        self._soon()
+
+    def _soon(self) -> None:
+        """Hand over at the end of this turn of the loop or of a later one: what comes together goes together."""
+        if not self._passing and not self._writing:
+            self._passing = True
+            loop = asyncio.get_running_loop()
+            if self._together:
+                loop.call_soon(self._gather, PATIENCE, 0)
+            else:
+                loop.call_soon(self._pass_on)
+
+    def _gather(self, turns: int, before: int) -> None:
+        """Wait some turns for others to come, since a transaction costs as much as several of its steps."""
+        now = len(self._waiting)
+        left = PATIENCE if now > before else turns - 1
+        if left and now < ENOUGH:
+            asyncio.get_running_loop().call_soon(self._gather, left, now)
+        else:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._passing = False
+        if self._writing or not (self._waiting or self._left):
+            return
+        waiting, self._waiting = self._waiting, []
+        left, self._left = self._left, []
+        self._leaving = left
+        self._writing = True
+        self._together = len(waiting) > 1
+        self._quiet.clear()
+        written = asyncio.get_running_loop().run_in_executor(
+            self._thread, self._writer.write, [encoded for encoded, _ in waiting], left
+        )
+        written.add_done_callback(lambda future: self._settle(waiting, future))
+
+    def _settle(self, waiting: list[Waiting], written: asyncio.Future[list[EngineError | None]]) -> None:
+        """Tell everybody who waits for a transaction what has become of it."""
+        failed = written.exception()
+        found = [None] * len(waiting) if failed else written.result()
+        for (_, done), error in zip(waiting, found, strict=True):
+            if done.cancelled():
+                continue
+            if failed is not None:
+                done.set_exception(failed)
+            elif error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+        self._writing = False
+        if self._waiting or self._left:
+            self._soon()
+        else:
+            self._quiet.set()
+
+    # Reading
+
+    async def load(self, conversation: str) -> Conversation | None:
+        """The conversation as last committed."""
+        return await self._do(lambda: self._reader.load(conversation))
+
+    async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+        """Let a conversation go on no more. Commits to it that are waiting are stale."""
+        return await self._do(lambda: self._writer.set_aside(conversation, reason, at))
+
+    async def active(self) -> AsyncIterator[str]:
+        """Conversations of which a delivery is not consumed."""
+        for key in await self._do(self._reader.active):
+            yield key
+
+    async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
+        """Each open conversation with its principal."""
+        for key, principal in await self._do(self._reader.open_conversations):
+            yield key, principal
+
+    async def idle(self, before: float) -> AsyncIterator[str]:
+        """Open conversations that nothing touched since."""
+        for key in await self._do(lambda: self._reader.idle(before)):
+            yield key
+
+    async def conversations_of(self, principal: str) -> AsyncIterator[str]:
+        """The principal's conversations that are open or have something in the outbox."""
+        for key in await self._do(lambda: self._reader.conversations_of(principal)):
+            yield key
+
+    async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
+        """The events that were not acknowledged; those that an earlier server may have passed on are marked."""
+        gone = self._gone(conversation)
+        for event in await self._do(lambda: self._reader.outbox(conversation, self._before)):
+            if not gone(event.place):
+                yield event
+
+    async def receipt(self, conversation: str, name: str) -> Receipt | None:
+        """The receipt of a commit under a key, also in a conversation that is closed."""
+        return await self._do(lambda: self._reader.receipt(conversation, name))
+
+    async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
+        """Everything that left for a request."""
+        gone = self._gone(conversation)
+        for event in await self._do(lambda: self._reader.told(conversation, request, self._before)):
+            yield event._replace(redelivered=event.redelivered or gone(event.place))
+
+    def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
+        """The test for acknowledged places, for a look at the outbox that comes before they are written."""
+        found = [
+            one
+            for one in (*self._left, *self._leaving, *self._writer.owed)
+            if one.conversation == conversation
+        ]
+        places = {(one.version, one.position) for one in found}
+        everything = any(one.version is None for one in found)
+        return lambda place: everything or place in places
+
+    async def calendar(self) -> Calendar:
+        """The calendar that an earlier server has kept."""
+        return await self._do(lambda: journal_calendar.read(self._connection))
+
+    async def keep_calendar(self, calendar: Calendar) -> None:
+        """Keep it in the journal."""
+        await self._do(lambda: journal_calendar.keep(self._connection, calendar))
+
+    async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
+        """Forget closed conversations whose time is over, some at a time, so that commits can go between."""
+        if self._retention is None:
+            return 0
+        limit, total, gone = calendar.before(self._retention, now), 0, 1
+        while gone:
+            gone = await self._do(lambda: maintenance.forget(self._connection, limit))
+            total += gone
+        return total
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Read the file in a thread of its own, beside the one that writes."""
+        return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
+
+    def _examine(self, work: Callable[[EngineReader], T]) -> T:
+        with reading(self._place.path, self._guards) as reader:
+            return work(reader)
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        """Have the thread do something. What SQLite raises becomes an EngineError."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except DRIVER as error:
+            raise told(self._place.path, error) from error
+        except UnreadableError as error:
+            raise DamagedError(str(error)) from error

@@ -1,0 +1,1 @@
+"""The proof that a journal is as it was written: seals, its head, and their check. Internal."""

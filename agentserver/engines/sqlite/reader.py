@@ -1,0 +1,270 @@
+"""The contents of a journal, as values.
+
+Owns the reading of rows, for the engine and for verbs that examine a journal that a server is writing. Refuses to
+change anything.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from agentserver.core.encoding import snapshot
+from agentserver.core.encoding.recorded import DeadLetter, RecordedConversation, RecordedStep, Summary
+from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore
+from agentserver.core.messages import Done, EventPlace, Moment, Reply
+from agentserver.core.receipts import Receipt
+from agentserver.engines.sqlite.care import answers as journal_answers
+from agentserver.engines.sqlite.care import aside as journal_aside
+from agentserver.engines.sqlite.care.maintenance import broken_link
+from agentserver.engines.sqlite.file import DRIVER, open_reading, told
+from agentserver.engines.sqlite.proof import seal
+from agentserver.engines.sqlite.stored import COLUMNS, read_delivery, stored
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from agentserver.core.encoding.recorded import Aside
+    from agentserver.core.guard import CoreGuard
+    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.conversation import Conversation
+
+
+class Reader:
+    """Reads an open journal.
+
+    Args:
+        connection: to the journal.
+        guards: those whose memories are kept.
+    """
+
+    recorded = True
+
+    def __init__(self, connection: sqlite3.Connection, guards: Sequence[CoreGuard] = ()) -> None:
+        self._connection = connection
+        self._guards = tuple(guards)
+        self._going = journal_aside.going(connection)
+
+    # For the engine
+
+    def load(self, conversation: str) -> Conversation | None:
+        """An open conversation. Raises UnreadableError."""
+        kept = self.snapshot(conversation)
+        return None if kept is None else restore(kept, self._guards)
+
+    def load_aside(self, conversation: str) -> Conversation | None:
+        """A conversation that is set aside, as it would be if it were not. Raises UnreadableError."""
+        kept = self._snapshot(conversation)
+        return None if kept is None else restore(kept, self._guards)
+
+    def snapshot(self, conversation: str) -> Snapshot | None:
+        """An open conversation as it was written. Raises UnreadableError for one that is not what was written."""
+        return (
+            None if journal_aside.is_aside(self._connection, conversation) else self._snapshot(conversation)
+        )
+
+    def _snapshot(self, conversation: str) -> Snapshot | None:
+        found = stored(self._connection, conversation)
+        if found is None or found.row.closed is not None:
+            return None
+        return found.snapshot()
+
+    def damaged(self) -> list[UnreadableError]:
+        """The damage to open conversations, an error for each."""
+        found = []
+        for key in self._ids(f"select id from conversation where {self._going} order by number"):  # noqa: S608 - our own text
+            try:
+                stored(self._connection, key)
+            except UnreadableError as error:
+                found.append(error)
+        return found
+
+    def active(self) -> list[str]:
+        """The open conversations in which something is queued, in the order in which they were opened."""
+        return self._ids(
+            f"select id from conversation where {self._going}"  # noqa: S608 - our own text
+            " and number in (select conversation from delivery where state = 0)"
+        )
+
+    def open_conversations(self) -> list[tuple[str, str]]:
+        """Each open conversation with its principal, in the order in which they were opened."""
+        rows = self._connection.execute(
+            f"select id, principal from conversation where {self._going} order by number"  # noqa: S608 - our own text
+        )
+        return [(key, principal) for key, principal in rows]
+
+    def idle(self, before: float) -> list[str]:
+        """The open conversations that nothing touched since."""
+        return self._ids(
+            f"select id from conversation where touched < ? and {self._going} order by touched",  # noqa: S608 - our own text
+            before,
+        )
+
+    def conversations_of(self, principal: str) -> list[str]:
+        """The principal's conversations that are open or have something in the outbox."""
+        return self._ids(
+            f"select id from conversation where principal = ? and ({self._going} or number in"  # noqa: S608 - our own text
+            " (select conversation from event where waiting = 1)) order by number",
+            principal,
+        )
+
+    def outbox(self, conversation: str, latest: int) -> list[Reply | Done]:
+        """The events that were not acknowledged; those up to number ``latest`` count as redelivered."""
+        rows = self._connection.execute(
+            f"select e.number, {_EVENT} from event e join conversation c on c.number = e.conversation"  # noqa: S608
+            " where c.id = ? and e.waiting = 1 order by e.version, e.position",
+            (conversation,),
+        )
+        return [_event(conversation, columns, again=number <= latest) for number, *columns in rows]
+
+    def receipt(self, conversation: str, name: str) -> Receipt | None:
+        """The receipt of a commit in a conversation under a key of this name."""
+        row = self._connection.execute(
+            "select r.request, r.content from receipt r join conversation c on c.number = r.conversation"
+            " where c.id = ? and r.name = ?",
+            (conversation, name),
+        ).fetchone()
+        return None if row is None else Receipt(*row)
+
+    def told(self, conversation: str, request: str, latest: int) -> list[Reply | Done]:
+        """Everything that left for a request; what was acknowledged, and what ``outbox`` would mark, is marked."""
+        rows = self._connection.execute(
+            f"select e.number <= ? or e.waiting = 0, {_EVENT} from event e"  # noqa: S608
+            " join conversation c on c.number = e.conversation"
+            " where e.request = ? and c.id = ? order by e.version, e.position",
+            (latest, request, conversation),
+        )
+        return [_event(conversation, columns, again=bool(again)) for again, *columns in rows]
+
+    def last_event(self) -> int:
+        """The number of the newest event."""
+        (number,) = self._connection.execute("select max(number) from event").fetchone()
+        return int(number or 0)
+
+    # For people
+
+    def find(self, prefix: str) -> list[str]:
+        """The conversations whose ids begin so, at most a few."""
+        return self._ids(
+            "select id from conversation where substr(id, 1, ?) = ? limit 8", len(prefix), prefix
+        )
+
+    def conversations(self) -> Iterator[Summary]:
+        """Every conversation, the one that was touched last first."""
+        rows = self._connection.execute(
+            "select c.id, c.principal, c.opened, c.touched, c.closed, c.version,"
+            " (select count(*) from delivery d where d.conversation = c.number and d.state = 0),"
+            " (select count(*) from event e where e.conversation = c.number and e.waiting = 1)"
+            " from conversation c order by c.touched desc, c.number desc"
+        )
+        return (Summary(*row) for row in rows)
+
+    def approvals(self, conversation: str) -> tuple[Approval, ...]:
+        """The messages of an open conversation that wait for a person. Raises UnreadableError."""
+        kept = self.snapshot(conversation)
+        return () if kept is None else snapshot.approvals(kept)
+
+    def answers(self) -> list[tuple[Decided, float]]:
+        """The answers that other processes have left."""
+        return journal_answers.found(self._connection)
+
+    def altered(self, story: RecordedConversation) -> int | None:
+        """The first version whose step does not continue the chain."""
+        return broken_link(story)
+
+    def story(self, conversation: str) -> RecordedConversation:
+        """Everything that is recorded of a conversation. Raises LookupError."""
+        row = self._connection.execute(
+            "select number, principal, root from conversation where id = ?", (conversation,)
+        ).fetchone()
+        if row is None:
+            raise LookupError(conversation)
+        number, principal, root = row
+        steps = tuple(self._step(conversation, one) for one in self._step_rows(number))
+        deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
+        return RecordedConversation(Origin(conversation, principal, root), steps, deliveries)
+
+    def dead(self) -> list[DeadLetter]:
+        """The dead letters, oldest first."""
+        rows = self._connection.execute(
+            f"select {COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
+            " join conversation c on c.number = d.conversation where d.state = 3 order by d.number"
+        )
+        return [
+            DeadLetter(read_delivery(conversation, row), principal, reason, at, bool(is_open))
+            for *row, conversation, principal, reason, at, is_open in rows
+        ]
+
+    def aside(self) -> list[Aside]:
+        """The conversations that are set aside, oldest first."""
+        return journal_aside.listed(self._connection)
+
+    def _step_rows(self, number: int) -> list[tuple[object, ...]]:
+        return self._connection.execute(
+            "select number, version, at, seed, cause, records, chain, form, changes,"
+            " first_delivery, deliveries, first_event, events from step where conversation = ? order by version",
+            (number,),
+        ).fetchall()
+
+    def _step(self, conversation: str, row: Sequence[object]) -> RecordedStep:
+        number, version, at, seed, cause, records, chain, form, changes, *made = row
+        delivery, deliveries, event, events = made
+        added = self._connection.execute(
+            f"select d.number, d.conversation, {COLUMNS} from delivery d"  # noqa: S608
+            " where d.number >= ? and d.number < ? order by d.number",
+            (delivery, delivery + deliveries),  # type: ignore[operator]
+        ).fetchall()
+        left = self._connection.execute(
+            f"select e.conversation, e.number, {_EVENT} from event e"  # noqa: S608
+            " where number >= ? and number < ? order by number",
+            (event, event + events),  # type: ignore[operator]
+        ).fetchall()
+        rows = (
+            *((changes,) if form == seal.FORM else ()),
+            seal.places(number, version, *made),  # type: ignore[arg-type]
+            *[seal.delivery(one, within, columns) for one, within, *columns in added],
+            *[seal.event(within, columns) for within, *columns in left],
+        )
+        return RecordedStep(
+            version,  # type: ignore[arg-type]
+            Moment(at, seed),  # type: ignore[arg-type]
+            cause,  # type: ignore[arg-type]
+            records,  # type: ignore[arg-type]
+            tuple(read_delivery(conversation, columns) for _, _, *columns in added),
+            tuple(_event(conversation, columns) for _, _, *columns in left),
+            chain,  # type: ignore[arg-type]
+            form,  # type: ignore[arg-type]
+            rows,
+        )
+
+    def _ids(self, statement: str, *values: object) -> list[str]:
+        return [key for (key,) in self._connection.execute(statement, values)]
+
+
+@contextmanager
+def reading(path: Path, guards: Sequence[CoreGuard] = ()) -> Iterator[Reader]:
+    """The journal at a path, to be read while a server may be writing it. Raises EngineError.
+
+    Args:
+        path: of the file.
+        guards: those whose memories are kept; without them a conversation that holds one cannot be loaded.
+    """
+    try:
+        with closing(open_reading(path)) as connection:
+            yield Reader(connection, guards)
+    except DRIVER as error:
+        raise told(path, error) from error
+
+
+_EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
+
+
+def _event(conversation: str, row: Sequence[object], *, again: bool = False) -> Reply | Done:
+    version, position, request, sender, root, message, flag = row
+    place = EventPlace(version, position)  # type: ignore[arg-type]
+    if message is None:
+        return Done(conversation, request, bool(flag), again, place)  # type: ignore[arg-type]
+    return Reply(conversation, request, sender, root, message, bool(flag), again, place)  # type: ignore[arg-type]

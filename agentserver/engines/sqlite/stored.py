@@ -1,0 +1,146 @@
+"""A conversation of a journal as its rows have it, held against its seal.
+
+Owns the columns of a delivery, and which rows belong to the present state of a conversation. Its state is kept whole
+now and then, or never yet, and each step since then has the changes that it made: a step writes what it changes, and to
+read a conversation costs what is in it rather than what has happened in it. Refuses to know what a state means.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core.encoding import snapshot
+from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding.snapshot import Snapshot, UnreadableError
+from agentserver.core.messages import Delivery
+from agentserver.engines.sqlite.proof import seal
+from agentserver.engines.sqlite.proof.seal import Sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def row_delivery(delivery: Delivery) -> tuple[object, ...]:
+    """The columns of a delivery, from ``id`` to ``about``."""
+    return (
+        delivery.id,
+        delivery.request,
+        delivery.thread,
+        delivery.origin,
+        delivery.sender,
+        delivery.to,
+        delivery.root,
+        delivery.message,
+        delivery.hop,
+        delivery.about,
+    )
+
+
+COLUMNS = "d.id, d.request, d.thread, d.origin, d.sender, d.recipient, d.root, d.message, d.hop, d.about"
+
+
+def read_delivery(conversation: str, row: Sequence[object]) -> Delivery:
+    """The delivery with these columns."""
+    key, request, thread, origin, sender, to, root, message, hop, about = row
+    return Delivery(key, conversation, request, thread, origin, sender, to, root, message, hop, about)  # type: ignore[arg-type]
+
+
+class Stored(NamedTuple):
+    """A conversation's row with the rows that belong to its present state.
+
+    Args:
+        waiting: each delivery that is queued or held, with the number and the digest of its row.
+        values: by owner and name.
+        belongings: the sum of the digests of both.
+        state: as it was kept whole; empty for that of a conversation that has just begun.
+        changes: of the steps since then.
+    """
+
+    row: Sealed
+    waiting: list[tuple[int, bytes, Delivery]]
+    values: dict[tuple[str, str], bytes]
+    belongings: int
+    state: bytes
+    changes: tuple[bytes, ...]
+
+    def queued(self) -> dict[str, tuple[int, bytes]]:
+        """The number and the digest of each delivery's row, by its id."""
+        return {delivery.id: (number, digest) for number, digest, delivery in self.waiting}
+
+    def snapshot(self) -> Snapshot:
+        """The conversation in parts."""
+        waiting = {delivery.id: delivery for _, _, delivery in self.waiting}
+        state = self.state or snapshot.take(_beginning(self.row).conversation()).state
+        return Snapshot(state, waiting, self.values, self.changes)
+
+
+def _beginning(row: Sealed) -> Origin:
+    return Origin(row.id, row.principal, row.root)
+
+
+def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
+    """A conversation as it is stored; None when it is unknown.
+
+    Raises UnreadableError when it is not what was written. One that an earlier version wrote last has no seal.
+    """
+    try:
+        row = connection.execute(
+            "select number, id, principal, root, opened, touched, version, closed, chain, state, seal"
+            " from conversation where id = ?",
+            (conversation,),
+        ).fetchone()
+        if row is None:
+            return None
+        *columns, sealed = row
+        found = _belonging(connection, Sealed(*columns))
+        if _whole(found) and (not sealed or sealed == found.row.seal(found.belongings)):
+            return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorname", None) is not None:
+            raise  # else it is the module's own word for a text that is no UTF-8 any more
+    raise UnreadableError(f"conversation {conversation}: what is kept of it is not what was written")
+
+
+def _belonging(connection: sqlite3.Connection, row: Sealed) -> Stored:
+    queued = connection.execute(
+        f"select d.number, {COLUMNS} from delivery d where d.conversation = ? and d.state = 0",  # noqa: S608
+        (row.number,),
+    ).fetchall()
+    waiting = [
+        (number, seal.delivery(number, row.number, columns), read_delivery(row.id, columns))
+        for number, *columns in queued
+    ]
+    values = connection.execute("select owner, name, data from value where conversation = ?", (row.number,))
+    held = {(owner, name): data for owner, name, data in values}
+    total = 0
+    for _, digest, _ in waiting:
+        total = seal.added(total, digest)
+    for key, data in held.items():
+        total = seal.added(total, seal.value(row.number, *key, data))
+    return Stored(row, waiting, held, total, *_state(connection, row))
+
+
+def _state(connection: sqlite3.Connection, row: Sealed) -> tuple[bytes, tuple[bytes, ...]]:
+    if row.closed is not None or len(row.state) != seal.STATE:  # an earlier version kept it whole in the row
+        return row.state, ()
+    version, state = connection.execute(
+        "select version, data from state where conversation = ?", (row.number,)
+    ).fetchone() or (0, b"")
+    steps = connection.execute(
+        "select changes from step where conversation = ? and version > ? order by version",
+        (row.number, version),
+    )
+    return state, tuple(changes for (changes,) in steps)
+
+
+def _whole(found: Stored) -> bool:
+    """True when the state and the changes since are those of which the digest is in the conversation's row."""
+    if found.row.closed is not None or len(found.row.state) != seal.STATE:
+        return True
+    digest = seal.state(found.state)
+    for changes in found.changes:
+        digest = seal.changed(digest, changes)
+    return digest == found.row.state

@@ -1,0 +1,1 @@
+"""The console: a person, or a script, talks to an organism. Internal."""

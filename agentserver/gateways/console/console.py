@@ -1,0 +1,395 @@
+"""The console: a person, or a script, talks to an organism.
+
+Owns the session: what becomes of lines, signals, the exit status. What lines mean is for gateways/console/lines.py,
+how things look for gateways/console/view.py. Refuses to know how the server decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+import anyio
+
+from agentserver.core.state.approvals import Answer
+from agentserver.gateways.console import lines as console_lines
+from agentserver.gateways.console import view
+from agentserver.gateways.console.complete import Ids
+from agentserver.gateways.console.ending import CLOSING, EndReason, Unhurried
+from agentserver.gateways.console.hops import HopView
+from agentserver.gateways.console.input import ControlKey
+from agentserver.gateways.console.lines import (
+    Address,
+    Blank,
+    Command,
+    Completeness,
+    Gathering,
+    TypedMessage,
+    Verb,
+)
+from agentserver.gateways.console.questions import Questions
+from agentserver.gateways.console.session import ConsoleSessions
+from agentserver.ports import QuotaError
+from agentserver.trace import text
+from agentserver.trace.terminal import Style, own_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from anyio.abc import TaskGroup
+
+    from agentserver.core.messages import Reply
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.gateways.console.ending import SessionGuard
+    from agentserver.gateways.console.input import Lines
+    from agentserver.gateways.console.lines import Meaning, Takers
+    from agentserver.gateways.console.session import ConsoleHost, ConsoleSession
+    from agentserver.trace.terminal import Screen
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit status of a script that Ctrl-C ended."""
+
+
+class Console:
+    """One session. ``run`` gives its exit status.
+
+    Args:
+        host: the running server.
+        screen: where everything is shown.
+        interactive: whether a person types, for whom Ctrl-C cancels what runs before it ends the session.
+        principal: in whose name messages are sent.
+        by: who answers what waits for a permission, for the record; the principal when left out.
+        ending: where signals come from, and what is told when the session begins to end.
+    """
+
+    def __init__(
+        self,
+        host: ConsoleHost,
+        screen: Screen,
+        *,
+        interactive: bool,
+        principal: str = "console",
+        by: str = "",
+        ending: SessionGuard | None = None,
+    ) -> None:
+        self._process = ending or Unhurried()
+        self._host = host
+        self._screen = screen
+        self.interactive = interactive
+        self._takers = console_lines.takers_of(host.rules)
+        self._addressee = next(iter(self._takers))
+        self._talks = ConsoleSessions(host, principal)
+        self._hops = HopView(self._talks, screen)
+        self.questions = Questions(host, screen, self._hops.flush, by or principal, paged=interactive)
+        self._stirred = asyncio.Event()
+        self._gathering: Gathering | None = None
+        self._raw = False
+        self._failures = 0
+        self._mistakes = 0
+        self._ending: EndReason | None = None
+        self._reading: anyio.CancelScope
+        self._commands: Mapping[Verb, Callable[[str], Awaitable[None]]] = {
+            Verb.HELP: self._help,
+            Verb.NEW: self._new,
+            Verb.THREADS: self._threads,
+            Verb.LISTENERS: self._listeners,
+            Verb.TRACE: self._trace,
+            Verb.CANCEL: self._cancel,
+            Verb.APPROVALS: self._approvals,
+            Verb.APPROVE: self._approve,
+            Verb.DENY: self._deny,
+            Verb.RAW: self._set_raw,
+            Verb.HOPS: self._set_hops,
+            Verb.QUIT: self._quit,
+        }
+
+    @property
+    def takers(self) -> Takers:
+        """The listeners that take each payload, for completion."""
+        return self._takers
+
+    def ids(self) -> Ids:
+        """The subjects of commands, for completion."""
+        return Ids([talk.handle.id for talk in self._talks], self.questions.ids())
+
+    def greeting(self, name: str) -> str:
+        """The first lines of an interactive session."""
+        return (
+            f"{name}: {len(self._takers)} listeners. Text goes to @{self._addressee} until you address another. "
+            "/help lists what can be typed."
+        )
+
+    async def run(self, lines: Lines) -> int:
+        """Talk until the lines end, ``/quit``, or a signal.
+
+        Returns:
+            0; for a script 1 when a message was refused or not answered, 2 when a line meant nothing (which
+            weighs more), 130 after Ctrl-C. SIGTERM gives 0. However it ends, what runs has ``limits.drain`` seconds.
+
+        Raises:
+            ValueError: when the principal's name is a listener's.
+        """
+        self._reading = anyio.CancelScope()
+        try:
+            await self._talks.open()
+        except QuotaError as error:
+            self._mistake(str(error))
+            return 2
+        stop = self._host.trace.watch(self._note)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._signals)
+                tasks.start_soon(self._hops.show)
+                tasks.start_soon(self.questions.show)
+                with self._reading:
+                    await self._converse(lines, tasks)
+                await self._wind_up()
+                tasks.cancel_scope.cancel()
+        finally:
+            stop()
+            self.questions.stop()
+        return self._status()
+
+    def _note(self, record: AuditRecord) -> None:
+        self._hops.note(record)
+        self._stirred.set()
+
+    async def _converse(self, lines: Lines, tasks: TaskGroup) -> None:
+        while self._ending is None:
+            if not lines.concurrent:
+                await self._settled()
+                await self._screen.written()
+            if self._screen.gone:
+                break
+            typed = await lines.next("... " if self._gathering else f"{self._addressee}> ")
+            if typed is ControlKey.END:
+                await self._end_of_lines()
+                break
+            if typed is ControlKey.INTERRUPT:
+                await self._interrupt()
+            elif isinstance(typed, ControlKey):
+                self._mistake("a line is too long; nothing after it was read")
+                break
+            else:
+                await self._meet(typed, tasks)
+        if self._gathering is not None:
+            self._mistake("the XML at the end is not complete; it was not sent")
+
+    async def _settled(self) -> None:
+        """Wait until nothing runs, or what runs waits for an answer that the next line may hold."""
+        while not self._talks.rest.is_set():
+            if all(self.questions.only_asks(talk) for talk in self._talks.running()):
+                self.questions.flush()
+                return
+            self._stirred.clear()
+            await self._stirred.wait()
+
+    async def _end_of_lines(self) -> None:
+        """A script is over when it is answered: what still waits for a person may be answered elsewhere."""
+        if not self.interactive:
+            await self._talks.rest.wait()
+
+    async def _meet(self, line: str, tasks: TaskGroup) -> None:
+        """Do what a line says; a message is sent without waiting for its answers."""
+        try:
+            letter = await self._act(self._understand(line))
+            if letter is None:
+                return
+            self._addressee = letter.to or self._addressee
+            talk = await self._talk()
+        except QuotaError as error:
+            self._mistake(str(error))
+            return
+        self._talks.began(talk)
+        tasks.start_soon(self._deliver, talk, letter)
+
+    def _understand(self, line: str) -> Meaning:
+        if self._gathering is None:
+            meaning = console_lines.read(line, self._addressee, self._takers)
+            if not isinstance(meaning, console_lines.Markup):
+                return meaning
+            self._gathering = Gathering()
+        gathered = self._gathering
+        if gathered.add(line) is Completeness.OPEN:
+            return Blank()
+        self._gathering = None
+        return TypedMessage(gathered.data(), None)
+
+    async def _act(self, meaning: Meaning) -> TypedMessage | None:
+        match meaning:
+            case TypedMessage():
+                return meaning
+            case Command():
+                await self._commands[meaning.verb](meaning.argument)
+            case Address():
+                self._addressee = meaning.listener
+            case console_lines.Mistake():
+                self._mistake(*meaning.lines)
+        return None
+
+    async def _deliver(self, talk: ConsoleSession, letter: TypedMessage) -> None:
+        answered = False
+        try:
+            async for reply in talk.handle.replies(letter.data, letter.to):
+                answered = True
+                self._failures += reply.error
+                self._reply(talk, reply)
+                await self._screen.written()  # asking for the next one says that this one was taken
+        except RuntimeError as error:
+            # The conversation was closed since it was looked up, or the server stops.
+            self._screen.say(str(error), Style.BAD)
+        if talk.kept:
+            only_asks = self.questions.only_asks(talk)
+            why = (
+                "still waits for a permission"
+                if only_asks
+                else "not finished: it goes on with the next start"
+            )
+            self._screen.say(why, Style.WARN)
+        elif not answered:
+            self._failures += 1
+            self.questions.flush()
+            self._screen.say("cancelled" if talk.over else "ended without an answer", Style.WARN)
+        await self._talks.ended(talk)
+        self._stirred.set()
+
+    def _reply(self, talk: ConsoleSession, reply: Reply) -> None:
+        self.questions.flush()
+        if talk is not self._talks.current:
+            self._screen.say(f"in conversation {talk.handle.id}:", Style.DIM)
+        codecs, redact = self._host.rules.codecs, self._screen.redact
+        self._screen.show(*view.reply_lines(reply, codecs, raw=self._raw, redact=redact))
+
+    async def _talk(self) -> ConsoleSession:
+        """The current conversation, or a new one when it has ended meanwhile."""
+        current = self._talks.current
+        if current is not None and self._talks.alive():
+            return current
+        if current is not None and not current.over:
+            self._screen.say("the conversation was closed; this is a new one", Style.WARN)
+        return await self._talks.open()
+
+    def _mistake(self, *lines: str) -> None:
+        self._mistakes += 1
+        for line in lines:
+            self._screen.show(*(((Style.WARN, part),) for part in own_lines(line)))
+
+    async def _wind_up(self) -> None:
+        """Let what runs come to rest, while there is time, and end what has. The rest is for the next session.
+
+        Where nothing outlives the process it is ended too.
+        """
+        self._process.begin(self._status())
+        await self._host.drain()
+        with anyio.move_on_after(CLOSING):
+            for talk in self._talks:
+                if self._unfinished(talk) and self._host.durable:
+                    talk.keep()
+                elif self._unfinished(talk):
+                    await talk.close()
+            await self._talks.rest.wait()
+            for talk in self._talks:
+                await talk.close()
+            self.questions.flush()
+            await self._screen.written()
+
+    def _unfinished(self, talk: ConsoleSession) -> bool:
+        conversation = self._host.conversation(talk.handle.id)
+        return conversation is not None and bool(conversation.requests)
+
+    def _status(self) -> int:
+        if self._ending is EndReason.INTERRUPTED:
+            return INTERRUPTED
+        if self.interactive or self._ending is EndReason.TERMINATED:
+            return 0
+        return 2 if self._mistakes else int(self._failures > 0 or self._screen.gone)
+
+    # Commands
+
+    async def _help(self, _: str) -> None:
+        self._screen.show(*view.help_lines())
+
+    async def _listeners(self, _: str) -> None:
+        self._screen.show(*view.listener_lines(self._host.rules.blueprint, self._takers))
+
+    async def _new(self, _: str) -> None:
+        talk = await self._talks.open()
+        self._screen.say(f"conversation {talk.handle.id}", Style.DIM)
+
+    async def _threads(self, _: str) -> None:
+        conversation = self._host.conversation((await self._talk()).handle.id)
+        if conversation is not None:
+            self._screen.show(*view.thread_lines(conversation))
+
+    async def _trace(self, prefix: str) -> None:
+        self._hops.flush()
+        talk = self._find(prefix)
+        if talk is not None:
+            records = self._host.trace.of(talk.handle.id)
+            self._screen.say(f"conversation {talk.handle.id}, {len(records)} records", Style.DIM)
+            self._screen.show(*text.tree(records))
+
+    async def _cancel(self, prefix: str) -> None:
+        talk = self._find(prefix)
+        if talk is not None:
+            await talk.close()
+            self._hops.flush()
+            self._screen.say(f"conversation {talk.handle.id} is over", Style.DIM)
+
+    async def _approvals(self, prefix: str) -> None:
+        self._complain(self.questions.tell(prefix))
+
+    async def _approve(self, words: str) -> None:
+        self._complain(await self.questions.answer(words, Answer.ONCE, unnamed=not self.interactive))
+
+    async def _deny(self, words: str) -> None:
+        self._complain(await self.questions.answer(words, Answer.DENY, unnamed=not self.interactive))
+
+    def _complain(self, mistake: str) -> None:
+        if mistake:
+            self._mistake(mistake)
+
+    def _find(self, prefix: str) -> ConsoleSession | None:
+        """The conversation that is meant: the current one, or the one of this session that begins so."""
+        found = self._talks.beginning(prefix)
+        if len(found) == 1:
+            return found[0]
+        self._mistake(f"{len(found) or 'no'} conversations of this session begin with {prefix}")
+        return None
+
+    async def _set_raw(self, switch: str) -> None:
+        self._raw = switch == "on"
+
+    async def _set_hops(self, switch: str) -> None:
+        self._hops.flush()
+        self._hops.on = switch == "on"
+
+    async def _quit(self, _: str) -> None:
+        self._ending = EndReason.QUIT
+
+    # Signals
+
+    async def _signals(self) -> None:
+        async for number in self._process.signals():
+            if number == signal.SIGTERM:
+                self._end(EndReason.TERMINATED)
+            elif self.interactive:
+                await self._interrupt()
+            else:
+                self._end(EndReason.INTERRUPTED)
+
+    def _end(self, why: EndReason) -> None:
+        self._ending = why
+        self._reading.cancel()
+
+    async def _interrupt(self) -> None:
+        """Ctrl-C: forget half an XML element, else cancel what runs, else leave."""
+        running = self._talks.running()
+        if self._gathering is not None:
+            self._gathering = None
+        elif running:
+            for talk in running:
+                await talk.close()
+        else:
+            self._end(EndReason.QUIT)

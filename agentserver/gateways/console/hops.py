@@ -1,0 +1,64 @@
+"""The live view of hops.
+
+Owns the way from records to the screen. Refuses to let the pump wait for a terminal, or fail with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from agentserver.trace import text
+from agentserver.trace.terminal import Style
+
+if TYPE_CHECKING:
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.gateways.console.session import ConsoleSession, ConsoleSessions
+    from agentserver.trace.terminal import Screen
+
+WAITING = 10_000
+"""Records that may wait to be shown; beyond it the oldest are counted instead."""
+
+
+class HopView:
+    """Shows what happens in the session's conversations, as long as ``on`` is set."""
+
+    def __init__(self, talks: ConsoleSessions, screen: Screen) -> None:
+        self._talks = talks
+        self._screen = screen
+        self._waiting: deque[tuple[ConsoleSession, AuditRecord]] = deque()
+        self._lost = 0
+        self._news = asyncio.Event()
+        self.on = True
+
+    def note(self, record: AuditRecord) -> None:
+        """Take in a record; called by the pump, so it neither blocks nor raises."""
+        talk = self._talks.get(record.conversation)
+        if talk is None:
+            return
+        if len(self._waiting) >= WAITING:
+            self._waiting.popleft()
+            self._lost += 1
+        self._waiting.append((talk, record))
+        self._news.set()
+
+    async def show(self) -> None:
+        """Show records as they come, for ever."""
+        while True:
+            await self._news.wait()
+            self.flush()
+
+    def flush(self) -> None:
+        """Show every record so far; what is printed next comes after them."""
+        self._news.clear()
+        if self._lost:
+            self._screen.say(f"{self._lost} hops not shown", Style.WARN)
+            self._lost = 0
+        while self._waiting:
+            self._show(*self._waiting.popleft())
+
+    def _show(self, talk: ConsoleSession, record: AuditRecord) -> None:
+        hop = talk.reading.take(record)
+        if self.on and not text.quiet(record):
+            self._screen.show(text.line(hop), *text.further(hop, "/trace"))

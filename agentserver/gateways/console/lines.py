@@ -1,0 +1,291 @@
+"""The meaning of a line typed at the console.
+
+Owns the console's language: commands, addressed lines, raw XML. Pure: the same line means the same each time.
+Refuses to know screens, prompts and running conversations.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from lxml import etree
+
+from agentserver.gateways import form
+from agentserver.payload.names import local
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from agentserver.core.guard import Rules
+    from agentserver.payload.codec import Codec
+
+MAX_MARKUP = 1 << 22
+"""Characters of raw XML that are gathered over several lines."""
+
+
+class Verb(StrEnum):
+    """The words that follow a slash."""
+
+    HELP = "help"
+    NEW = "new"
+    THREADS = "threads"
+    LISTENERS = "listeners"
+    TRACE = "trace"
+    CANCEL = "cancel"
+    APPROVALS = "approvals"
+    APPROVE = "approve"
+    DENY = "deny"
+    RAW = "raw"
+    HOPS = "hops"
+    QUIT = "quit"
+
+
+HELP: Mapping[Verb, tuple[str, str]] = {
+    Verb.HELP: ("", "this text"),
+    Verb.NEW: ("", "begin another conversation; what still runs in this one goes on"),
+    Verb.THREADS: ("", "the threads of this conversation"),
+    Verb.LISTENERS: ("", "who listens, and the fields they take"),
+    Verb.TRACE: ("[ID]", "the hops of this conversation, or of another one of yours"),
+    Verb.CANCEL: ("[ID]", "end this conversation, or another one of yours, with all that runs in it"),
+    Verb.APPROVALS: ("[ID [PAGE]]", "what waits for a permission, or a page of what one of them says"),
+    Verb.APPROVE: ("ID [always]", "permit a message; always: for the rest of its conversation"),
+    Verb.DENY: ("ID", "do not permit a message; its sender learns so"),
+    Verb.RAW: ("on|off", "show replies as XML too"),
+    Verb.HOPS: ("on|off", "show messages between listeners as they happen"),
+    Verb.QUIT: ("", "leave; what is not finished goes on with the next start, if there is a journal"),
+}
+"""The argument of each command and what it does."""
+
+_SWITCHES = frozenset({Verb.RAW, Verb.HOPS})
+_WITH_ID = frozenset({Verb.TRACE, Verb.CANCEL, Verb.APPROVALS, Verb.APPROVE, Verb.DENY})
+ALWAYS = "always"
+"""The word after the id in ``/approve ID always``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command with its argument, which may be empty."""
+
+    verb: Verb
+    argument: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Only a name: later text goes there."""
+
+    listener: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypedMessage:
+    """A message to send. ``to`` is None when envelope or payload decide."""
+
+    data: bytes
+    to: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """The beginning of raw XML, which may go on for several lines."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A line that means nothing, and what would."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """Nothing."""
+
+
+Meaning: TypeAlias = Command | Address | TypedMessage | Markup | Mistake | Blank
+
+Takers: TypeAlias = "Mapping[str, Sequence[Codec]]"
+"""The payloads of each listener, in the order of the organism."""
+
+
+def takers_of(rules: Rules) -> Takers:
+    """The codecs of each listener's payloads, in the order of the organism."""
+    return {
+        name: tuple(rules.codecs.of(payload) for payload in listener.payloads)
+        for name, listener in rules.blueprint.listeners.items()
+    }
+
+
+def read(line: str, addressee: str, takers: Takers) -> Meaning:
+    """The meaning of a line to a user who last talked to ``addressee``."""
+    text = line.strip()
+    if not text:
+        return Blank()
+    if not _encodable(text):
+        return Mistake(("the line is not UTF-8 text",))
+    if text.startswith("<"):
+        return Markup(line)
+    if text.startswith("/"):
+        return _command(text)
+    if text.startswith("@"):
+        return _addressed(text, takers)
+    return write(addressee, "", text, takers)
+
+
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _command(text: str) -> Meaning:
+    word, _, argument = text[1:].partition(" ")
+    argument = argument.strip()
+    if word not in list(Verb):
+        return Mistake((f"no command /{word}{_nearest(word, Verb, '/')}; /help lists them",))
+    verb = Verb(word)
+    if verb in _SWITCHES and argument not in {"on", "off"}:
+        return Mistake((f"say /{verb} on or /{verb} off",))
+    if argument and verb not in _SWITCHES | _WITH_ID:
+        return Mistake((f"/{verb} takes no argument",))
+    return Command(verb, argument)
+
+
+def _addressed(text: str, takers: Takers) -> Meaning:
+    head, _, rest = text[1:].partition(" ")
+    name, _, root = head.partition("/")
+    if name not in takers:
+        return Mistake((f"no listener {name!r}{_nearest(name, takers, '@')}; /listeners lists them",))
+    rest = rest.strip()
+    if rest.startswith("<"):
+        return TypedMessage(rest.encode(), name)
+    if not rest and not root:
+        return Address(name)
+    return write(name, root, rest, takers)
+
+
+def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage | Mistake:
+    """A message in fields (``field=value other="..."``) or, where a payload is one text, in that text.
+
+    The line is in fields when its first word is ``name=...`` with a name that the payload knows.
+    """
+    candidates = [codec for codec in takers[listener] if root in {"", local(codec.name)}]
+    if not candidates:
+        names = ", ".join(f"@{listener}/{local(codec.name)}" for codec in takers[listener])
+        return Mistake((f"{listener} takes no {root}; say {names}",))
+    first = text.split("=", 1)[0].strip() if _FIELD.match(text) else ""
+    in_fields = [codec for codec in candidates if not text or (first and form.takes(codec, first))]
+    if in_fields:
+        return _in_fields(listener, in_fields, text)
+    spoken = [codec for codec in candidates if form.text_field(codec)]
+    if len(spoken) == 1:
+        return _composed(spoken[0], listener, [(str(form.text_field(spoken[0])), text)])
+    return Mistake(_how(listener, candidates))
+
+
+_FIELD = re.compile(r"[^\s=\"'<]+=")
+
+
+def _in_fields(listener: str, candidates: Sequence[Codec], text: str) -> TypedMessage | Mistake:
+    pairs = _pairs(text)
+    if isinstance(pairs, str):
+        return Mistake((pairs,))
+    fitting = [c for c in candidates if all(form.takes(c, name) for name, _ in pairs)] or list(candidates)
+    made = [_composed(codec, listener, pairs) for codec in fitting]
+    letters = [each for each in made if isinstance(each, TypedMessage)]
+    if len(letters) > 1:
+        names = " or ".join(f"@{listener}/{local(codec.name)}" for codec in fitting)
+        return Mistake((f"several payloads have these fields: say {names}",))
+    return letters[0] if letters else made[0]
+
+
+def _pairs(text: str) -> list[tuple[str, str]] | str:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return "a quotation mark is not closed"
+    loose = next((word for word in words if not _FIELD.match(word)), None)
+    if loose is not None:
+        return f'{loose!r} is no field=value; write field="several words"'
+    return [(name, value) for name, _, value in (word.partition("=") for word in words)]
+
+
+def _composed(codec: Codec, listener: str, pairs: Sequence[tuple[str, str]]) -> TypedMessage | Mistake:
+    made = form.compose(codec, pairs)
+    return (
+        TypedMessage(made, listener)
+        if isinstance(made, bytes)
+        else Mistake((*made.lines, *_how(listener, [codec])))
+    )
+
+
+def _how(listener: str, codecs: Sequence[Codec]) -> tuple[str, ...]:
+    """The forms of a message to a listener."""
+    return tuple(
+        " ".join(["write:", f"@{listener}{f'/{local(codec.name)}' if len(codecs) > 1 else ''}", usage(codec)])
+        for codec in codecs
+    )
+
+
+def usage(codec: Codec) -> str:
+    """The fields of a payload as they are typed; what may be left out stands in brackets."""
+    if not codec.outline:
+        return "(no fields)"
+    words = (f"{o.name}=<{o.label}>{' ...' if o.repeated else ''}" for o in codec.outline)
+    return " ".join(f"[{word}]" if o.optional else word for o, word in zip(codec.outline, words, strict=True))
+
+
+def _nearest(word: str, known: Iterable[str], mark: str) -> str:
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {mark}{near[0]}?" if near else ""
+
+
+class Completeness(Enum):
+    """The state of gathered XML: it can be sent, or more must come."""
+
+    OPEN = "open"
+    COMPLETE = "complete"
+    HOPELESS = "hopeless"  # no further line makes it an element: it is sent as it is, to be refused
+
+
+class Gathering:
+    """Raw XML over several lines, until its root element ends.
+
+    Looks only for that end. Whether the XML is acceptable is for the server to say.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._size = 0
+        self._depth = 0
+        self._parser = etree.XMLPullParser(
+            events=("start", "end"), resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+        )
+
+    def add(self, line: str) -> Completeness:
+        """Take in one more line."""
+        self._lines.append(line)
+        self._size += len(line) + 1
+        if self._size > MAX_MARKUP:
+            return Completeness.HOPELESS
+        try:
+            self._parser.feed(f"{line}\n")
+            return self._progress()
+        except etree.XMLSyntaxError:
+            return Completeness.HOPELESS
+
+    def _progress(self) -> Completeness:
+        for event, _ in self._parser.read_events():
+            self._depth += 1 if event == "start" else -1
+            if not self._depth:
+                return Completeness.COMPLETE
+        return Completeness.OPEN
+
+    def data(self) -> bytes:
+        """Everything gathered."""
+        return "\n".join(self._lines).strip().encode()

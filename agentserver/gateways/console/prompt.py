@@ -1,0 +1,150 @@
+"""The console's prompt with history and completion. The only module that imports prompt_toolkit.
+
+Owns the terminal while a line is typed. Refuses to know what lines mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import termios
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import Completer, Completion
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory, ThreadedHistory
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from agentserver.characters.printing import visible
+from agentserver.gateways.console.complete import candidates
+from agentserver.gateways.console.input import ControlKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from prompt_toolkit.completion import CompleteEvent
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.input import Input
+    from prompt_toolkit.output import Output
+
+    from agentserver.gateways.console.complete import Ids
+    from agentserver.gateways.console.input import Typed
+    from agentserver.gateways.console.lines import Takers
+
+
+class ListenerCompleter(Completer):
+    """Offers what ``console_complete`` finds."""
+
+    def __init__(self, takers: Takers, ids: Callable[[], Ids]) -> None:
+        self._takers = takers
+        self._ids = ids
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """The completions at the cursor."""
+        del complete_event
+        for each in candidates(document.text_before_cursor, self._takers, self._ids()):
+            yield Completion(
+                visible(each.text), start_position=each.start, display_meta=visible(each.meaning)
+            )
+
+
+class PrivateHistory(FileHistory):
+    """History in a file of mode 0600. A line that begins with a space or holds a known secret is not written.
+
+    Secrets that the organism does not know of are written like any other text.
+    """
+
+    def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
+        super().__init__(path)
+        self._redact = redact
+        # One thread, so that the event loop does not wait for the disk and lines keep their order.
+        self._writer = ThreadPoolExecutor(max_workers=1)
+
+    def store_string(self, string: str) -> None:
+        """Write a line, unless it is a private one."""
+        if not string.startswith(" ") and self._redact(string) == string:
+            self._writer.submit(super().store_string, string)
+
+
+def history(path: Path | None, redact: Callable[[str], str]) -> tuple[History, str]:
+    """The history in a file, or in memory with the reason when the file cannot be used."""
+    if path is None:
+        return InMemoryHistory(), ""
+    try:
+        return ThreadedHistory(PrivateHistory(path, redact)), ""
+    except OSError as error:
+        return InMemoryHistory(), f"no history: {path}: {error.strerror}"
+
+
+class Signalling(Vt100Input):
+    """A terminal on which Ctrl-C stays a signal while a line is typed.
+
+    As a key it would wait for the event loop, and so could not end a process whose loop a handler holds.
+    """
+
+    def raw_mode(self) -> AbstractContextManager[None]:
+        """The mode in which a line is typed."""
+        return self._raw()
+
+    @contextlib.contextmanager
+    def _raw(self) -> Iterator[None]:
+        with super().raw_mode():
+            with contextlib.suppress(termios.error):
+                mode = termios.tcgetattr(self.fileno())
+                mode[_LFLAG] |= termios.ISIG
+                for key in (termios.VQUIT, termios.VSUSP):  # those stay keys
+                    mode[_CC][key] = b"\0"
+                termios.tcsetattr(self.fileno(), termios.TCSANOW, mode)
+            yield
+
+
+_LFLAG, _CC = 3, 6
+"""Places in what ``tcgetattr`` gives."""
+
+
+def _terminal() -> Input | None:
+    """Standard input, when it is a terminal; else what prompt_toolkit makes of it."""
+    return Signalling(sys.stdin) if sys.stdin.isatty() else None
+
+
+class PromptLines:
+    """Lines typed at a prompt_toolkit prompt, above which output appears meanwhile."""
+
+    concurrent = True
+
+    def __init__(
+        self,
+        completer: Completer,
+        past: History,
+        *,
+        source: Input | None = None,
+        sink: Output | None = None,
+    ) -> None:
+        self._session: PromptSession[str] = PromptSession(
+            history=past,
+            completer=completer,
+            complete_while_typing=False,
+            input=source or _terminal(),
+            output=sink,
+        )
+
+    async def next(self, prompt: str) -> Typed:
+        """The next line."""
+        try:
+            return await self._session.prompt_async(prompt, handle_sigint=False)
+        except KeyboardInterrupt:
+            return ControlKey.INTERRUPT
+        except EOFError:
+            return ControlKey.END
+
+    def above(self) -> AbstractContextManager[None]:
+        """While it lasts, what is printed appears above the prompt."""
+        return patch_stdout(raw=True)

@@ -1,0 +1,213 @@
+"""Messages that wait for a permission, at the console.
+
+Owns the short names of approvals and the order in which questions and answers are shown. Refuses to let the pump wait
+for a terminal, and to know where else answers may come from: each answer is shown when it counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from agentserver.core.decide import approving
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Answer, Decided
+from agentserver.gateways import approval_view
+from agentserver.gateways.approval_view import Asking
+from agentserver.gateways.console.lines import ALWAYS
+from agentserver.trace.terminal import Style
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.state.approvals import Approval
+    from agentserver.gateways.console.session import ConsoleHost, ConsoleSession
+    from agentserver.trace.terminal import Line, Screen
+
+SHORT = 6
+"""Characters of an approval's id that name it, as long as they name no other one."""
+
+_OUTCOMES = {Event.APPROVED: Style.GOOD, Event.WITHDRAWN: Style.WARN, Event.DROPPED: Style.DIM}
+
+_GONE = "gone with its conversation or thread"
+
+
+class Questions:
+    """Shows what waits, whichever conversation it is of, and passes on what is answered. An Approver.
+
+    Args:
+        host: the server.
+        screen: where questions are shown.
+        before: called before anything is shown, so that what happened earlier comes first.
+        by: who answers, for the record.
+        paged: whether a long message is shown by pages, all of which a person sees before permitting it.
+    """
+
+    def __init__(
+        self, host: ConsoleHost, screen: Screen, before: Callable[[], None], by: str, *, paged: bool
+    ) -> None:
+        self._paged = paged
+        self._seen: dict[str, set[int]] = {}
+        self._host = host
+        self._screen = screen
+        self._before = before
+        self._by = by
+        self._known: dict[str, Approval] = {}
+        self._events: deque[tuple[Approval, AuditRecord | None]] = deque()
+        self._news = asyncio.Event()
+        self.stop = host.trace.watch(self._note)
+
+    # For the pump: neither blocks nor raises
+
+    def asked(self, approval: Approval) -> None:
+        """A message waits."""
+        self._known[approval.delivery.id] = approval
+        self._events.append((approval, None))
+        self._news.set()
+
+    def _note(self, record: AuditRecord) -> None:
+        if record.event in _OUTCOMES:
+            approval = self._known.pop(record.delivery, None)
+            self._seen.pop(record.delivery, None)
+            if approval is not None:
+                self._events.append((approval, record))
+                self._news.set()
+
+    # For the session
+
+    async def show(self) -> None:
+        """Show questions and what became of them as they come, for ever."""
+        while True:
+            await self._news.wait()
+            self.flush()
+
+    def flush(self) -> None:
+        """Show everything so far."""
+        self._before()
+        self._news.clear()
+        while self._events:
+            approval, record = self._events.popleft()
+            if record is None:
+                self._show(approval, 0, brief=True)
+            else:
+                told = WORDING.first(record.detail) or _GONE
+                self._screen.say(f"approval {self._short(approval)}: {told}", _OUTCOMES[record.event])
+
+    def ids(self) -> list[str]:
+        """The short ids of what waits."""
+        return [self._short(one) for one in self._known.values()]
+
+    def only_asks(self, talk: ConsoleSession) -> bool:
+        """True when everything that runs in a conversation waits for a person who is asked here."""
+        conversation = self._host.conversation(talk.handle.id) if self._known else None
+        if conversation is None or len(conversation.requests) != talk.running:
+            return False
+        asked = conversation.approvals()
+        working = any(thread.inbox for thread in conversation.tree.nodes.values())
+        return bool(asked) and not working and all(one.delivery.id in self._known for one in asked)
+
+    # Commands
+
+    def tell(self, words: str) -> str:
+        """Show what waits, or a page of one, the first that was not shown if none is named; gives what was wrong."""
+        self.flush()
+        prefix, *rest = words.split() or [""]
+        if not prefix:
+            lines = [approval_view.waiting_line(self._asking(one)) for one in self._known.values()]
+            self._screen.show(*(lines or [((Style.DIM, "nothing waits for a permission"),)]))
+            return ""
+        found = self._find(prefix)
+        if isinstance(found, str):
+            return found
+        total = len(self._pages(found))
+        page = rest[0] if rest else str(min(self._unseen(found), default=0) + 1)
+        if len(rest) > 1 or not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) <= total):
+            return f"say /approvals {self._short(found)} PAGE, of {total}"
+        self._show(found, int(page) - 1)
+        return ""
+
+    def _show(self, approval: Approval, page: int, *, brief: bool = False) -> None:
+        """Show a page of a message, with the reasons before the first and how to answer after the last."""
+        key, pages = self._short(approval), self._pages(approval)
+        more = f"/approvals {key}"
+        if not page:
+            self._screen.show(approval_view.head_line(self._asking(approval)))
+            self._screen.show(*approval_view.reasons(approval, more if brief else ""))
+        self._screen.show(*pages[page], whole=True)
+        if approval.delivery.id in self._known:
+            self._seen.setdefault(approval.delivery.id, set()).add(page)
+        place = f"  (page {page + 1} of {len(pages)}) " if len(pages) > 1 else "  "
+        answers = f"/approve {key}, /approve {key} {ALWAYS}, or /deny {key}"
+        if self._unseen(approval):
+            answers = f"{more} shows the next; it cannot be permitted before; or /deny {key}"
+        self._screen.say(f"{place}{answers}", Style.DIM)
+
+    def _pages(self, approval: Approval) -> list[Sequence[Line]]:
+        """The text of the message by pages; a script has it whole, since its pages are not turned."""
+        lines = approval_view.said(approval, self._host.rules.codecs, self._screen.redact)
+        return approval_view.pages(lines) if self._paged else [lines]
+
+    def _unseen(self, approval: Approval) -> set[int]:
+        """The pages that were not shown."""
+        return set(range(len(self._pages(approval)))) - self._seen.get(approval.delivery.id, set())
+
+    def _barred(self, approval: Approval) -> str:
+        """The reason why it cannot be permitted here and now, if there is one."""
+        unseen = self._unseen(approval)
+        if unseen:
+            key, page = self._short(approval), min(unseen) + 1
+            return f"{len(unseen)} pages of it were not shown: /approvals {key} {page} shows the next"
+        conversation = self._host.conversation(approval.delivery.conversation)
+        return "" if conversation is None else approving.barred(conversation, self._by, self._host.rules)
+
+    async def answer(self, words: str, answer: Answer, *, unnamed: bool = False) -> str:
+        """Answer what is named; gives what was wrong with the command.
+
+        Args:
+            words: an id, and ``always`` after it.
+            answer: what is said.
+            unnamed: whether the only one that waits need not be named. A person must name it: another one may have
+                taken its place while they typed.
+        """
+        prefix, *rest = words.split() or [""]
+        if prefix == ALWAYS:
+            prefix, rest = "", [ALWAYS, *rest]
+        if rest and (answer is Answer.DENY or rest != [ALWAYS]):
+            return f"say /deny ID, /approve ID or /approve ID {ALWAYS}"
+        if not (prefix or unnamed):
+            return "say which: /approvals lists them"
+        found = self._find(prefix)
+        if isinstance(found, str):
+            return found
+        if prefix and len(prefix) < SHORT:  # what was meant may be gone, and this another one
+            return f"{prefix} is too short to be sure: say {self._short(found)}"
+        self.flush()
+        why = "" if answer is Answer.DENY else self._barred(found)
+        if why:
+            return why
+        said = Answer.ALWAYS if rest else answer
+        decided = Decided(found.id, found.digest, said, self._by)
+        spent = await self._host.decide(found.delivery.conversation, decided)
+        self.flush()
+        return "" if spent else "it does not wait any more"
+
+    def _find(self, prefix: str) -> Approval | str:
+        found = [one for one in self._known.values() if one.id.startswith(prefix)]
+        if len(found) == 1:
+            return found[0]
+        about = f" under {prefix}" if prefix else ""
+        return f"{len(found) or 'no'} messages wait for a permission{about}"
+
+    def _asking(self, approval: Approval) -> Asking:
+        until = time.localtime(approval.at + self._host.rules.blueprint.limits.approval)
+        return Asking(self._short(approval), approval, time.strftime("%H:%M:%S", until))
+
+    def _short(self, approval: Approval) -> str:
+        key = approval.id
+        others = [one.id for one in self._known.values() if one.id != key]
+        lengths = range(SHORT, len(key))
+        return next((key[:n] for n in lengths if not any(one.startswith(key[:n]) for one in others)), key)

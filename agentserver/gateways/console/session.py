@@ -1,0 +1,146 @@
+"""The conversations of one console session.
+
+Owns which conversations were opened, which one is current and what runs in them. Refuses to know screens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from agentserver.ports import Ingress
+from agentserver.trace.text import TraceReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.core.guard import Rules
+    from agentserver.core.state.approvals import Decided
+    from agentserver.ports import ConversationHandle
+    from agentserver.trace.store import TraceBook
+
+
+class ConsoleHost(Ingress, Protocol):
+    """The console's needs of a server."""
+
+    @property
+    def rules(self) -> Rules:
+        """The rules by which conversations decide."""
+        ...
+
+    @property
+    def trace(self) -> TraceBook:
+        """The events of late."""
+        ...
+
+    @property
+    def durable(self) -> bool:
+        """True when unfinished work outlives the process."""
+        ...
+
+    async def drain(self) -> None:
+        """Refuse new messages and wait until nothing runs, for ``limits.drain`` seconds at most."""
+        ...
+
+    async def decide(self, conversation: str, decided: Decided) -> bool:
+        """Commit a person's answer. False when nothing waits for it any more."""
+        ...
+
+
+@dataclass
+class ConsoleSession:
+    """One conversation of the session.
+
+    Args:
+        running: requests that have not come to rest.
+        left: whether the session turned to another one; it closes when it comes to rest.
+        over: whether the session closed it.
+        kept: whether the session left it to the next one.
+    """
+
+    handle: ConversationHandle
+    reading: TraceReader = field(default_factory=TraceReader)
+    running: int = 0
+    left: bool = False
+    over: bool = False
+    kept: bool = False
+
+    def keep(self) -> None:
+        """Leave the conversation to the next session."""
+        self.kept = self.over = True
+        self.handle.detach()
+
+    async def close(self) -> None:
+        """End the conversation, once."""
+        if not self.over:
+            self.over = True
+            await self.handle.close()
+
+
+class ConsoleSessions:
+    """The session's conversations by id. ``rest`` is set while nothing runs in any of them."""
+
+    def __init__(self, host: ConsoleHost, principal: str) -> None:
+        self._host = host
+        self._principal = principal
+        self._known: dict[str, ConsoleSession] = {}
+        self.current: ConsoleSession | None = None
+        self.rest = asyncio.Event()
+        self.rest.set()
+
+    def __iter__(self) -> Iterator[ConsoleSession]:
+        """Every conversation that is still known, the oldest first."""
+        return iter(tuple(self._known.values()))
+
+    def get(self, conversation: str) -> ConsoleSession | None:
+        """The conversation of that id, if it is the session's."""
+        return self._known.get(conversation)
+
+    def beginning(self, prefix: str) -> list[ConsoleSession]:
+        """The current conversation, or those whose ids begin so."""
+        if not prefix:
+            return [self.current] if self.current else []
+        return [talk for key, talk in self._known.items() if key.startswith(prefix)]
+
+    def alive(self) -> bool:
+        """True when the current conversation can take messages."""
+        return self.current is not None and self._host.conversation(self.current.handle.id) is not None
+
+    async def open(self) -> ConsoleSession:
+        """Begin another conversation. What still runs in the current one goes on, then it closes.
+
+        Raises QuotaError, and leaves the current one as it is, when the principal may not open another.
+        """
+        if self.current is not None and not self.current.running:
+            await self.current.close()
+        handle = await self._host.open(self._principal)
+        if self.current is not None:
+            self.current.left = True
+        self._forget()
+        self.current = self._known[handle.id] = ConsoleSession(handle)
+        return self.current
+
+    def began(self, talk: ConsoleSession) -> None:
+        """Count a request."""
+        talk.running += 1
+        self.rest.clear()
+
+    async def ended(self, talk: ConsoleSession) -> None:
+        """A request has come to rest."""
+        talk.running -= 1
+        if talk.left and not talk.running:
+            await talk.close()
+        if not self.running():
+            self.rest.set()
+
+    def running(self) -> list[ConsoleSession]:
+        """The conversations in which something runs."""
+        return [talk for talk in self._known.values() if talk.running]
+
+    def _forget(self) -> None:
+        """Drop conversations that are over and no longer in the trace."""
+        traced = set(self._host.trace.conversations())
+        for key, talk in list(self._known.items()):
+            if talk.over and not talk.running and key not in traced:
+                del self._known[key]

@@ -1,0 +1,160 @@
+"""The contents of the console's screen: replies, listeners, threads, help.
+
+Owns the wording and arrangement. Pure: values in, lines out. Refuses to know where lines go. Text of messages
+stands behind a margin, so that it cannot pass for a line of the console's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code, SystemError
+from agentserver.gateways.console.lines import HELP, usage
+from agentserver.gateways.form import text_field
+from agentserver.payload.codec import Undecodable
+from agentserver.payload.names import local
+from agentserver.trace.plain_values import entries
+from agentserver.trace.terminal import Style, own_lines, plain
+from agentserver.wire import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentserver.core.blueprint import Blueprint
+    from agentserver.core.messages import Reply
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.threads import Thread, ThreadTree
+    from agentserver.gateways.console.lines import Takers
+    from agentserver.payload.codec import Codecs
+    from agentserver.trace.terminal import Line
+
+MARGIN = "  | "
+ASKS = "  ? "
+"""The margin of a question, which may quote a message."""
+SPENT = (
+    "a request may use limits.messages messages and limits.hops hops: ask for less at a time, or raise them"
+)
+"""The way on after a request has used up its budget; its SystemError says the same for every budget."""
+
+
+def decoded(message: bytes, codecs: Codecs) -> object | None:
+    """The payload of an envelope; None when no codec of this server can read it."""
+    read = envelope.read(message)
+    if isinstance(read, envelope.Malformed):
+        return None
+    codec = codecs.named(str(read.payload.tag))
+    try:
+        return None if codec is None else codec.decode(read.payload)
+    except Undecodable:
+        return None
+
+
+def reply_lines(
+    reply: Reply, codecs: Codecs, *, raw: bool, redact: Callable[[str], str] = str
+) -> Iterator[Line]:
+    """A reply in fields, and as XML when ``raw`` is set or it cannot be read.
+
+    ``redact`` takes secrets out of a text as long as it is whole.
+    """
+    value = decoded(reply.message, codecs)
+    if isinstance(value, SystemError):
+        yield from _error(reply.sender, value)
+    else:
+        yield ((Style.GOOD, reply.sender), (Style.PAYLOAD, f"  {local(reply.root)}"))
+        if value is not None:
+            yield from field_lines(value, redact=redact)
+    if raw or value is None:
+        yield from _margined(redact(reply.message.decode(errors="surrogateescape")), Style.DIM)
+
+
+def _error(sender: str, error: SystemError) -> Iterator[Line]:
+    again = "may be tried again" if error.retry_allowed else "not to be tried again"
+    yield ((Style.BAD, f"{sender}  {error.code}"), (Style.DIM, f"  ({again})"))
+    yield from _margined(error.message)
+    if error.code is Code.BUDGET:
+        yield ((Style.DIM, f"{MARGIN}{SPENT}; /new begins a conversation that has used up nothing"),)
+
+
+def field_lines(value: object, margin: str = MARGIN, *, redact: Callable[[str], str] = str) -> Iterator[Line]:
+    """A payload, a field a line; further lines of a text stand further in."""
+    for entry in entries(value):
+        indent = "  " * entry.depth
+        first, *more = own_lines(redact(entry.text or ""))
+        yield (
+            (Style.DIM, margin),
+            (Style.NAME, f"{indent}{entry.name}:"),
+            (Style.PLAIN, f" {first}" if first else ""),
+        )
+        for part in more:
+            yield ((Style.DIM, margin), (Style.PLAIN, f"{indent}  {part}"))
+
+
+def _margined(text: str, style: Style = Style.PLAIN, margin: str = MARGIN) -> Iterator[Line]:
+    for part in own_lines(text):
+        yield ((Style.DIM, margin), (style, part))
+
+
+def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
+    """The listeners: their descriptions, the payloads they take, and the peers they may reach."""
+    for listener in blueprint.listeners.values():
+        kind = "  agent" if listener.agent else ""
+        yield (
+            (Style.NAME, f"@{listener.name}"),
+            (Style.DIM, kind),
+            (Style.PLAIN, f"  {listener.description}"),
+        )
+        codecs = takers[listener.name]
+        for codec in codecs:
+            root = local(codec.name)
+            short = (
+                f'  ("@{listener.name} some text" is {root}.{text_field(codec)})' if text_field(codec) else ""
+            )
+            yield ((Style.PAYLOAD, f"    {root}"), (Style.PLAIN, f"  {usage(codec)}"), (Style.DIM, short))
+        if listener.peers:
+            yield ((Style.DIM, f"    peers: {', '.join(sorted(listener.peers))}"),)
+
+
+def thread_lines(conversation: Conversation) -> Iterator[Line]:
+    """The conversation's threads as an indented tree: owner, state, queue, id."""
+    yield ((Style.DIM, f"conversation {conversation.id}, {conversation.messages} messages so far"),)
+    tree = conversation.tree
+    pending = [(tree.nodes[tree.root], 0)]
+    while pending:
+        thread, depth = pending.pop()
+        yield _thread(tree, thread, depth)
+        pending += [(tree.nodes[child], depth + 1) for child in reversed(thread.children)]
+
+
+def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
+    return (
+        (Style.PLAIN, "  " * depth),
+        (Style.NAME, thread.owner),
+        (Style.PLAIN, f"  {state(tree, thread)}"),
+        (Style.PLAIN, f"  {len(thread.inbox)} queued" if thread.inbox else ""),
+        (Style.PLAIN, f"  {len(thread.held)} held" if thread.held else ""),
+        (Style.WARN, f"  {len(thread.approvals)} to be permitted" if thread.approvals else ""),
+        (Style.DIM, f"  {thread.id}"),
+    )
+
+
+def state(tree: ThreadTree, thread: Thread) -> str:
+    """The state of a thread: ``working`` on a message, ``waiting`` for others or for a person, or ``dormant``.
+
+    A message whose listener has no room yet counts as being worked on.
+    """
+    if thread.inbox:
+        return "working"
+    if thread.held or thread.approvals or any(not below.quiet for below in tree.below(thread.id)):
+        return "waiting"
+    return "dormant"
+
+
+def help_lines() -> Iterator[Line]:
+    """Everything that can be typed."""
+    yield plain("@listener text                  a message to a listener whose payload is one required text")
+    yield plain('@listener field=value b="x y"   a message in fields; lines.0.sku=... for nested ones')
+    yield plain("@listener/Payload field=value   the same, where a listener takes several payloads")
+    yield plain("@listener                       text without @ goes there from now on")
+    yield plain("<payload xmlns=...>...          raw XML, a payload or an envelope, over several lines")
+    for verb, (argument, meaning) in HELP.items():
+        yield ((Style.NAME, f"/{verb} {argument}".ljust(32)), (Style.PLAIN, meaning))

@@ -1,0 +1,322 @@
+"""Lineage: values from untrusted places are known wherever they go, and do not drive what has consequences.
+
+Owns what a conversation's messages mean to provenance: whose words count as what, when they are seen, which messages
+are calls of a sink, and what a person's permission is good for. Refuses to find or to weigh anything itself: the
+provenance package does.
+
+What is seen, and when. A message is seen when its listener is done with it, before anything that the listener sends
+is judged; so all that a listener says is judged by all that it was given. The principal's messages are trusted words,
+every other message is the output of its sender, the system's own are nothing. What a source or a quarantined listener
+sends is seen before it is judged, for no other listener has been given it yet.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code
+from agentserver.core.drafts.routing import Route
+from agentserver.core.guard import Denied, NeedsApproval, Noted
+from agentserver.core.handoffs import TASK
+from agentserver.core.messages import SYSTEM, TODO
+from agentserver.core.records.details import Ground
+from agentserver.guards.lineage import memory as lineage_memory
+from agentserver.guards.lineage import plan as lineage_plan
+from agentserver.guards.lineage.memory import Memory
+from agentserver.guards.lineage.reading import Readings, handed, words
+from agentserver.payload.names import local
+from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
+from agentserver.provenance.explain import MOST, facts, without
+from agentserver.provenance.judge import judge
+from agentserver.provenance.ledger import Ledger
+from agentserver.provenance.library.approval import digest
+from agentserver.provenance.policy.declarations import Effect, PlanSource
+from agentserver.provenance.verdict import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from lxml import etree
+
+    from agentserver.core.drafts.routing import Proposal
+    from agentserver.core.guard import Verdict
+    from agentserver.core.messages import Delivery
+    from agentserver.guards.lineage.reading import ElementReader
+    from agentserver.payload.codec import Codecs
+    from agentserver.provenance.policy.declarations import ListenerClass, Policy
+    from agentserver.provenance.verdict import Finding
+    from agentserver.provenance.verdict import Verdict as Judgement
+
+_SERIOUS = (Effect.BLOCK, Effect.ASK)
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """The trust that an organism places in listeners and principals.
+
+    Args:
+        policy: what is declared of listeners and fields.
+        quarantined: listeners that may only say what a closed schema admits.
+        planners: listeners whose ``Plan`` fixes what a conversation may do.
+    """
+
+    policy: Policy
+    quarantined: frozenset[str] = frozenset()
+    planners: frozenset[str] = frozenset()
+
+
+class _Said:
+    """A message, on its way or arrived.
+
+    Args:
+        sender: whose words it holds.
+        to: the listener it is for.
+        thread: the sender's.
+        root: name of the payload element.
+        element: the payload.
+        reading: the way to its scalars.
+        trace: id of the delivery, if there is one.
+    """
+
+    __slots__ = ("_leaves", "element", "reading", "root", "sender", "thread", "to", "trace")
+
+    def __init__(
+        self,
+        sender: str,
+        to: str,
+        thread: str,
+        root: str,
+        element: etree._Element,
+        reading: ElementReader,
+        trace: str = "",
+    ) -> None:
+        self.sender, self.to, self.thread, self.root = sender, to, thread, root
+        self.element, self.reading, self.trace = element, reading, trace
+        self._leaves: tuple[Leaf, ...] | None = None
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """Its scalars, read when they are first needed: in a conversation without untrusted text they are not."""
+        if self._leaves is None:
+            self._leaves = self.reading.leaves(self.element)
+        return self._leaves
+
+
+class LineageGuard:
+    """Watches every message, and judges those to listeners with consequences.
+
+    Args:
+        trusted: whom the organism trusts with what.
+        listeners: the names of all its listeners.
+        codecs: of every payload that they handle.
+        redact: takes secrets out of what it tells, before anything of it is cut.
+
+    Raises PayloadError for a payload whose type says contradictory things of a field.
+    """
+
+    name = "lineage"
+
+    def __init__(
+        self,
+        trusted: Trusted,
+        listeners: Iterable[str],
+        codecs: Codecs,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self._redact = redact
+        self._trusted = trusted
+        self._policy = trusted.policy
+        self._orders = replace(trusted.policy, plan=PlanSource.OFF)
+        self._classes: Mapping[str, ListenerClass] = {name: self._policy.classify(name) for name in listeners}
+        self._readings = Readings(codecs)
+
+    # What is seen
+
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
+        """The memory after a listener was given a message."""
+        if delivery.sender in {SYSTEM, TODO}:
+            return memory
+        if self._passes_by(delivery, known := _recalled(memory)):
+            return known.stepped()
+        arrived = self._arrived(delivery, element)
+        outside = delivery.sender not in self._classes and delivery.hop == 1
+        known = known.stepped()
+        principal = outside and self._orders_from(delivery.sender)
+        known = (
+            known.asked("\n".join(words(arrived.leaves))) if principal else self._heard(known, arrived, at)
+        )
+        receiver = self._classes.get(delivery.to)
+        if receiver is not None and not receiver.relay:
+            known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves))
+        return known
+
+    def _passes_by(self, delivery: Delivery, known: Memory) -> bool:
+        """True for what one relay tells another while nothing untrusted was seen: only the count changes."""
+        sender, receiver = self._classes.get(delivery.sender), self._classes.get(delivery.to)
+        if sender is None or receiver is None or not (sender.relay and receiver.relay):
+            return False
+        return delivery.root != lineage_plan.ROOT and not known.ledger.tainted
+
+    def opened(self) -> object:
+        """The memory of a conversation in which nothing has been said."""
+        return Memory()
+
+    def missed(self, memory: object) -> object:
+        """The memory after a message of which nothing is known: over the bound, so that every sink is refused."""
+        known = _recalled(memory)
+        return known.grown(replace(known.ledger, overflow=True))
+
+    def _heard(self, memory: Memory, said: _Said, at: float) -> Memory:
+        """The memory after a sender's words."""
+        memory = self._planned(memory, said)
+        ledger = memory.ledger
+        sender = self._class(said.sender)
+        if said.sender in self._trusted.quarantined and ledger.tainted:
+            ledger = ledger.spend(self._readings[said.root].channel.bits)
+        if sender.relay and not ledger.tainted:
+            return memory.grown(ledger)
+        asked = memory.told_to(said.thread)
+        leaves = said.leaves
+        if asked is None and not sender.relay:  # no record tells what it merely repeats
+            leaves = tuple(map(_disowned, leaves)) if sender.source else ()
+        arguments = tuple(Leaf("", text) for text in asked or ())
+        seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace)
+        return memory.grown(ledger.observe(self._policy, seen))
+
+    def _arrived(self, delivery: Delivery, element: etree._Element) -> _Said:
+        root = delivery.root
+        reading = self._readings[root]
+        return _Said(delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id)
+
+    def _planned(self, memory: Memory, said: _Said) -> Memory:
+        """The memory with a planner's plan, unless untrusted text came before it."""
+        if said.root != lineage_plan.ROOT or said.sender not in self._trusted.planners:
+            return memory
+        plan = self._readings[said.root].codec.decode(said.element)
+        adopted = memory.ledger.adopt(lineage_plan.steps(plan))
+        return memory if adopted is None else memory.grown(adopted)
+
+    def _orders_from(self, name: str) -> bool:
+        """True when a sender is a principal whose words count as orders: any that the policy does not name a source."""
+        return name not in self._classes and name not in (self._policy.sources or ())
+
+    def _class(self, name: str) -> ListenerClass:
+        return self._classes.get(name) or self._policy.classify(name)
+
+    # What is judged
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
+        """Decide on a message by the part that its listener has in the policy."""
+        if proposal.route is Route.SERVICE or proposal.to not in self._classes:
+            return None
+        redriven = proposal.route is Route.REDRIVEN
+        known = _recalled(memory)
+        receiver, clean = self._classes[proposal.to], not (known.ledger.tainted or self._policy.deny)
+        if clean and not receiver.sink and proposal.sender.name not in self._trusted.quarantined:
+            return None
+        confined = self._confined(proposal)
+        if isinstance(confined, Denied) or not self._consequential(known, proposal):
+            return confined
+        known = known.stepped()
+        said = _Said(
+            proposal.sender.name,
+            proposal.to,
+            proposal.thread,
+            proposal.root,
+            proposal.element,
+            self._readings[proposal.root],
+        )
+        ordered = self._orders_from(said.sender) and not redriven
+        judged = self._judged(known, said, at, ordered=ordered)
+        return _answer(judged, known.permitted, self._redact) or confined
+
+    def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
+        """True for a call of a sink, and for a message that may carry something out to a destination that it names."""
+        receiver = self._classes[proposal.to]
+        if receiver.sink or not (memory.ledger.tainted or self._policy.deny):
+            return receiver.sink
+        declared = any(role is Role.DESTINATION for _, role in self._readings[proposal.root].roles)
+        return declared or (receiver.source and proposal.route is not Route.ANSWER)
+
+    def _judged(self, memory: Memory, said: _Said, at: float, *, ordered: bool) -> Judgement:
+        """The verdict on a message by all that is known, its own words included where they are no record."""
+        if ordered:
+            # The principal's own message is an order: nothing but the deny list stands against it.
+            return judge(Ledger(), self._orders, self._call(said, memory, at))
+        if self._class(said.sender).source or said.sender in self._trusted.quarantined:
+            memory = self._heard(memory, said, at)
+        return judge(memory.ledger, self._policy, self._call(said, memory, at))
+
+    def _call(self, said: _Said, memory: Memory, at: float) -> Call:
+        reading = self._readings[said.root]
+        # What a listener sends itself is its own; any other task the server wrote, so that its values are what is said.
+        own = said.root != TASK or said.sender == said.to
+        arguments = said.leaves if own else handed(reading.codec.decode(said.element))
+        return Call(said.to, arguments, memory.step, at, reading.roles)
+
+    def _confined(self, proposal: Proposal) -> Verdict:
+        """Hold a quarantined listener to what a closed schema admits."""
+        if proposal.sender.name not in self._trusted.quarantined:
+            return None
+        channel = self._readings[proposal.root].channel
+        if channel.closed:
+            return None
+        name = local(proposal.root)
+        told = Ground.QUARANTINED.of(proposal.sender.name, name, channel)
+        return Noted(told) if self._policy.mode is Mode.AUDIT else Denied(Code.DENIED, told)
+
+    # What a person permits
+
+    def permit(self, memory: object, about: tuple[str, ...]) -> object:
+        """Remember the values that were in question, each for its sink and its argument.
+
+        A question about no single argument, such as one about the plan, is answered for that very call alone.
+        """
+        return _recalled(memory).permitting(about)
+
+    # What is kept
+
+    def dump(self, memory: Memory) -> Mapping[str, bytes]:
+        """The memory in parts; see ``lineage_memory``."""
+        return lineage_memory.dump(memory)
+
+    def load(self, parts: Mapping[str, bytes]) -> object:
+        """The memory of which ``dump`` gave these parts; none are of a conversation that began without this guard."""
+        return lineage_memory.load(parts) if parts else _recalled(None)
+
+
+def _recalled(memory: object) -> Memory:
+    """The memory. A conversation that did not open under this guard saw what is not known: it is over the bound."""
+    return memory if isinstance(memory, Memory) else Memory(replace(Ledger(), overflow=True))
+
+
+def _disowned(leaf: Leaf) -> Leaf:
+    """A leaf without a guarantor, because it is not known what was asked."""
+    return replace(leaf, standing=Standing.PROSE)
+
+
+def _answer(verdict: Judgement, permitted: frozenset[str], redact: Callable[[str], str]) -> Verdict:
+    """The verdict as the pump understands it."""
+    if not verdict.findings:
+        return None
+    told = without(verdict, redact)
+    if verdict.decision is Decision.DENY:
+        return Denied(Code.DENIED, facts(told, most=MOST))
+    if verdict.decision is Decision.ASK:
+        serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
+        about = tuple(dict.fromkeys(_digest(verdict, finding) for finding in serious))
+        if permitted.issuperset(about):
+            return Noted(facts(told, became="permitted", most=MOST))
+        return NeedsApproval(facts(told, most=MOST), about)
+    return Noted(facts(told, most=MOST))
+
+
+def _digest(verdict: Judgement, finding: Finding) -> str:
+    """The subject of a permission: an argument's value at a sink, or the whole call where no argument is named."""
+    if not finding.path:
+        return digest(verdict.call)
+    about = json.dumps([verdict.call.sink, finding.path, finding.value], separators=(",", ":"))
+    return sha256(about.encode()).hexdigest()

@@ -1,0 +1,176 @@
+"""The lineage guard's memory of a conversation, and the parts in which it is kept.
+
+Owns the memory as a value: the ledger, what listeners were asked, what a person permitted, and a log of what the
+ledger has come to hold, in pieces that are written once. Refuses to judge, and to know messages.
+
+Bounds. Text beyond ``Policy.limit``, or of more than TEXTS pieces, is not tracked, and from then on every sink is
+refused. What only permits stops growing instead: records beyond RECORDS and trusted words beyond WORDS authorise
+nothing, what a listener was asked beyond TOLD threads or ASKED characters is taken for unknown, permissions beyond
+PERMITS are asked for again. Hops beyond HOPS are left out of the explanation.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentserver.core.encoding.parts import encode
+from agentserver.provenance.ledger import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+TEXTS = 200_000
+"""Untrusted texts, those wrapped in others included."""
+RECORDS = 20_000
+"""Values that the system guarantees."""
+HOPS = 20_000
+"""Labelled spans that were passed on."""
+WORDS = 1_000_000
+"""Characters of trusted words."""
+TOLD = 64
+"""Threads of which it is known what they were asked; those that were asked last stay."""
+ASKED = 20_000
+"""Characters of what one thread was asked."""
+PERMITS = 1000
+"""Values that a person permitted."""
+
+PIECE = 1 << 15
+"""Bytes after which a piece of the log is closed and not written again."""
+
+_STATE, _LOG, _THREAD = "state", "log ", "thread "
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The contents of a ledger, a line of JSON for each step that added something."""
+
+    closed: tuple[bytes, ...] = ()
+    lines: tuple[bytes, ...] = ()
+    size: int = 0
+
+    def add(self, entry: Mapping[str, list[Any]]) -> Log:
+        """The log with one more line."""
+        line = encode(entry)
+        if self.size + len(line) < PIECE:
+            return Log(self.closed, (*self.lines, line), self.size + len(line))
+        return Log((*self.closed, b"\n".join((*self.lines, line))))
+
+    def pieces(self) -> tuple[bytes, ...]:
+        """The log in pieces, of which only the last one can still change."""
+        return (*self.closed, b"\n".join(self.lines)) if self.lines else self.closed
+
+
+class LastRequest(NamedTuple):
+    """The latest request to the listener of a thread.
+
+    Args:
+        thread: the listener's.
+        origin: the thread of the asking listener. What comes from elsewhere is an answer, not a question.
+        texts: what was said; None when that was too much to be kept.
+        data: origin and texts as they are kept.
+    """
+
+    thread: str
+    origin: str
+    texts: tuple[str, ...] | None
+    data: bytes
+
+    @classmethod
+    def of(cls, thread: str, origin: str, texts: Iterable[str] | None) -> LastRequest:
+        """The texts of a request on a thread, unless they are too long."""
+        said = None if texts is None else tuple(texts)
+        if said is not None and sum(map(len, said)) > ASKED:
+            said = None
+        return cls(thread, origin, said, encode([origin, said]))
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The guard's memory of one conversation. Every change gives a new value.
+
+    Args:
+        ledger: what was seen.
+        step: messages that listeners were given.
+        told: what listeners were asked, the latest last.
+        permitted: digests of what a person permitted for the rest of the conversation.
+        log: what the ledger holds, as it is kept.
+    """
+
+    ledger: Ledger = field(default_factory=Ledger)
+    step: int = 0
+    told: tuple[LastRequest, ...] = ()
+    permitted: frozenset[str] = frozenset()
+    log: Log = field(default=Log(), compare=False, repr=False)
+
+    def stepped(self) -> Memory:
+        """The memory at the next step."""
+        return Memory(self.ledger, self.step + 1, self.told, self.permitted, self.log)
+
+    def asked(self, words: str) -> Memory:
+        """The memory after a trusted principal spoke. The same words to several listeners count once."""
+        known = self.ledger.queries
+        if words in known or sum(map(len, known)) + len(words) > WORDS:
+            return self
+        return self.grown(self.ledger.ask(words))
+
+    def grown(self, ledger: Ledger) -> Memory:
+        """The memory with a ledger that grew from its own."""
+        before = self.ledger
+        if ledger is before:
+            return self
+        if len(ledger.texts) > TEXTS:
+            ledger = replace(before, overflow=True)
+        if len(ledger.records.entries) > RECORDS:
+            ledger = replace(ledger, records=before.records)
+        if len(ledger.hops) > HOPS:
+            ledger = replace(ledger, hops=before.hops, passed=before.passed)
+        entry = {name: more for name, more in ledger.since(before).items() if more}
+        return replace(self, ledger=ledger, log=self.log.add(entry) if entry else self.log)
+
+    def telling(self, thread: str, origin: str, texts: Iterable[str]) -> Memory:
+        """The memory after a listener was asked something on a thread of its own, or got an answer there."""
+        known = next((told for told in self.told if told.thread == thread), None)
+        others = tuple(told for told in self.told if told.thread != thread)[1 - TOLD :]
+        if known is not None and known.origin != origin:
+            return replace(self, told=(*others, known))
+        return replace(self, told=(*others, LastRequest.of(thread, origin, texts)))
+
+    def told_to(self, thread: str) -> tuple[str, ...] | None:
+        """The latest request to the listener of a thread; None when it is not known."""
+        return next((told.texts for told in self.told if told.thread == thread), None)
+
+    def permitting(self, digests: Iterable[str]) -> Memory:
+        """The memory after a person permitted something for the rest of the conversation."""
+        more = self.permitted | frozenset(digests)
+        return replace(self, permitted=more) if len(more) <= PERMITS else self
+
+
+def dump(memory: Memory) -> dict[str, bytes]:
+    """The memory in parts. A part that a step has not changed is the same bytes as before."""
+    parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.pieces())}
+    parts.update({f"{_THREAD}{told.thread}": told.data for told in memory.told})
+    order = [told.thread for told in memory.told]
+    state = [memory.step, order, sorted(memory.permitted), memory.ledger.state()]
+    return {**parts, _STATE: encode(state)}
+
+
+def load(parts: Mapping[str, bytes]) -> Memory:
+    """The memory of which ``dump`` gave these parts. Raises ValueError, LookupError or TypeError for others."""
+    step, order, permitted, state = json.loads(parts[_STATE])
+    pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
+    held: dict[str, list[Any]] = {"queries": [], "texts": [], "records": [], "hops": []}
+    log = Log()
+    for line in (line for piece in pieces for line in piece.split(b"\n")):
+        entry = json.loads(line)
+        log = log.add(entry)
+        for name, more in entry.items():
+            held[name] += more
+    return Memory(
+        Ledger.load({**held, **state}),
+        step,
+        tuple(LastRequest.of(thread, *json.loads(parts[f"{_THREAD}{thread}"])) for thread in order),
+        frozenset(permitted),
+        log,
+    )

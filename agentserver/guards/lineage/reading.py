@@ -1,0 +1,156 @@
+"""Payload elements as the leaves that lineage is about.
+
+Owns the way from an element to typed scalars with field paths, the marks of its payload's own type, and the capacity
+of its schema. Refuses to judge. No constructor of a payload class is called: it is its author's code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from lxml import etree
+
+from agentserver.payload.fields.field_table import FieldKind, PayloadError, RecordType, ScalarKind
+from agentserver.payload.fields.lexical import READERS
+from agentserver.payload.names import local
+from agentserver.provenance.evidence.labels import Leaf
+from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.policy.declared import RoleMarks, dataclasses_in, declared
+from agentserver.provenance.policy.quarantine import Channel, capacity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agentserver.payload.codec import Codec, Codecs
+    from agentserver.payload.fields.field_table import Type
+    from agentserver.provenance.evidence.labels import Role
+
+
+@dataclass(frozen=True, slots=True)
+class ElementReader:
+    """The way in which the elements of one payload are read.
+
+    Args:
+        codec: the payload's.
+        marks: what its type says of its fields.
+        channel: what one message of it can tell.
+    """
+
+    codec: Codec
+    marks: RoleMarks
+    channel: Channel
+
+    def leaves(self, element: etree._Element) -> tuple[Leaf, ...]:
+        """The scalars of a valid element, each with the standing that its field declares."""
+        described = self.codec.described
+        if described is not None:
+            return self.marks.leaves(_record(element, described.record, described.namespace))
+        return self.marks.leaves(_plain(element, self.codec.payload))
+
+    @property
+    def roles(self) -> tuple[tuple[str, Role], ...]:
+        """The roles of its fields, as its type declares them."""
+        return self.marks.roles
+
+
+class Readings:
+    """A reading for each codec. A payload that could not be foreseen is read when it is first met.
+
+    Raises PayloadError for a payload whose type says contradictory things of a field.
+    """
+
+    def __init__(self, codecs: Codecs) -> None:
+        self._codecs = codecs
+        self._known = {codec.name: _reading(codec) for codec in codecs}
+
+    def __getitem__(self, root: str) -> ElementReader:
+        """The reading of a root element. Raises KeyError for one that no codec claims."""
+        if root not in self._known:
+            codec = self._codecs.named(root)
+            if codec is None:
+                raise KeyError(root)
+            self._known[root] = _reading(codec)
+        return self._known[root]
+
+
+def words(leaves: tuple[Leaf, ...]) -> Iterator[str]:
+    """The texts of leaves, without empty ones."""
+    return filter(None, (text_of(leaf.value) for leaf in leaves))
+
+
+def handed(task: Any) -> tuple[Leaf, ...]:
+    """The sender's part of a task: its values by the intent's own names, and its words. The rest is the organism's."""
+    params = (Leaf(param.name, param.value) for param in task.params)
+    return (*params, *(Leaf(f"data[{number}].text", words.text) for number, words in enumerate(task.data)))
+
+
+def channel(codec: Codec) -> Channel:
+    """The channel that one message of a payload is."""
+    return capacity(etree.fromstring(codec.xsd().encode()), local(codec.name))
+
+
+def _reading(codec: Codec) -> ElementReader:
+    try:
+        marks = declared(codec.payload)
+    except (TypeError, NameError) as error:
+        raise PayloadError(f"{codec.payload.__qualname__}: {error}") from None
+    return ElementReader(codec, marks, channel(codec))
+
+
+def _record(element: etree._Element, record: RecordType, space: str) -> dict[str, Any]:
+    """The fields of a record that the element holds, by their Python names."""
+    found: dict[str, Any] = {}
+    for field in record.placed(FieldKind.ATTRIBUTE):
+        text = element.get(field.xml)
+        if text is not None:
+            found[field.name] = _scalar(field.type, text)
+    named = {f"{{{space}}}{field.xml}": field for field in record.placed(FieldKind.ELEMENT)}
+    for child in element:
+        field = named[str(child.tag)]
+        kind = field.type
+        value = (
+            _record(child, kind, space) if isinstance(kind, RecordType) else _scalar(kind, child.text or "")
+        )
+        if field.repeated:
+            found.setdefault(field.name, []).append(value)
+        else:
+            found[field.name] = value
+    return found
+
+
+def _scalar(kind: Type, text: str) -> Any:
+    assert not isinstance(kind, RecordType)
+    return text if kind.kind is ScalarKind.STR else READERS[kind.kind](text)
+
+
+def _plain(element: etree._Element, cls: Any) -> Any:
+    """An element of a hand-written schema: names by the class that was made of it, values as they are written."""
+    names = _names(cls)
+    found: dict[str, list[Any]] = {}
+    for name, text in element.attrib.items():
+        key, _ = names.get(local(str(name)), (local(str(name)), None))
+        found.setdefault(key, []).append(text)
+    for child in element:
+        key, inner = names.get(local(str(child.tag)), (local(str(child.tag)), None))
+        found.setdefault(key, []).append(_plain(child, inner))
+    text = "".join([element.text or "", *(child.tail or "" for child in element)])
+    if not found:
+        return text
+    if text.strip():
+        found.setdefault(names.get("", ("value", None))[0], []).append(text)
+    return found
+
+
+def _names(cls: Any) -> Mapping[str, tuple[str, Any]]:
+    """For each XML name of a generated class its field and the class inside; the empty name is its own text."""
+    if not is_dataclass(cls) or not isinstance(cls, type):
+        return {}
+    hints = get_type_hints(cls)
+    found: dict[str, tuple[str, Any]] = {}
+    for field in fields(cls):
+        name = "" if field.metadata.get("type") == "Text" else str(field.metadata.get("name", field.name))
+        found[name] = field.name, next(dataclasses_in(hints[field.name]), None)
+        for choice in field.metadata.get("choices", ()):
+            found[str(choice["name"])] = field.name, next(dataclasses_in(choice.get("type")), None)
+    return found

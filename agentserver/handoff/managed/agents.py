@@ -1,0 +1,256 @@
+"""Anthropic's managed agents as a source and a target of handoffs, through the ``anthropic`` SDK (an extra).
+
+Owns what the service's events mean, resumption after a dropped connection, and delivery. Refuses to decide
+about requests.
+
+A stream has no replay, so each connection opens the stream first and then reads the history since the last
+event that was had: an event is in one of the two or in both, and its id tells. The sum is each event once, in
+order per reading.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from agentserver.handoff.managed.stream import AgentStream, Attempt
+from agentserver.handoff.requests import TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentserver.handoff.judgement import Approved
+
+ACCEPTED: Final = "The handoff was accepted."
+REFUSED: Final = "The handoff was refused."
+_LOG = logging.getLogger(__name__)
+_ENDED: Final = frozenset({"session.status_terminated", "session.deleted"})
+_REFUSED_FOR_NOW: Final = frozenset({408, 409, 429})
+_SERVER: Final = 500
+_NOT_TAKEN: Final = frozenset({429, 503, 529})
+"""Answers which say that a message was not taken, so that it may be sent again."""
+
+
+class SourceLost(RuntimeError):  # noqa: N818 - what happened
+    """The session cannot be listened to: it does not exist, or the key may not read it."""
+
+
+class Outlet(Protocol):
+    """The destination of approved handoffs."""
+
+    def steer(self, identity: str, approved: Approved) -> bool:
+        """Hand a handoff to the agent of this id; whether it surely arrived."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """The time for which failures are waited for.
+
+    Args:
+        first, most: seconds before the first retry and at most; each wait is twice the one before.
+        tries: attempts to deliver one handoff.
+        sleep: waits.
+    """
+
+    first: float = 0.5
+    most: float = 30.0
+    tries: int = 5
+    sleep: Callable[[float], None] = time.sleep
+
+    def wait(self, failed: int, error: Any = None) -> None:
+        """Wait after this many failures in a row, as long as the service asks for when it does."""
+        asked = _asked(error)
+        self.sleep(
+            min(self.most, self.first * 2 ** min(failed - 1, 16)) if asked is None else min(self.most, asked)
+        )
+
+
+_PATIENT: Final = Patience()
+
+
+def _asked(error: Any) -> float | None:
+    """Seconds that a ``Retry-After`` names."""
+    headers = getattr(getattr(error, "response", None), "headers", {})
+    try:
+        return max(0.0, float(headers.get("retry-after", "")))
+    except ValueError:
+        return None
+
+
+def connect() -> Any:
+    """A client by the SDK's own environment variables. Raises ImportError without the extra."""
+    import anthropic
+
+    return anthropic.Anthropic()
+
+
+def keyless(client: Any) -> bool:
+    """True when a client has no way to authenticate: its first request would be refused."""
+    headers = {name.lower() for name in client.default_headers}
+    return client.credentials is None and not headers & {"x-api-key", "authorization"}
+
+
+def _passing() -> tuple[type[Exception], ...]:
+    """The failures of a connection, an event that was cut off within its JSON included."""
+    import anthropic
+    import httpx2
+
+    return (anthropic.APIError, httpx2.HTTPError, httpx2.StreamError, json.JSONDecodeError)
+
+
+class ManagedOutput:
+    """One session's output, as attempts to hand work over.
+
+    Args:
+        client: an ``anthropic.Anthropic``.
+        session: the session's id.
+        previews: whether messages are read while they are written; they may never be completed.
+        patience: how failures are waited for.
+    """
+
+    def __init__(
+        self, client: Any, session: str, *, previews: bool = False, patience: Patience = _PATIENT
+    ) -> None:
+        self._events = client.beta.sessions.events
+        self._session = session
+        self._previews = previews
+        self._patience = patience
+        self._listener = AgentStream()
+        self._since: Any = None  # the time of the last event that was had
+        self._ended = False
+
+    def attempts(self) -> Iterator[Attempt]:
+        """Every attempt from now on until the session ends. Raises SourceLost."""
+        failed = 0
+        started = False
+        while not self._ended:
+            try:
+                if not started:
+                    self._start()
+                    started = True
+                for event in self._connection():
+                    failed = 0
+                    yield from self._heard(event)
+            except _passing() as error:
+                self._permanent(error)
+                _LOG.warning("the session's stream was interrupted: %s", type(error).__name__)
+                failed += 1
+                self._patience.wait(failed, error)
+            else:
+                failed += 1
+                if not self._ended:
+                    self._patience.wait(failed)
+        yield from self._listener.turn_ended()
+
+    def answer(self, call: str, *, accepted: bool) -> None:
+        """Tell the agent what came of its call; it waits for that."""
+        result = {
+            "type": "user.custom_tool_result",
+            "custom_tool_use_id": call,
+            "content": [{"type": "text", "text": ACCEPTED if accepted else REFUSED}],
+            "is_error": not accepted,
+        }
+        try:
+            self._events.send(self._session, events=[result])
+        except _passing() as error:
+            _LOG.warning("the result of call %s could not be sent: %s", call, type(error).__name__)
+
+    def _permanent(self, error: Exception) -> None:
+        status = getattr(error, "status_code", _SERVER)
+        if status < _SERVER and status not in _REFUSED_FOR_NOW:
+            raise SourceLost(f"session {self._session}: the service answers {status}") from error
+
+    def _start(self) -> None:
+        """Start behind what was said before."""
+        newest = next(iter(self._events.list(self._session, order="desc", limit=1)), None)
+        if newest is not None:
+            self._had(newest)
+
+    def _connection(self) -> Iterator[Any]:
+        """The events of one connection, those that were missed before it first."""
+        options = {"event_deltas": ["agent.message"]} if self._previews else {}
+        with self._events.stream(self._session, **options) as stream:
+            yield from self._missed()
+            # Once the session has ended nothing more will come, and the stream may stay open all the same.
+            for event in () if self._ended else stream:
+                if self._had(event):
+                    yield event
+                if event.type in _ENDED:
+                    return
+
+    def _missed(self) -> Iterator[Any]:
+        since = {} if self._since is None else {"created_at_gte": self._since}
+        for event in self._events.list(self._session, order="asc", **since):
+            if self._had(event):
+                yield event
+
+    def _had(self, event: Any) -> bool:
+        """True when an event is new; from now on it was had. Previews have no id and are always new."""
+        identity = getattr(event, "id", None)
+        if isinstance(identity, str) and not self._listener.fresh(identity):
+            return False
+        self._since = getattr(event, "processed_at", None) or self._since
+        self._ended = self._ended or event.type in _ENDED
+        return True
+
+    def _heard(self, event: Any) -> tuple[Attempt, ...]:
+        """The meaning of an event to a listener; most have none."""
+        if event.type == "agent.message":
+            return self._listener.message(event.id, _text(event.content))
+        if event.type == "event_delta":
+            return self._listener.preview(event.event_id, getattr(event.delta.content, "text", "") or "")
+        if event.type == "agent.custom_tool_use" and event.name == TYPE:
+            arguments = event.input if isinstance(event.input, dict) else {}
+            return self._listener.call(event.id, arguments, json.dumps(arguments, default=str))
+        if event.type in {"session.status_idle", "session.error"}:
+            return self._listener.turn_ended()
+        return ()
+
+
+def _text(content: Any) -> str:
+    return "".join(block.text for block in content if getattr(block, "type", "") == "text")
+
+
+class Steering:
+    """Hands approved handoffs to managed agents: the steering text and the data as blocks of their own.
+
+    Args:
+        client: an ``anthropic.Anthropic``.
+        environment: where sessions are made for agent ids; empty when the ids are of sessions.
+        patience: how refusals for now are waited for.
+    """
+
+    def __init__(self, client: Any, environment: str = "", patience: Patience = _PATIENT) -> None:
+        self._sessions = client.with_options(max_retries=0).beta.sessions
+        self._environment = environment
+        self._patience = patience
+
+    def steer(self, identity: str, approved: Approved) -> bool:
+        """Send it, and again while the service says that it was not taken. After a silence it may be there."""
+        for failed in range(1, self._patience.tries + 1):
+            try:
+                self._send(identity, _message(approved))
+            except _passing() as error:
+                _LOG.warning("a handoff to %s was not taken: %s", approved.target, type(error).__name__)
+                if getattr(error, "status_code", 0) not in _NOT_TAKEN:
+                    return False
+                if failed < self._patience.tries:
+                    self._patience.wait(failed, error)
+            else:
+                return True
+        return False
+
+    def _send(self, identity: str, message: dict[str, Any]) -> None:
+        if self._environment:
+            self._sessions.create(agent=identity, environment_id=self._environment, initial_events=[message])
+        else:
+            self._sessions.events.send(identity, events=[message])
+
+
+def _message(approved: Approved) -> dict[str, Any]:
+    texts = (approved.steering, *(frame.markup() for frame in approved.data))
+    return {"type": "user.message", "content": [{"type": "text", "text": text} for text in texts]}

@@ -1,0 +1,214 @@
+"""The Python face of the reference loop: extracting, framing and running handoffs outside of a pump.
+
+Owns those functions and the environment variables of the loop. Refuses to know the protocol of any agent
+service (handoff/managed/agents.py does) and to skip anything in silence: every attempt is recorded, and what cannot be
+delivered too.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.handoff import audit, requests
+from agentserver.handoff.edge.records import AuditFile
+from agentserver.handoff.frame import DataFrame
+from agentserver.handoff.intents import EVENT
+from agentserver.handoff.judgement import Approved, Circumstances, Rejected, Verdict, judge
+from agentserver.handoff.managed.scanner import Scanner
+from agentserver.handoff.managed.stream import request
+from agentserver.handoff.reference import reference
+from agentserver.handoff.requests import RequestRefusal
+from agentserver.handoff.scrub import Scrub, sanitize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agentserver.handoff.audit import AuditSink
+    from agentserver.handoff.intents import Vocabulary
+    from agentserver.handoff.managed.agents import Outlet
+    from agentserver.handoff.requests import HandoffRequest
+
+__all__ = ["extract_handoff", "frame_handoff", "run", "sanitize_event"]
+
+UNKNOWN: Final = "unknown"
+FAILED: Final = 1
+BAD_USAGE: Final = 2
+
+
+class EnvironmentFault(ValueError):  # noqa: N818 - what is wrong, said to a person
+    """A variable of the environment is missing or wrong. The text names it."""
+
+
+def now() -> str:
+    """The present time as records and frames show it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def sanitize_event(text: str, max_len: int = EVENT) -> str:
+    """Another agent's words without unseen characters and instruction-like lines. Not to be relied on."""
+    return sanitize(text, max_len, Scrub.ON)
+
+
+def frame_handoff(source_agent: str, sanitized_event: str) -> str:
+    """The data frame around another agent's words, as text for a prompt."""
+    return DataFrame(source_agent, now(), sanitized_event).markup()
+
+
+class Desk:
+    """Judges requests by one vocabulary and records every verdict.
+
+    Args:
+        vocabulary: what may be asked; the reference loop's when None.
+        sink: where verdicts are recorded; the default file when None.
+        clock: gives the time, ISO 8601 with zone.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | None = None,
+        sink: AuditSink | None = None,
+        clock: Callable[[], str] = now,
+    ) -> None:
+        self._vocabulary = vocabulary or reference()
+        self._sink = sink or AuditFile()
+        self._clock = clock
+
+    def judge(self, request: HandoffRequest, source: str) -> Verdict:
+        """The verdict, not yet recorded."""
+        return judge(self._vocabulary, request, Circumstances(source, self._clock()))
+
+    def record(self, verdict: Verdict) -> None:
+        """Put a verdict on record."""
+        self._sink.append(audit.record(verdict, self._clock()))
+
+    def decide(self, request: HandoffRequest, source: str) -> Verdict:
+        """The verdict, recorded."""
+        verdict = self.judge(request, source)
+        self.record(verdict)
+        return verdict
+
+
+def extract_handoff(
+    text: str, source_agent: str = UNKNOWN, *, desk: Desk | None = None
+) -> dict[str, Any] | None:
+    """The first handoff in a text that is approved, or None. Every attempt in the text is recorded.
+
+    Returns:
+        ``target_agent``, ``intent``, ``params`` and ``steering_input``: the rendered template, followed by
+        the data frames where the sender had words of its own.
+    """
+    desk = desk or Desk()
+    scanner = Scanner()
+    first: Approved | None = None
+    for found in (*scanner.feed(text), *scanner.end()):
+        verdict = desk.judge(request(found), source_agent)
+        if first is not None and isinstance(verdict, Approved):
+            verdict = audit.undelivered(verdict, RequestRefusal.SUPERSEDED)
+        desk.record(verdict)
+        if isinstance(verdict, Approved):
+            first = verdict
+    return None if first is None else _as_dict(first)
+
+
+def _as_dict(approved: Approved) -> dict[str, Any]:
+    return {
+        "target_agent": approved.target,
+        "intent": approved.intent,
+        "params": dict(approved.facts.request.params),
+        "steering_input": "\n\n".join((approved.steering, *(frame.markup() for frame in approved.data))),
+    }
+
+
+def pass_on(
+    desk: Desk, outlet: Outlet, request: HandoffRequest, source: str, agents: Mapping[str, str]
+) -> Verdict:
+    """Judge a request and hand it to its target; one record, of what came of it in the end."""
+    verdict = desk.judge(request, source)
+    if isinstance(verdict, Approved):
+        verdict = _delivered(verdict, outlet, agents)
+    desk.record(verdict)
+    return verdict
+
+
+def _delivered(approved: Approved, outlet: Outlet, agents: Mapping[str, str]) -> Approved | Rejected:
+    identity = agents.get(approved.target)
+    if not identity:
+        return audit.undelivered(approved, RequestRefusal.NO_DEPLOYED_AGENT_ID)
+    return approved if outlet.steer(identity, approved) else audit.undelivered(approved)
+
+
+def settings(environ: Mapping[str, str]) -> tuple[str, dict[str, str], str]:
+    """Source session, agent ids by slug and source agent from the environment.
+
+    ``SOURCE_SESSION_ID`` is required; ``AGENT_IDS`` is a JSON object of texts, ``{}`` by default;
+    ``SOURCE_AGENT`` is ``unknown`` by default. Raises EnvironmentFault.
+    """
+    session = environ.get("SOURCE_SESSION_ID", "").strip()
+    if not session:
+        raise EnvironmentFault("SOURCE_SESSION_ID is not set: the session whose output is listened to")
+    agents = requests.decode(environ.get("AGENT_IDS", "{}") or "{}")
+    if agents is None or not all(isinstance(value, str) for value in agents.values()):
+        raise EnvironmentFault('AGENT_IDS is no JSON object of texts, such as {"launch-radar": "agent_123"}')
+    return session, agents, environ.get("SOURCE_AGENT", "").strip() or UNKNOWN
+
+
+def connect() -> Any:
+    """A client by the SDK's own environment variables. Raises EnvironmentFault when they have no key."""
+    from agentserver.handoff.managed import agents as managed
+
+    client = managed.connect()
+    if managed.keyless(client):
+        raise EnvironmentFault("ANTHROPIC_API_KEY is not set: there is no key for the service")
+    return client
+
+
+def run(
+    source_session_id: str,
+    agent_ids: Mapping[str, str],
+    source_agent: str = UNKNOWN,
+    *,
+    client: Any = None,
+    environment_id: str = "",
+    desk: Desk | None = None,
+) -> None:
+    """Listen to a managed agent's session and hand its requests over until the session ends.
+
+    Args:
+        source_session_id: the session whose output is listened to.
+        agent_ids: a session id for each target; with ``environment_id`` an agent id instead.
+        source_agent: the name under which the sender goes on record.
+        client: an ``anthropic.Anthropic``; made from its own environment variables when None.
+        environment_id: where new sessions run; empty to steer sessions that exist.
+        desk: vocabulary, record and clock.
+
+    Raises:
+        agentserver.handoff.managed.agents.ManagedOutputLost: when the session cannot be listened to at all.
+        EnvironmentFault: when there is neither a client nor a key.
+    """
+    from agentserver.handoff.managed import agents as managed
+
+    service = client if client is not None else connect()
+    desk = desk or Desk()
+    outlet = managed.Steering(service, environment_id)
+    source = managed.ManagedOutput(service, source_session_id)
+    for attempt in source.attempts():
+        verdict = pass_on(desk, outlet, attempt.request, source_agent, agent_ids)
+        if attempt.call:
+            source.answer(attempt.call, accepted=isinstance(verdict, Approved))
+
+
+def main(environ: Mapping[str, str], say: Callable[[str], None], start: Callable[..., None] = run) -> int:
+    """Run by environment variables; the exit code. ``ENVIRONMENT_ID`` is what ``run`` calls ``environment_id``."""
+    from agentserver.handoff.managed.agents import SourceLost
+
+    try:
+        session, agents, source = settings(environ)
+        start(session, agents, source, environment_id=environ.get("ENVIRONMENT_ID", "").strip())
+    except EnvironmentFault as fault:
+        say(str(fault))
+        return BAD_USAGE
+    except SourceLost as lost:
+        say(str(lost))
+        return FAILED
+    return 0

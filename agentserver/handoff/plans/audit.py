@@ -1,0 +1,130 @@
+"""Auditing a plan file: its steps, their schemas, and what does not fit, by line.
+
+Owns the way from a CSV to findings with lines, and their three written forms. Refuses to decide about exit codes; HARD
+findings are what a caller fails for.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from agentserver.characters.printing import visible
+from agentserver.handoff.plans import chain, steps
+from agentserver.handoff.plans.chain import StepSeverity
+from agentserver.handoff.validation import loader
+from agentserver.hygiene import rules
+from agentserver.hygiene.objections import Objection, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+    from pathlib import Path
+
+OVERFLOW: Final = "ROW_OVERFLOW"
+TOLD: Final = {
+    "PAYLOAD_UNTYPED": "One of two adjacent steps does not say which payload schema it hands over or takes.",
+    "PAYLOAD_MISMATCH": "A step hands over a payload by another schema, or version, than the next one takes.",
+    "PAYLOAD_REJECTED": "A schema that a step names cannot be opened or is not admitted.",
+    OVERFLOW: "A row has more fields than the header: an unquoted comma may have shifted its cells.",
+}
+"""The codes of a plan's findings, for people."""
+
+
+class FindingsFormat(StrEnum):
+    """The form in which findings are written."""
+
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFinding:
+    """Something wrong with a plan.
+
+    Args:
+        row: the line of the step concerned, from 1; of a pair the step that hands over.
+        code: a key of TOLD.
+        severity: whether the plan may go on.
+        message: the same for people.
+    """
+
+    row: int
+    code: str
+    severity: StepSeverity
+    message: str
+
+
+def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
+    """The mistakes of a plan, by line.
+
+    Args:
+        path: the plan.
+        root: the directory below which its schemas are.
+        today: the day that decides how grave an untyped handoff is.
+
+    Raises:
+        steps.StepsError: when the file is no plan.
+        OSError: when it cannot be read.
+    """
+    rows = steps.read_rows(path)
+    known: dict[str, str | Objection] = {}
+
+    def identify(cell: str) -> str | Objection:
+        if cell not in known:
+            schema = loader.admit(cell, root)
+            known[cell] = rules.identity(schema) if isinstance(schema, Schema) else schema[0]
+        return known[cell]
+
+    shifted = [
+        PlanFinding(row.line, OVERFLOW, StepSeverity.WARN, f"{len(row.overflow)} fields beyond the header")
+        for row in rows
+        if row.overflow
+    ]
+    broken = [
+        PlanFinding(rows[each.pair].line, str(each.code), each.severity, each.message)
+        for each in chain.audit([row.cells for row in rows], today, identify)
+    ]
+    return tuple(sorted((*shifted, *broken), key=lambda finding: finding.row))
+
+
+def fails(findings: Sequence[PlanFinding]) -> bool:
+    """True when the plan may not go on."""
+    return any(finding.severity is StepSeverity.HARD for finding in findings)
+
+
+def written(findings: Sequence[PlanFinding], path: str, form: FindingsFormat) -> str:
+    """The findings as text: a line each, a JSON list, or SARIF 2.1.0."""
+    if form is FindingsFormat.TEXT:
+        lines = [f"{path}:{each.row}: {each.severity} {each.code}: {each.message}" for each in findings]
+        return "\n".join(map(visible, lines or [f"{path}: every handoff is typed and fits"]))
+    shown = (
+        [asdict(finding) for finding in findings] if form is FindingsFormat.JSON else _sarif(findings, path)
+    )
+    return json.dumps(shown, indent=2)
+
+
+def _sarif(findings: Sequence[PlanFinding], path: str) -> dict[str, Any]:
+    driver = {
+        "name": "agentserver",
+        "rules": [{"id": code, "shortDescription": {"text": told}} for code, told in TOLD.items()],
+    }
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": [_result(each, path) for each in findings]}],
+    }
+
+
+def _result(finding: PlanFinding, path: str) -> dict[str, Any]:
+    region = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": finding.row}}
+    return {
+        "ruleId": finding.code,
+        "level": "error" if finding.severity is StepSeverity.HARD else "warning",
+        "message": {"text": finding.message},
+        "locations": [{"physicalLocation": region}],
+    }

@@ -1,0 +1,209 @@
+"""Typed payloads of handoffs, as a library for code that knows no organism.
+
+Owns the published names, signatures and errors of that library. Refuses to add rules: they are hygiene's, and
+its processes and files are the edge's.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import date, datetime
+from multiprocessing import get_context
+from queue import Empty
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.handoff.plans import chain
+from agentserver.handoff.plans.steps import read_steps
+from agentserver.handoff.validation import loader
+from agentserver.handoff.validation.worker import TIMEOUT, ValidationFailed, ValidationWorker
+from agentserver.hygiene import limits, rules
+from agentserver.hygiene.json import rules as json_rules
+from agentserver.hygiene.json import tree as json_tree
+from agentserver.hygiene.objections import Objection, Schema, SchemaLanguage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+PAYLOAD_UNTYPED_HARD_DATE: Final = chain.UNTYPED_HARD
+MAX_DEPTH: Final = limits.DEPTH
+VALIDATE_TIMEOUT_SECONDS: Final = TIMEOUT
+
+
+class PayloadSchemaError(ValueError):
+    """A schema reference, or the file that it names, is refused."""
+
+
+class SchemaInvalid(RuntimeError):  # noqa: N818 - the published name
+    """A schema is beyond its bounds, a payload is not valid, or no result came in time."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The mistakes between two steps of a plan.
+
+    Args:
+        code: ``PAYLOAD_UNTYPED``, ``PAYLOAD_MISMATCH``; ``PAYLOAD_REJECTED`` where schemas are opened.
+        severity: ``WARN`` or ``HARD``.
+        message: for people; names the pair of steps.
+    """
+
+    code: str
+    severity: str
+    message: str
+
+
+def load_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
+    """The JSON Schema that a cell names, below ``repo_root``.
+
+    Raises PayloadSchemaError for a reference that is not
+    ``schemas/handoff-payloads/SLUG.vN.schema.json``, that leads out of the root, or whose file is no JSON
+    object.
+    """
+    schema = loader.load(value, repo_root)
+    if isinstance(schema, Objection):
+        raise PayloadSchemaError(str(schema))
+    if schema.kind is not SchemaLanguage.JSON or not isinstance(schema.tree, dict):
+        raise PayloadSchemaError("payload_schema names no JSON Schema object")
+    return schema.tree
+
+
+def admit_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
+    """The same, inspected by every rule of hygiene, without anything that a model would read as words.
+
+    Raises PayloadSchemaError with the first objections.
+    """
+    tree = load_payload_schema(value, repo_root)
+    objections = loader.admit(value, repo_root)
+    if not isinstance(objections, Schema):
+        raise PayloadSchemaError("; ".join(map(str, objections[:3])))
+    bare = json_tree.bare(tree)
+    assert isinstance(bare, dict)
+    return bare
+
+
+def strip_llm_visible_text(schema: Any) -> Any:
+    """A copy without description, title, $comment and examples, wherever a schema stands.
+
+    Members of those names and listed values stay; ``admit_payload_schema`` strips more.
+    """
+    return json_tree.visible(schema)
+
+
+def validate(
+    payload: Any,
+    schema: dict[str, Any],
+    *,
+    timeout: float = VALIDATE_TIMEOUT_SECONDS,
+    _worker: Callable[..., None] | None = None,
+) -> None:
+    """Return when ``payload`` is valid by ``schema``, which may be anybody's.
+
+    Each call starts a process and ends it; a ``ValidationWorker`` keeps one for many calls.
+
+    Args:
+        payload: a JSON value.
+        schema: a JSON Schema, at most MAX_DEPTH deep and without recursion.
+        timeout: seconds of wall clock.
+        _worker: for tests: a top-level function of payload, schema and queue, run in a process of its own, that
+            puts ``("ok", None)`` or ``("err", text)`` into the queue.
+
+    Raises:
+        SchemaInvalid: for all that is wrong with schema, payload, worker or time.
+    """
+    _assert_bounded_schema(schema)
+    if _worker is not None:
+        _by(_worker, payload, schema, timeout)
+        return
+    try:
+        with ValidationWorker() as worker:
+            worker.validate(payload, schema, timeout=timeout)
+    except ValidationFailed as failed:
+        raise SchemaInvalid(str(failed)) from None
+
+
+def _assert_bounded_schema(schema: Any) -> None:
+    """Raise SchemaInvalid for a schema that is too deep, too large or recursive."""
+    held = Schema(SchemaLanguage.JSON, schema)
+    for rule in (json_rules.bounded, json_rules.finite):
+        for path, detail in rule(held):
+            raise SchemaInvalid(f"schema {detail} ({path or '#'})")
+
+
+def _by(worker: Callable[..., None], payload: Any, schema: Any, timeout: float) -> None:
+    """Validate by an injected worker, in a process that lives for this call."""
+    context = get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=worker, args=(payload, schema, queue), daemon=True)
+    process.start()
+    try:
+        status, detail = _result(process, queue, time.monotonic() + timeout, timeout)
+    finally:
+        process.kill()
+        process.join()
+        queue.close()
+    if status != "ok":
+        raise SchemaInvalid(str(detail))
+
+
+def _result(process: Any, queue: Any, deadline: float, timeout: float) -> tuple[str, Any]:
+    while (left := deadline - time.monotonic()) > 0:
+        ended = not process.is_alive()
+        try:
+            status, detail = queue.get(timeout=min(left, 0.05))
+        except Empty:
+            if ended:
+                raise SchemaInvalid(
+                    f"the worker ended without a result (exit code {process.exitcode})"
+                ) from None
+        else:
+            return status, detail
+    raise SchemaInvalid(f"validation exceeded {timeout} s")
+
+
+def audit_handoff_chain(
+    steps: Sequence[Mapping[str, str]], *, today: date | None = None, repo_root: Path | None = None
+) -> list[Finding]:
+    """Compare what each step hands over with what the next one takes.
+
+    Args:
+        steps: rows as ``read_steps`` gives them.
+        today: the day that decides how grave an untyped handoff is; the present day when None.
+        repo_root: where schemas are; each is opened and inspected, and its ``$id`` or target namespace compared.
+            Without it, the texts of the cells are.
+    """
+    day = today or datetime.now().astimezone().date()
+    identify = _as_written if repo_root is None else _opener(repo_root)
+    return [
+        Finding(str(each.code), str(each.severity), each.message)
+        for each in chain.audit(steps, day, identify)
+    ]
+
+
+def _as_written(cell: str) -> str | Objection:
+    return cell
+
+
+def _opener(root: Path) -> Callable[[str], str | Objection]:
+    def identify(cell: str) -> str | Objection:
+        schema = loader.admit(cell, root)
+        return rules.identity(schema) if isinstance(schema, Schema) else schema[0]
+
+    return identify
+
+
+__all__ = [
+    "MAX_DEPTH",
+    "PAYLOAD_UNTYPED_HARD_DATE",
+    "VALIDATE_TIMEOUT_SECONDS",
+    "Finding",
+    "PayloadSchemaError",
+    "SchemaInvalid",
+    "admit_payload_schema",
+    "audit_handoff_chain",
+    "load_payload_schema",
+    "read_steps",
+    "strip_llm_visible_text",
+    "validate",
+]

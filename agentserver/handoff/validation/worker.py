@@ -1,0 +1,189 @@
+"""Validation by a foreign schema, in a process of its own that stays warm and can be killed.
+
+Owns that process: starting it, keeping the time, killing and replacing it. Refuses to know schema languages.
+A schema may hang its validator; the wall clock here does not care why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from agentserver.hygiene.objections import SchemaLanguage
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+TIMEOUT: Final = 2.0
+"""Seconds that one validation may take."""
+START: Final = 30.0
+"""Seconds that the process may take to start."""
+MOST: Final = 16 * 1024 * 1024
+"""Bytes of a schema and its payload together."""
+
+_PROGRAM: Final = str(Path(__file__).with_name("validator.py"))
+_HEAD: Final = 4
+
+
+class ValidationFailed(RuntimeError):  # noqa: N818 - what happened, not an error of the program
+    """Payload not valid, schema none, or no answer in time. The text quotes nothing of the payload."""
+
+
+class ValidationWorker:
+    """One worker process, started when first needed. Calls from several threads take turns.
+
+    Use it as a context manager, or call ``close``.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process. A later call starts another."""
+        with self._lock:
+            self._kill()
+
+    def validate(
+        self,
+        payload: Any,
+        schema: Any,
+        *,
+        kind: SchemaLanguage = SchemaLanguage.JSON,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        """Return when ``payload`` is valid.
+
+        Args:
+            payload: a JSON value; for XSD the document as text.
+            schema: a JSON value; for XSD the schema as text.
+            kind: the schema language.
+            timeout: seconds of wall clock, once the process runs.
+
+        Raises:
+            ValidationFailed: with the reason.
+        """
+        data = _message(payload, schema, kind)
+        with self._lock:
+            said = self._asked(data, timeout)
+        if said.get("error"):
+            raise ValidationFailed(str(said["error"]))
+
+    def _asked(self, data: bytes, timeout: float) -> dict[str, Any]:
+        """The answer to one request. An exchange that is interrupted never leaves half an answer behind."""
+        process = self._running()
+        answered = False
+        try:
+            said = _exchange(process, data, timeout)
+            answered = True
+        except TimeoutError:
+            raise ValidationFailed(f"validation exceeded {timeout} s") from None
+        except (OSError, ValueError):
+            code = self._kill()
+            raise ValidationFailed(f"the worker ended without a result (exit code {code})") from None
+        finally:
+            if not answered:
+                self._kill()
+        return said
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        """The process of this very program: a forked child must not share its parent's."""
+        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+            return self._process
+        if self._owner == os.getpid():
+            self._kill()
+        self._process = subprocess.Popen(  # noqa: S603 - a file of this package
+            [sys.executable, "-I", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd="/",
+        )
+        self._owner = os.getpid()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+        try:
+            _receive(self._process, time.monotonic() + START)
+        except (OSError, ValueError):  # a TimeoutError is an OSError
+            code = self._kill()
+            raise ValidationFailed(f"the worker did not start (exit code {code})") from None
+        return self._process
+
+    def _kill(self) -> int | None:
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        ended = process.poll()
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return ended
+
+
+def _message(payload: Any, schema: Any, kind: SchemaLanguage) -> bytes:
+    """The request for the worker. The schema travels as text, by which the worker knows it again."""
+    try:
+        text = schema if isinstance(schema, str) else json.dumps(schema, allow_nan=False)
+        data = json.dumps({"kind": kind, "schema": text, "payload": payload}, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        raise ValidationFailed("the payload or the schema is no JSON value") from None
+    if len(data) > MOST:
+        raise ValidationFailed(f"payload and schema have more than {MOST} bytes together")
+    return len(data).to_bytes(_HEAD) + data
+
+
+def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout: float) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout
+    assert process.stdin is not None
+    pipe = process.stdin.fileno()
+    left = memoryview(data)
+    while left:
+        _ready([], [pipe], deadline)
+        left = left[os.write(pipe, left) :]
+    return _receive(process, deadline)
+
+
+def _receive(process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
+    """One message. Raises TimeoutError, ValueError when the output ended, OSError."""
+    head = _take(process, _HEAD, deadline)
+    said = json.loads(_take(process, int.from_bytes(head), deadline))
+    return said if isinstance(said, dict) else {}
+
+
+def _take(process: subprocess.Popen[bytes], count: int, deadline: float) -> bytes:
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    parts = b""
+    while len(parts) < count:
+        _ready([pipe], [], deadline)
+        part = os.read(pipe, count - len(parts))
+        if not part:
+            raise ValueError("the output ended")
+        parts += part
+    return parts
+
+
+def _ready(reading: list[int], writing: list[int], deadline: float) -> None:
+    left = deadline - time.monotonic()
+    if left <= 0 or not any(select.select(reading, writing, [], left)):
+        raise TimeoutError

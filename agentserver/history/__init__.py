@@ -1,0 +1,1 @@
+"""Recorded conversations: decided again, decided by other rules, carried to another machine. Internal."""

@@ -1,0 +1,165 @@
+"""A recorded conversation as one file that people can read, review and keep with their tests.
+
+Owns the format of the file and its versions: every version that was ever written can be read. Refuses to know where
+the file is and which values in it are not for reading.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from agentserver.characters.printing import replaced
+from agentserver.core.encoding.parts import encode
+from agentserver.core.encoding.record_rows import plain_bytes, whole_bytes
+from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
+from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+KIND = "agentserver conversation"
+
+FORMAT = 2
+"""The version that is written. A step's ``cause`` and ``records`` are as core/encoding/recording.py writes them."""
+
+
+def dump(story: RecordedConversation) -> bytes:
+    """The conversation as JSON text in UTF-8, one message or record a line.
+
+    What is not printable is escaped, so that a reviewer sees every character. The chain of digests stays behind.
+    """
+    head = {"kind": KIND, "format": FORMAT, **story.beginning._asdict()}
+    lines = [f"  {_line(name)}: {_line(value)}" for name, value in head.items()]
+    steps = ",\n".join(f"    {_object(_step_row(step), 4)}" for step in story.steps)
+    lines.append(f'  "steps": [\n{steps}\n  ]')
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def texts(story: RecordedConversation) -> Iterator[tuple[int, str]]:
+    """Everything that ``dump`` writes of each step, by the step's version: as written, and as it was said.
+
+    What was said has each text of a cause and of its records on lines of its own: where it ends it may have been cut.
+    """
+    for step in story.steps:
+        yield step.version, _object(_step_row(step), 0)
+        said = [text for data in (step.cause, step.records) for text in _leaves(json.loads(data))]
+        said += [_shown(data) for data in (step.cause, step.records, *step.gone_out())]
+        yield step.version, "\n".join(said)
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each)
+
+
+def _shown(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def load(data: bytes) -> RecordedConversation:
+    """The conversation that ``dump`` wrote. Raises UnreadableError when there is none, or one of a later version."""
+    try:
+        read = json.loads(data)
+        if not isinstance(read, dict) or read.get("kind") != KIND:
+            raise UnreadableError("this is no recorded conversation of agentserver")
+        if read["format"] not in range(1, FORMAT + 1):
+            raise UnreadableError(
+                f"written by a later agentserver (format {read['format']}; this one knows {FORMAT})"
+            )
+        return _story(read)
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, UnreadableError):
+            raise
+        raise UnreadableError(f"it cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _step_row(step: RecordedStep) -> dict[str, object]:
+    return {
+        "version": step.version,
+        "at": step.moment.now,
+        "seed": step.moment.seed.hex(),
+        "cause": json.loads(step.cause),
+        "records": json.loads(step.records),
+        "deliveries": [_delivery_row(delivery) for delivery in step.added],
+        "events": [_event_row(event) for event in step.events],
+    }
+
+
+def _delivery_row(delivery: Delivery) -> dict[str, object]:
+    row = {**delivery._asdict(), "message": plain_bytes(delivery.message)}
+    return {name: value for name, value in row.items() if name not in {"conversation", "attempt"}}
+
+
+def _event_row(event: Reply | Done) -> dict[str, object]:
+    if isinstance(event, Done):
+        return {"request": event.request, "answered": event.answered}
+    row = {**event._asdict(), "message": plain_bytes(event.message)}
+    return {
+        name: value for name, value in row.items() if name not in {"conversation", "redelivered", "place"}
+    }
+
+
+def _object(fields: Mapping[str, object], indent: int) -> str:
+    """An object with a line for each field, and for each item of a list of lists or objects."""
+    margin = " " * (indent + 2)
+    return (
+        "{\n"
+        + ",\n".join(f"{margin}{_field(*each, margin)}" for each in fields.items())
+        + f"\n{margin[2:]}}}"
+    )
+
+
+def _field(name: str, value: object, margin: str) -> str:
+    if not isinstance(value, list) or not value or name == "cause":
+        return f"{_line(name)}: {_line(value)}"
+    items = f",\n{margin}  ".join(_line(item) for item in value)
+    return f"{_line(name)}: [\n{margin}  {items}\n{margin}]"
+
+
+def _line(value: object) -> str:
+    return replaced(json.dumps(value, ensure_ascii=False), lambda char: json.dumps(char)[1:-1])
+
+
+def _story(read: Mapping[str, Any]) -> RecordedConversation:
+    key = read["id"]
+    steps = tuple(_step(key, row) for row in read["steps"])
+    deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
+    return RecordedConversation(Origin(key, read["principal"], read["root"]), steps, deliveries)
+
+
+def _step(conversation: str, row: Mapping[str, Any]) -> RecordedStep:
+    return RecordedStep(
+        row["version"],
+        Moment(float(row["at"]), bytes.fromhex(row["seed"])),
+        encode(row["cause"]),
+        encode(row["records"]),
+        tuple(_deliveries(conversation, row["deliveries"])),
+        tuple(_events(conversation, row["version"], row["events"])),
+        b"",
+    )
+
+
+def _deliveries(conversation: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Delivery]:
+    for row in rows:
+        yield Delivery(**{**row, "conversation": conversation, "message": whole_bytes(row["message"])})
+
+
+def _events(conversation: str, version: int, rows: Iterable[Mapping[str, Any]]) -> Iterator[Reply | Done]:
+    for position, row in enumerate(rows):
+        place = EventPlace(version, position)
+        if "message" not in row:
+            yield Done(conversation, row["request"], row["answered"], place=place)
+        else:
+            fields = {
+                **row,
+                "conversation": conversation,
+                "message": whole_bytes(row["message"]),
+                "place": place,
+            }
+            yield Reply(**fields)

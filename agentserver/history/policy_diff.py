@@ -1,0 +1,197 @@
+"""The decisions of other rules about what really happened.
+
+Owns the walk through a recorded conversation under the rules it was decided by, with other rules asked beside it.
+Refuses to know where the other rules come from. No handler runs.
+
+At each step the conversation is the recorded one; only the guards' memories are those of the other rules, which see
+what listeners really were given. So each message is judged as it stood, also after one that would have been blocked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core.encoding import recording
+from agentserver.core.messages import SYSTEM
+from agentserver.core.records.audit import Event
+from agentserver.core.records.details import Ground, KeptText
+from agentserver.history.replay import Deviation, again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
+    from agentserver.core.guard import Rules
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.records.details import Detail
+    from agentserver.core.records.outcome import Outcome
+
+
+class Disposition(StrEnum):
+    """The fates of a message."""
+
+    PASSED = "let through"
+    NOTED = "let through with a note"
+    ASKED = "asked about"
+    BLOCKED = "blocked"
+
+
+class Difference(NamedTuple):
+    """The fate of one message, and its fate under the other rules.
+
+    Args:
+        version: of the conversation after the step.
+        at: when, in seconds since the epoch.
+        sender: who wanted to send it.
+        to: to whom, empty when a blocked message named no target.
+        root: local name of its payload; empty when it was blocked by both.
+        why: why it would have been treated so, or why it was when that is what would be gone; None for no reason.
+    """
+
+    version: int
+    at: float
+    sender: str
+    to: str
+    root: str
+    then: Disposition
+    now: Disposition
+    why: Detail | None
+
+    @property
+    def differs(self) -> bool:
+        """True when the other rules treat it otherwise."""
+        return self.then is not self.now
+
+    @property
+    def parts(self) -> bool:
+        """True when the conversation would have gone another way from here on."""
+        return self.differs and not {self.then, self.now} <= {Disposition.PASSED, Disposition.NOTED}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDiff:
+    """The decisions of other rules about one conversation.
+
+    Args:
+        opinions: on each message, in order.
+        steps: that were followed.
+        lost: the step that the rules it was decided by decide otherwise today; nothing is said from there on.
+    """
+
+    opinions: tuple[Difference, ...]
+    steps: int
+    lost: Deviation | None = None
+
+    @property
+    def differs(self) -> bool:
+        """True when anything would have been treated otherwise, or cannot be told."""
+        return self.lost is not None or any(opinion.differs for opinion in self.opinions)
+
+
+def what_if(story: RecordedConversation, rules: Rules, other: Rules) -> PolicyDiff:
+    """The decisions of ``other`` in a conversation decided by ``rules``: blocked, asked about, let through.
+
+    Raises UnreadableError.
+    """
+    conversation = story.beginning.conversation()
+    memory: Mapping[str, object] = conversation.memory
+    opinions: list[Difference] = []
+    for number, step in enumerate(story.steps):
+        outcome = again(story, step, conversation, rules)
+        if isinstance(outcome, Deviation):
+            return PolicyDiff(tuple(opinions), number, outcome)
+        beside = recording.decide(
+            conversation._replace(memory=memory), story.cause(step, other), other, step.moment
+        )
+        opinions += _opinions(step, outcome, beside)
+        conversation, memory = outcome.conversation, beside.conversation.memory
+    return PolicyDiff(tuple(opinions), len(story.steps))
+
+
+class _Message(NamedTuple):
+    """One message to one receiver; ``number`` counts equal ones of the step."""
+
+    sender: str
+    to: str
+    root: str
+    number: int
+
+
+class _Fate(NamedTuple):
+    treatment: Disposition
+    why: Detail | None = None
+
+
+_PASSED = _Fate(Disposition.PASSED)
+
+
+def _opinions(step: RecordedStep, then: Outcome, now: Outcome) -> Iterator[Difference]:
+    """One for each message that either let through or, when neither did, for what both refused."""
+    before, after = _fates(then.records), _fates(now.records)
+    for message in {**before, **after}:
+        old = before.get(message) or _missing(then.records)
+        new = after.get(message) or _missing(now.records)
+        why = new.why or (old.why if new.treatment is not old.treatment else None)
+        yield Difference(step.version, step.moment.now, *message[:3], old.treatment, new.treatment, why)
+    if not before and not after:
+        yield from _unsent(step, then.records, now.records)
+
+
+def _unsent(
+    step: RecordedStep, then: Iterable[AuditRecord], now: Iterable[AuditRecord]
+) -> Iterator[Difference]:
+    """On what neither let through, and on messages to services, which are recorded only when they are refused."""
+    old, new = _refusal(then), _refusal(now)
+    refused = new or old
+    if refused is None:
+        return
+    before, after = (Disposition.PASSED if each is None else Disposition.BLOCKED for each in (old, new))
+    yield Difference(
+        step.version, step.moment.now, refused.sender, refused.to, "", before, after, _why(refused)
+    )
+
+
+def _refusal(records: Iterable[AuditRecord]) -> AuditRecord | None:
+    return next((record for record in records if record.event is Event.REFUSED), None)
+
+
+def _fates(records: tuple[AuditRecord, ...]) -> dict[_Message, _Fate]:
+    """The fate of each message that a listener or the principal got sent in a step. The system's own have none."""
+    asked = {record.delivery: record.detail for record in records if record.event is Event.ASKED}
+    noted = {record.to: record.detail for record in records if record.event is Event.FLAGGED}
+    seen: Counter[tuple[str, str, str]] = Counter()
+    found: dict[_Message, _Fate] = {}
+    for record in records:
+        if record.event not in {Event.SENT, Event.ANSWERED} or _of_the_system(record.sender):
+            continue
+        place = (record.sender, record.to, record.root)
+        seen[place] += 1
+        if record.event is Event.SENT and record.delivery in asked:
+            fate = _Fate(Disposition.ASKED, asked[record.delivery])
+        elif record.to in noted:
+            fate = _Fate(Disposition.NOTED, noted[record.to])
+        else:
+            fate = _PASSED
+        found[_Message(*place, seen[place])] = fate
+    return found
+
+
+def _of_the_system(sender: str) -> bool:
+    return sender == SYSTEM or sender.startswith(f"{SYSTEM}.")
+
+
+_REASONS = (Event.REFUSED, Event.FAILED)
+
+
+def _missing(records: tuple[AuditRecord, ...]) -> _Fate:
+    """The reason why a message was not sent in a step where another decision sent it."""
+    reasons = [_why(record) for record in records if record.event in _REASONS]
+    return _Fate(Disposition.BLOCKED, reasons[0] if reasons else Ground.NO_RECEIVER.of())
+
+
+def _why(record: AuditRecord) -> Detail:
+    """The reason of a refusal or a failure; its code where it has no other."""
+    return record.detail or KeptText(record.code)

@@ -1,0 +1,163 @@
+"""Recorded conversations decided once more.
+
+Owns the comparison of what was decided then with what these rules decide now. No handler runs. Refuses to know
+where a record is kept.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.core.decide.dismissal import Dismissed
+from agentserver.core.encoding import recording
+from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Redriven, Requeued, TurnedAway
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Decided
+from agentserver.payload.names import local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
+    from agentserver.core.guard import Rules
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.records.outcome import Cause, Outcome
+    from agentserver.core.state.conversation import Conversation
+
+AROUND = 40
+"""Characters before and after the place where two messages part that are shown of each."""
+
+
+class Deviation(NamedTuple):
+    """A step that would be decided otherwise.
+
+    Args:
+        version: of the conversation after it.
+        about: what was to be decided, in words.
+        then: what was decided, where the two part.
+        now: what would be.
+    """
+
+    version: int
+    about: str
+    then: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"step {self.version} ({self.about}): then {self.then}; now {self.now}"
+
+
+def replay(story: RecordedConversation, rules: Rules) -> Deviation | None:
+    """The first step that differs; None when every step is decided as it was.
+
+    After a difference the two conversations are no longer the same, so nothing is said about later steps. What is
+    compared: every message that was sent, where to, on which thread; every refusal and its code; what left and what
+    came to rest. What a record says for operators only may differ. Raises UnreadableError.
+    """
+    conversation = story.beginning.conversation()
+    for step in story.steps:
+        decided = again(story, step, conversation, rules)
+        if isinstance(decided, Deviation):
+            return decided
+        conversation = decided.conversation
+    return None
+
+
+def again(
+    story: RecordedConversation, step: RecordedStep, conversation: Conversation, rules: Rules
+) -> Outcome | Deviation:
+    """A recorded step decided once more: its outcome when that is what was recorded. Raises UnreadableError.
+
+    Args:
+        story: whose step it is.
+        step: the step.
+        conversation: as it was before it.
+        rules: to decide by.
+    """
+    cause = story.cause(step, rules)
+    try:
+        outcome = recording.decide(conversation, cause, rules, step.moment)
+    except LookupError as error:
+        return Deviation(step.version, told(cause), "a decision", f"none can be taken: {error.args[0]}")
+    return _difference(story, step, outcome, told(cause), rules.redact) or outcome
+
+
+def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
+    """The subject of a step, in words."""
+    match cause:
+        case Outside():
+            return "a message from outside"
+        case Dismissed():
+            return f"a message from outside of {cause.data.length} bytes, refused"
+        case TurnedAway():
+            return "a message from outside, turned away"
+        case Finished():
+            delivery = cause.delivery
+            return f"{delivery.to} finished with {local(delivery.root)} from {delivery.sender}"
+        case Decided():
+            return f"the answer {cause.answer} of {cause.by}"
+        case Closing():
+            return f"the end: {cause.reason}"
+        case GivenUp():
+            return f"{cause.delivery.to} was given up with {local(cause.delivery.root)} from {cause.delivery.sender}"
+        case Requeued():
+            return f"a dead letter to {cause.delivery.to}, queued again"
+        case Redriven():
+            return f"a dead letter to {cause.delivery.to}, as a request of its own"
+
+
+def _difference(
+    story: RecordedConversation,
+    step: RecordedStep,
+    outcome: Outcome,
+    about: str,
+    redact: Callable[[str], str],
+) -> Deviation | None:
+    for then, now in zip_longest(story.records_of(step), outcome.records):
+        if (then and _essence(then, redact)) != (now and _essence(now, redact)):
+            return Deviation(step.version, about, *_parted(then, now, redact))
+    if tuple(outcome.replies) != step.events:
+        return Deviation(step.version, about, "what left the conversation", "something else leaves it")
+    if outcome.conversation.version != step.version:
+        return Deviation(step.version, about, f"step {step.version}", f"step {outcome.conversation.version}")
+    return None
+
+
+def _essence(record: AuditRecord, redact: Callable[[str], str]) -> AuditRecord:
+    """The part of a record that must not differ. A target may have been recorded before it was known to be a secret."""
+    to = redact(record.to)
+    return record._replace(
+        at=0.0, to=to, detail=None, request="", took=None, code=str(record.code), event=Event(record.event)
+    )
+
+
+def _parted(
+    then: AuditRecord | None, now: AuditRecord | None, redact: Callable[[str], str]
+) -> tuple[str, str]:
+    """Two records that are not the same, in words that are not the same."""
+    if then is None or now is None or _words(then) != _words(now):
+        return _record(then), _record(now)
+    if then.message != now.message:
+        first, second = (redact(each.message.decode("utf-8", "backslashreplace")) for each in (then, now))
+        apart = (at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
+        place = next(apart, min(len(first), len(second)))
+        around = slice(max(0, place - AROUND), place + AROUND)
+        return f"{_words(then)}: ...{first[around]}...", f"...{second[around]}..."
+    old, new = _essence(then, redact)._asdict(), _essence(now, redact)._asdict()
+    field = next(name for name in old if old[name] != new[name])
+    return f"{_words(then)} with {field} {old[field]}", f"with {field} {new[field]}"
+
+
+def _record(record: AuditRecord | None) -> str:
+    if record is None:
+        return "nothing more"
+    return f"{_words(record)}: {WORDING.whole(record.detail)}" if record.detail else _words(record)
+
+
+def _words(record: AuditRecord) -> str:
+    """From whom, to whom and what."""
+    sender = (record.sender, "->") if record.sender else ()
+    parts = (record.event, *sender, record.to or "?", record.root, record.code)
+    return " ".join(part for part in map(str, parts) if part)

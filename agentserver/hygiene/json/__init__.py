@@ -1,0 +1,1 @@
+"""The requirements on a JSON Schema. Internal."""

@@ -1,0 +1,203 @@
+"""The requirements on a JSON Schema.
+
+Owns the rules' answers for JSON Schema. Refuses to order them (rules.py) and to validate instances. Each
+function gives a JSON pointer and a sentence for every place that it objects to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from agentserver.hygiene import objections, pattern
+from agentserver.hygiene.json import tree as at
+from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, PROPERTIES, REPEATED, TRIED, oversized
+from agentserver.hygiene.objections import shown
+from agentserver.hygiene.regex import PatternError
+from agentserver.hygiene.slug import BUDGET, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from agentserver.hygiene.objections import Schema
+
+Said: TypeAlias = "Iterator[tuple[str, str]]"
+
+DIALECTS: Final = (
+    "http://json-schema.org/draft-07/schema#",
+    "https://json-schema.org/draft/2020-12/schema",
+)
+
+
+def bounded(schema: Schema) -> Said:
+    """Nesting and size of the document, containers that contain themselves included."""
+    return oversized(schema.tree, _inside, "values")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def self_contained(schema: Schema) -> Said:
+    """References stay inside the document and name something; no second base and no second vocabulary."""
+    known = dict(at.positions(schema.tree))
+    for pointer, each in known.items():
+        if not isinstance(each, dict):
+            continue
+        if "$ref" in each:
+            named = at.target(each["$ref"])
+            if named is None or named not in known:
+                yield pointer, f"$ref {shown(each['$ref'])} is not in here; use #/$defs/NAME"
+        if pointer and ("$id" in each or "$schema" in each):
+            yield pointer, "$id and $schema belong to the root alone"
+    dialect = schema.tree.get("$schema", DIALECTS[0]) if isinstance(schema.tree, dict) else DIALECTS[0]
+    if dialect not in DIALECTS:
+        yield "/$schema", f"{shown(dialect)} is unknown; use one of {', '.join(DIALECTS)}"
+
+
+def known_words(schema: Schema) -> Said:
+    """Nothing but keywords that these rules understand: an unknown one would carry text or meaning."""
+    for pointer, each in at.positions(schema.tree):
+        if isinstance(each, dict):
+            for keyword in each.keys() - at.KEYWORDS.keys():
+                yield pointer, f"keyword {shown(keyword)} is not accepted"
+        elif not isinstance(each, bool):
+            yield pointer, "is no schema: an object, true or false"
+
+
+def finite(schema: Schema) -> Said:
+    """No schema contains itself by reference, and references written out stay within bounds."""
+    loop = at.cycle(schema.tree)
+    if loop:
+        yield loop[0], f"refers to itself: {shown(' -> '.join(step or '#' for step in loop))}"
+        return
+    size, levels = at.cost(schema.tree)
+    if levels > DEPTH + 1:
+        yield "", f"is {levels} levels deep with its references written out, more than {DEPTH + 1}"
+    if size > EXPANDED:
+        yield "", f"holds {size} schemas with its references written out, more than {EXPANDED}"
+
+
+_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
+
+
+def closed(schema: Schema) -> Said:
+    """Every value has a type, every object lists its members, every array the type of its items."""
+    if not isinstance(schema.tree, dict) or schema.tree.get("type") != "object":
+        yield "", 'must describe an object: "type": "object"'
+    for pointer, each in at.positions(schema.tree):
+        if each is False:
+            continue
+        if not isinstance(each, dict):
+            yield pointer, "accepts anything"
+            continue
+        yield from ((pointer, said) for said in _open(each))
+
+
+def _open(schema: dict[str, Any]) -> Iterator[str]:
+    kinds = schema.get("type", [])
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if any(not isinstance(kind, str) or kind not in _TYPES for kind in kinds):
+        yield f"type {shown(schema['type'])} is unknown"
+        return
+    if not kinds and not schema.keys() & {"$ref", "enum", "const", "anyOf", "oneOf", "allOf"}:
+        yield "accepts anything: give it a type"
+    if "object" in kinds and schema.get("additionalProperties") is not False:
+        yield 'accepts members that it does not list: "additionalProperties": false'
+    if "object" in kinds and "patternProperties" in schema:
+        yield 'accepts members by pattern; list them in "properties"'
+    if "array" in kinds and not isinstance(schema.get("items", schema.get("prefixItems")), dict | list):
+        yield 'accepts any items: give "items" a schema'
+
+
+def required(schema: Schema) -> Said:
+    """At least one member is required, and what is required is declared."""
+    root = schema.tree
+    needed, declared = root.get("required"), root.get("properties")
+    if not isinstance(declared, dict) or not declared:
+        yield "/properties", "must declare at least one member"
+    elif not isinstance(needed, list) or not needed:
+        yield "/required", "must require at least one member, or an empty object would do"
+    elif any(name not in declared for name in needed):
+        yield "/required", 'requires a member that "properties" does not declare'
+
+
+def versioned(schema: Schema) -> Said:
+    """The ``$id`` names a slug and a version, those of its file where it has one."""
+    own = schema.tree.get("$id")
+    named = objections.json_id(own) if isinstance(own, str) else None
+    if named is None:
+        yield "/$id", f"must be SLUG/vN.schema.json, not {shown(own)}"
+    elif schema.reference and named != (schema.reference.slug, schema.reference.version):
+        wanted = f"{schema.reference.slug}/v{schema.reference.version}.schema.json"
+        yield "/$id", f"is {shown(own)}, but its file says {wanted}"
+
+
+_MOST = {
+    "properties": PROPERTIES,
+    "enum": LISTED,
+    "required": PROPERTIES,
+    "anyOf": TRIED,
+    "oneOf": TRIED,
+    "allOf": TRIED,
+}
+_UP_TO = ("maxItems", "minItems", "maxLength", "minLength", "maxProperties", "minProperties", "maxContains")
+
+
+def occurrences(schema: Schema) -> Said:
+    """Bound the number of members, choices, alternatives and items."""
+    tried = 1
+    for pointer, each in at.positions(schema.tree):
+        if not isinstance(each, dict):
+            continue
+        for keyword, most in _MOST.items():
+            if keyword in each and not (
+                isinstance(each[keyword], dict | list) and len(each[keyword]) <= most
+            ):
+                yield pointer, f"{keyword} must be a collection of at most {most}"
+        for keyword in _UP_TO:
+            value = each.get(keyword, 0)
+            if type(value) is not int or not 0 <= value <= REPEATED:
+                yield pointer, f"{keyword} must be a whole number up to {REPEATED}"
+        if each.get("uniqueItems") and "maxItems" not in each:
+            yield pointer, "uniqueItems compares each with each: give it a maxItems"
+        tried *= max(1, *(len(each.get(word, ())) for word in ("anyOf", "oneOf")))
+        if tried > EXPANDED:
+            yield pointer, f"alternatives multiply to more than {EXPANDED}"
+            return
+
+
+def patterns(schema: Schema) -> Said:
+    """Patterns match whole values, in bounded time."""
+    for pointer, each in at.positions(schema.tree):
+        if not isinstance(each, dict) or "pattern" not in each:
+            continue
+        try:
+            pattern.json_schema(str(each["pattern"]))
+        except PatternError as error:
+            yield f"{pointer}/pattern", str(error)
+
+
+def wording(schema: Schema) -> Said:
+    """Names of members and listed values survive stripping, so they must not read as text."""
+    for pointer, each in at.positions(schema.tree):
+        if isinstance(each, dict):
+            yield from ((pointer, said) for said in (*_named(each), *_listed(each)))
+
+
+def _named(schema: dict[str, Any]) -> Iterator[str]:
+    for keyword in ("properties", "$defs", "definitions", "dependentSchemas"):
+        held = schema.get(keyword)
+        for name in held if isinstance(held, dict) else ():
+            if not readable(name, spaces=False):
+                yield f"{keyword} name {shown(name)} reads as text; use letters, digits, - _ and ."
+
+
+def _listed(schema: dict[str, Any]) -> Iterator[str]:
+    listed = schema.get("enum", [])
+    for value in (*(listed if isinstance(listed, list) else ()), schema.get("const")):
+        if not isinstance(value, str | int | float | bool | None):
+            yield "lists a value that is no scalar"
+        elif isinstance(value, str) and not readable(value, spaces=True):
+            yield f"value {shown(value)} reads as text; use at most {BUDGET * 2} words"

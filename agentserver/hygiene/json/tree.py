@@ -1,0 +1,192 @@
+"""JSON documents as trees: reading foreign ones, the positions at which schemas stand, and schemas without words.
+
+Owns what of JSON text is refused; which keyword holds a schema, a list of them, a map of them, or plain data; the graph
+of references; and the taking out of what a model would read as words to it, in two strictnesses, the library's and
+admission's. Refuses to judge. A property that is called ``title`` is no title, and ``enum`` holds values, not schemas.
+"""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from enum import Enum
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from agentserver.hygiene.limits import BYTES
+from agentserver.hygiene.objections import Objection, Reference, Schema, SchemaLanguage
+from agentserver.hygiene.slug import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+
+def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
+    """The schema in ``data``; or why there is none."""
+    if len(data) > BYTES:
+        return Objection("document", "", f"has more than {BYTES} bytes")
+    try:
+        return Schema(SchemaLanguage.JSON, loads(data.decode()), reference)
+    except ValueError:
+        return Objection("document", "", "is no JSON text: UTF-8, no member twice, no NaN, bounded nesting")
+
+
+def loads(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError, also for a member twice, NaN, Infinity and too deep nesting."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refused)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member twice")
+    return members
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(name)
+
+
+class Holds(Enum):
+    """The kind of value that a keyword has."""
+
+    SCHEMA = "schema"
+    SCHEMAS = "schemas"
+    NAMED = "named schemas"
+    TEXT = "text for readers"
+    DATA = "data"
+
+
+VISIBLE: Final = ("description", "title", "$comment", "examples")
+"""Keywords whose texts readers, models among them, would take as words about the schema."""
+
+KEYWORDS: Final[Mapping[str, Holds]] = {
+    **dict.fromkeys(VISIBLE, Holds.TEXT),
+    **dict.fromkeys(("deprecated", "readOnly", "writeOnly"), Holds.DATA),
+    **dict.fromkeys(("$schema", "$id", "$ref", "type", "enum", "const", "default", "format"), Holds.DATA),
+    **dict.fromkeys(("required", "dependentRequired", "uniqueItems", "multipleOf", "pattern"), Holds.DATA),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), Holds.DATA),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), Holds.DATA),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), Holds.DATA),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), Holds.DATA),
+    **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "propertyNames"), Holds.SCHEMA),
+    **dict.fromkeys(("items", "additionalItems", "unevaluatedItems", "contains"), Holds.SCHEMA),
+    **dict.fromkeys(("not", "if", "then", "else"), Holds.SCHEMA),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), Holds.SCHEMAS),
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), Holds.NAMED),
+    **dict.fromkeys(("$defs", "definitions"), Holds.NAMED),
+}
+"""Every keyword that an admitted schema may use."""
+
+
+def children(schema: Any) -> Iterator[tuple[str, Any]]:
+    """The schemas directly inside a schema, with the rest of their JSON pointer."""
+    if not isinstance(schema, dict):
+        return
+    for keyword, value in schema.items():
+        holds = KEYWORDS.get(keyword)
+        step = escaped(keyword)
+        if holds is Holds.SCHEMAS or (holds is Holds.SCHEMA and isinstance(value, list)):
+            if isinstance(value, list):
+                yield from ((f"/{step}/{at}", each) for at, each in enumerate(value))
+        elif holds is Holds.SCHEMA:
+            yield f"/{step}", value
+        elif holds is Holds.NAMED and isinstance(value, dict):
+            yield from ((f"/{step}/{escaped(name)}", each) for name, each in value.items())
+
+
+def escaped(token: object) -> str:
+    """One step of a JSON pointer (RFC 6901)."""
+    return str(token).replace("~", "~0").replace("/", "~1")
+
+
+def positions(root: Any) -> Iterator[tuple[str, Any]]:
+    """Every schema with its JSON pointer, the root's being empty; the tree must be finite."""
+    waiting = [("", root)]
+    while waiting:
+        pointer, schema = waiting.pop()
+        yield pointer, schema
+        waiting.extend((pointer + rest, each) for rest, each in reversed([*children(schema)]))
+
+
+def target(reference: Any) -> str | None:
+    """The JSON pointer that a ``$ref`` into its own document means; None for every other reference."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    pointer = unquote(reference[1:])
+    return pointer if not pointer or pointer.startswith("/") else None
+
+
+def cycle(root: Any) -> tuple[str, ...]:
+    """The pointers of schemas that contain themselves by reference; empty when there are none."""
+    try:
+        order(root)
+    except CycleError as error:
+        return tuple(error.args[1])
+    return ()
+
+
+def order(root: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Every schema with those it needs, these before it. Raises graphlib.CycleError."""
+    graph = {pointer: _needs(pointer, schema) for pointer, schema in positions(root)}
+    ordered = TopologicalSorter(graph).static_order()
+    return tuple((pointer, graph.get(pointer, ())) for pointer in ordered)
+
+
+def _needs(pointer: str, schema: Any) -> tuple[str, ...]:
+    inside = [pointer + rest for rest, _ in children(schema)]
+    named = target(schema.get("$ref")) if isinstance(schema, dict) else None
+    return tuple(inside if named is None else [*inside, named])
+
+
+def cost(root: Any) -> tuple[int, int]:
+    """Schemas and levels when every reference is written out. Raises graphlib.CycleError."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for pointer, needs in order(root):
+        inner = [sizes[each] for each in needs]
+        sizes[pointer] = 1 + sum(size for size, _ in inner), 1 + max((level for _, level in inner), default=0)
+    return sizes[""]
+
+
+def visible(schema: Any) -> Any:
+    """A copy without description, title, $comment and examples wherever a schema stands.
+
+    Members that carry those names and listed values that hold them are no schemas and stay. The value of a
+    keyword that is not known counts as a schema.
+    """
+    return _stripped(schema, lambda keyword, _: keyword not in VISIBLE)
+
+
+def bare(schema: Any) -> Any:
+    """The structure alone: without unknown keywords and without defaults that read as text, too."""
+    return _stripped(schema, _structural)
+
+
+def _stripped(schema: Any, stays: Callable[[str, Any], bool]) -> Any:
+    if isinstance(schema, list):
+        return [_stripped(each, stays) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        keyword: _inner(keyword, value, stays) for keyword, value in schema.items() if stays(keyword, value)
+    }
+
+
+def _inner(keyword: str, value: Any, stays: Callable[[str, Any], bool]) -> Any:
+    holds = KEYWORDS.get(keyword, Holds.SCHEMA)
+    if holds is Holds.DATA:
+        return deepcopy(value)
+    if holds is Holds.NAMED and isinstance(value, dict):
+        return {name: _stripped(each, stays) for name, each in value.items()}
+    return _stripped(value, stays)
+
+
+def _structural(keyword: str, value: Any) -> bool:
+    if keyword == "default":
+        scalar = value is None or isinstance(value, bool | int | float)
+        return scalar or (isinstance(value, str) and readable(value, spaces=True))
+    return keyword in KEYWORDS and keyword not in VISIBLE

@@ -1,0 +1,1 @@
+"""The requirements on an XSD. Internal."""

@@ -1,0 +1,238 @@
+"""The requirements on an XSD.
+
+Owns the rules' answers for XSD. Refuses to order them (rules.py) and to validate documents. Each function
+gives a place and a sentence for every place that it objects to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from agentserver.hygiene import objections, pattern
+from agentserver.hygiene.limits import (
+    DEPTH,
+    EXPANDED,
+    LISTED,
+    OPTIONAL,
+    PROPERTIES,
+    REPEATED,
+    WRITTEN,
+    oversized,
+)
+from agentserver.hygiene.objections import shown
+from agentserver.hygiene.regex import PatternError
+from agentserver.hygiene.simple_types import XSD
+from agentserver.hygiene.slug import BUDGET, readable
+from agentserver.hygiene.xsd import tree as at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lxml import etree
+
+    from agentserver.hygiene.objections import Schema
+
+Said: TypeAlias = "Iterator[tuple[str, str]]"
+
+_GROUPS: Final = ("sequence", "choice", "all", "group")
+_FACETS: Final = (
+    *("pattern", "enumeration", "length", "minLength", "maxLength", "whiteSpace"),
+    *("minInclusive", "maxInclusive", "minExclusive", "maxExclusive", "totalDigits", "fractionDigits"),
+)
+_ELSEWHERE: Final = ("include", "import", "redefine", "override")
+_OPENING: Final = ("any", "anyAttribute", "openContent", "defaultOpenContent")
+_READ: Final = ("annotation", "documentation", "appinfo")
+_KNOWN: Final = frozenset(
+    (
+        *("schema", "element", "attribute", "simpleType", "complexType", "simpleContent", "complexContent"),
+        *("restriction", "extension", "list", "union", "attributeGroup"),
+        *(*_GROUPS, *_FACETS, *_ELSEWHERE, *_OPENING, *_READ),
+    )
+)
+_ANY_TYPES: Final = frozenset({"anyType", "anySimpleType", "anyAtomicType"})
+
+
+def bounded(schema: Schema) -> Said:
+    """Nesting and size of the document."""
+    return oversized(schema.tree, iter, "elements")
+
+
+def _elements(schema: Schema) -> Iterator[etree._Element]:
+    """Every element of XSD outside of annotations."""
+    for element in schema.tree.iter(at.tag("*")):
+        if not any(at.local(above) in _READ for above in (element, *element.iterancestors())):
+            yield element
+
+
+def self_contained(schema: Schema) -> Said:
+    """Nothing is fetched, and every reference names a type of XSD or a part of this document."""
+    known = at.components(schema.tree)
+    if len(known) < sum(1 for each in schema.tree if at.component(each)):
+        yield "", "declares two parts under one name"
+    for element in _elements(schema):
+        if at.local(element) in _ELSEWHERE:
+            yield at.place(element), f"xs:{at.local(element)} reaches outside of the file"
+            continue
+        for value, found in at.resolved(element, known):
+            if found is None:
+                yield at.place(element), f"{shown(value)} is no part of this file"
+
+
+def known_words(schema: Schema) -> Said:
+    """Nothing but elements that these rules understand, no foreign attributes, no loose text."""
+    for element in _elements(schema):
+        if at.local(element) not in _KNOWN:
+            yield at.place(element), f"xs:{at.local(element)[:32]} is not accepted"
+        if (element.text or "").strip() or any((child.tail or "").strip() for child in element):
+            yield at.place(element), "has text between its parts"
+        for name in element.attrib:
+            if str(name).startswith("{"):  # such as vc:minVersion, by which two validators see two schemas
+                yield at.place(element), f"attribute {shown(name)} is not of XSD"
+    for element in schema.tree.iter():
+        annotated = any(at.local(above) in _READ for above in (element, *element.iterancestors()))
+        if not at.local(element) and not annotated:
+            yield "", f"element {shown(element.tag)} is not of XSD"
+
+
+def finite(schema: Schema) -> Said:
+    """No type contains itself by reference, and references written out stay within bounds."""
+    loop = at.cycle(schema.tree)
+    if loop:
+        yield loop[0], f"refers to itself: {shown(' -> '.join(loop))}"
+        return
+    cost = at.cost(schema.tree)
+    if cost.components > DEPTH:
+        yield "", f"has {cost.components} types inside one another, more than {DEPTH}"
+    if cost.levels > WRITTEN:
+        yield "", f"is {cost.levels} levels deep with its references written out, more than {WRITTEN}"
+    if cost.elements > EXPANDED:
+        yield "", f"holds {cost.elements} elements with its references written out, more than {EXPANDED}"
+
+
+def closed(schema: Schema) -> Said:
+    """Every element and attribute has a type, nothing is mixed, open, abstract or to be substituted."""
+    for element in _elements(schema):
+        yield from ((at.place(element), said) for said in _open(element))
+
+
+def _open(element: etree._Element) -> Iterator[str]:
+    name = at.local(element)
+    if name in _OPENING:
+        yield f"xs:{name} accepts anything"
+    if element.get("mixed", "false").strip() not in {"false", "0"}:
+        yield "mixed content accepts any text"
+    for value, _ in at.references(element):
+        space, kind = at.qname(element, value)
+        if space == XSD and kind in _ANY_TYPES:
+            yield f"xs:{kind} accepts anything"
+    if name in {"element", "attribute"} and not _typed(element):
+        yield "accepts anything: give it a type"
+    for opening in ("abstract", "substitutionGroup", "nillable", "processContents"):
+        if element.get(opening, "false").strip() not in {"false", "0"}:
+            yield f"{opening} opens what the type closes"
+
+
+def _typed(element: etree._Element) -> bool:
+    inside = any(at.local(child) in {"simpleType", "complexType"} for child in element)
+    return inside or "type" in element.attrib or "ref" in element.attrib
+
+
+def required(schema: Schema) -> Said:
+    """There is one root element, and it requires a child, an attribute or a text."""
+    roots = [each for each in schema.tree if at.local(each) == "element"]
+    if len(roots) != 1:
+        yield "", f"must declare one root element, not {len(roots)}"
+        return
+    known = at.components(schema.tree)
+    kind = _type_of(roots[0], known)
+    if kind is not None and not _demands(kind, known):
+        yield at.place(roots[0]), "must require at least one child or attribute, or an empty element would do"
+
+
+def _type_of(element: etree._Element, known: dict[str, etree._Element]) -> etree._Element | None:
+    """The complex type of an element; None when its type is simple."""
+    inline = next((child for child in element if at.local(child) == "complexType"), None)
+    if inline is not None:
+        return inline
+    named = next((found for _, found in at.resolved(element, known)), None)
+    return known[named] if named and named.startswith("complexType") else None
+
+
+def _demands(part: etree._Element, known: dict[str, etree._Element]) -> bool:
+    """True when a part of a complex type must have content: alternatives must all demand it."""
+    name = at.local(part)
+    if part.get("minOccurs", "1").strip().strip("0") == "" or name in _READ:
+        return False
+    if name == "attribute":
+        return part.get("use") == "required"
+    if name in {"element", "simpleContent"}:
+        return True
+    below = [*part, *(known[found] for _, found in at.resolved(part, known) if found)]
+    return (all if name == "choice" and below else any)(_demands(each, known) for each in below)
+
+
+def versioned(schema: Schema) -> Said:
+    """The target namespace ends in a version, that of its file where it has one."""
+    own = schema.tree.get("targetNamespace", "")
+    named = objections.namespace(own)
+    if named is None:
+        yield "", f"targetNamespace must end in :vN or /vN, not {shown(own)}"
+    elif schema.reference and named != (schema.reference.slug, schema.reference.version):
+        wanted = f"{schema.reference.slug}:v{schema.reference.version}"
+        yield "", f"targetNamespace is {shown(own)}, but its file says {wanted}"
+
+
+def occurrences(schema: Schema) -> Said:
+    """Bound the number of particles, choices and occurrences, and the nesting of optional groups."""
+    known = at.components(schema.tree)
+    for element in _elements(schema):
+        for attribute in ("minOccurs", "maxOccurs"):
+            value = element.get(attribute, "1").strip()
+            numeral = value.isascii() and value.isdigit() and len(value) < len(str(REPEATED)) + 1
+            if value != "unbounded" and not (numeral and int(value) <= REPEATED):
+                yield at.place(element), f"{attribute} must be a whole number up to {REPEATED} or unbounded"
+        name = at.local(element)
+        if name in _GROUPS and len(element) > PROPERTIES:
+            yield at.place(element), f"has more than {PROPERTIES} parts"
+        if name == "restriction" and sum(at.local(each) == "enumeration" for each in element) > LISTED:
+            yield at.place(element), f"lists more than {LISTED} values"
+        if name == "complexType" and _optional(element, known) > OPTIONAL:
+            yield (
+                at.place(element),
+                f"nests more than {OPTIONAL} optional groups, which takes too long to compile",
+            )
+
+
+def _optional(part: etree._Element, known: dict[str, etree._Element]) -> int:
+    """Count the groups that may be absent or repeated and stand inside one another; groups are followed."""
+    name = at.local(part)
+    if name == "element":
+        return 0
+    varies = part.get("minOccurs", "1").strip() != part.get("maxOccurs", "1").strip()
+    own = 1 if name in _GROUPS and varies else 0
+    named = (known[found] for _, found in at.resolved(part, known) if found and found.startswith("group"))
+    return own + max((_optional(each, known) for each in (*part, *named)), default=0)
+
+
+def patterns(schema: Schema) -> Said:
+    """Patterns are of the portable profile and match in bounded time."""
+    for element in _elements(schema):
+        if at.local(element) == "pattern":
+            try:
+                pattern.xsd(element.get("value", ""))
+            except PatternError as error:
+                yield at.place(element), str(error)
+
+
+def wording(schema: Schema) -> Said:
+    """Names and the values that the schema lists survive stripping, so they must not read as text."""
+    for element in _elements(schema):
+        name = element.get("name", "")
+        if name and not readable(name, spaces=False):
+            yield at.place(element.getparent()), f"name {shown(name)} reads as text"  # type: ignore[arg-type] # a named element has a parent
+        listed = element.get("value", "") if at.local(element) == "enumeration" else element.get("fixed", "")
+        if not readable(listed, spaces=True):
+            yield (
+                at.place(element),
+                f"value {shown(listed)} reads as text; use at most {BUDGET * 2} words",
+            )

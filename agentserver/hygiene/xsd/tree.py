@@ -1,0 +1,169 @@
+"""XSD documents as trees: reading foreign ones, and the graph of their references.
+
+Owns the parser for schemas that come from outside, and the meaning of references in them. Refuses to judge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Final
+
+from lxml import etree
+
+from agentserver.hygiene.limits import BYTES
+from agentserver.hygiene.objections import Objection, Reference, Schema, SchemaLanguage
+from agentserver.hygiene.simple_types import XSD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARK: Final = f"{{{XSD}}}"
+
+_REFERRING: Final = {
+    "type": ("simpleType", "complexType"),
+    "base": ("simpleType", "complexType"),
+    "itemType": ("simpleType",),
+    "memberTypes": ("simpleType",),
+}
+_NAMED: Final = ("simpleType", "complexType", "element", "attribute", "group", "attributeGroup")
+
+
+def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
+    """The schema in ``data``, without comments and processing instructions; or why there is none."""
+    if len(data) > BYTES:
+        return Objection("document", "", f"has more than {BYTES} bytes")
+    parser = etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.LxmlError:
+        return Objection("document", "", "is not well-formed XML in UTF-8")
+    if root.getroottree().docinfo.internalDTD is not None:
+        return Objection("document", "", "must not have a DOCTYPE")
+    return Schema(SchemaLanguage.XSD, root, reference)
+
+
+def local(element: etree._Element) -> str:
+    """The name of an element of XSD; empty for an element of another vocabulary."""
+    name = str(element.tag)  # of a comment it is a function
+    return name[len(_MARK) :] if name.startswith(_MARK) else ""
+
+
+def tag(name: str) -> str:
+    """The full tag of an element of XSD."""
+    return _MARK + name
+
+
+def place(element: etree._Element) -> str:
+    """The way from the root, by names where there are names."""
+    steps = [element, *element.iterancestors()]
+    return "/".join(_step(step) for step in reversed(steps[:-1]))
+
+
+def _step(element: etree._Element) -> str:
+    name = element.get("name", element.get("ref", ""))
+    return f"{local(element)}[{name[:64]}]" if name else local(element)
+
+
+def qname(element: etree._Element, value: str) -> tuple[str | None, str]:
+    """Namespace and local name of a reference; None for a prefix that is not declared."""
+    prefix, _, name = value.rpartition(":")
+    if not prefix:
+        return element.nsmap.get(None, ""), name
+    return element.nsmap.get(prefix), name
+
+
+def components(root: etree._Element) -> dict[str, etree._Element]:
+    """The named parts of a schema, as ``complexType order`` and the like."""
+    return {f"{local(each)} {each.get('name')}": each for each in root if component(each)}
+
+
+def component(element: etree._Element) -> bool:
+    """True when an element below the root declares something that others may refer to."""
+    return local(element) in _NAMED
+
+
+def references(element: etree._Element) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The references of one element: the text, and the kinds of component that it may name."""
+    for attribute, kinds in _REFERRING.items():
+        for value in element.get(attribute, "").split():
+            yield value, kinds
+    if element.get("ref"):
+        yield element.get("ref", ""), (local(element),)
+
+
+def resolved(element: etree._Element, known: dict[str, etree._Element]) -> Iterator[tuple[str, str | None]]:
+    """Each reference to something other than a type of XSD itself, with the component that it names."""
+    own = element.getroottree().getroot().get("targetNamespace", "")
+    for value, kinds in references(element):
+        space, name = qname(element, value)
+        if space == XSD:
+            continue
+        found = next((f"{kind} {name}" for kind in kinds if f"{kind} {name}" in known), None)
+        yield value, found if space == own else None
+
+
+def order(root: etree._Element) -> list[tuple[str, tuple[str, ...]]]:
+    """Every component with those it needs, these before it. Raises graphlib.CycleError."""
+    known = components(root)
+    graph = {
+        name: tuple(
+            found for part in each.iter(tag("*")) for _, found in resolved(part, known) if found is not None
+        )
+        for name, each in known.items()
+    }
+    return [(name, graph[name]) for name in TopologicalSorter(graph).static_order()]
+
+
+def cycle(root: etree._Element) -> tuple[str, ...]:
+    """The components that contain themselves by reference; empty when there are none."""
+    try:
+        order(root)
+    except CycleError as error:
+        return tuple(error.args[1])
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The size of a schema when every reference is written out.
+
+    Args:
+        elements: of all components together.
+        components: inside one another.
+        levels: of elements.
+    """
+
+    elements: int
+    components: int
+    levels: int
+
+
+def cost(root: etree._Element) -> Cost:
+    """The size and depth of a schema without recursion. Raises graphlib.CycleError."""
+    known = components(root)
+    costs: dict[str, Cost] = {}
+    for name, needs in order(root):
+        inner = [costs[each] for each in needs]
+        costs[name] = Cost(
+            sum(1 for _ in known[name].iter()) + sum(each.elements for each in inner),
+            1 + max((each.components for each in inner), default=0),
+            _height(known[name]) + max((each.levels for each in inner), default=0),
+        )
+    return Cost(
+        sum(each.elements for each in costs.values()),
+        max((each.components for each in costs.values()), default=0),
+        max((each.levels for each in costs.values()), default=0),
+    )
+
+
+def _height(element: etree._Element) -> int:
+    return 1 + max((_height(child) for child in element), default=0)

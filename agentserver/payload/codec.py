@@ -1,0 +1,337 @@
+"""Codecs: one object for each payload class that writes, judges, reads and explains it.
+
+Owns payload markup. Refuses to know envelopes, parsing of bytes and routing: an element comes in from the
+envelope's parser, without comments and processing instructions, and markup goes out as text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from lxml import etree
+
+from agentserver.contract import SYSTEM_PAYLOADS
+from agentserver.payload import corrections, generate, sample
+from agentserver.payload.fields.describe import table
+from agentserver.payload.fields.field_table import FieldKind, PayloadError, PayloadType, RecordType
+from agentserver.payload.fields.lexical import UNREADABLE, carried
+from agentserver.payload.names import local
+from agentserver.payload.xsd import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from agentserver.payload.corrections import Correction
+from agentserver.payload.fields.field_table import Field
+
+SYSTEM = "urn:agentserver:system"
+"""Namespace of the system's own payloads, without the version."""
+
+_SYSTEMS_ROOTS = frozenset(payload.__name__ for payload in SYSTEM_PAYLOADS)
+
+
+SYSTEMS_OWN = f"{{{SYSTEM}"
+"""The beginning of the names of the system's payloads, in this version or any other."""
+
+
+def of_system(name: str) -> bool:
+    """True when ``{namespace}root`` is of the system's namespace, in this version or any other."""
+    return name.startswith(SYSTEMS_OWN)
+
+
+def claim(cls: type, name: str) -> None:
+    """Keep the system's names from every class but its own. Raises PayloadError.
+
+    A root that is called as one of the system's is refused in any namespace: people and models read the root alone.
+    """
+    if cls in SYSTEM_PAYLOADS or not (of_system(name) or local(name) in _SYSTEMS_ROOTS):
+        return
+    raise PayloadError(f"{cls.__qualname__}: {name} is a name of the system's own payloads; use another one")
+
+
+class Unencodable(ValueError):  # noqa: N818 - says what the value is
+    """A value without a form in XML. The text names class and field, never the value."""
+
+
+class Undecodable(ValueError):  # noqa: N818 - says what the element is
+    """A valid element that the class itself refuses to be built from. The text names the class alone."""
+
+
+class Unlisted(PayloadError):  # noqa: N818 - says what the class is
+    """A payload class that nothing named when the codecs were made, so that a restart could not read its messages."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__(
+            f"{cls.__qualname__}: could not be read after a restart: import it at the top of the handler's module, or "
+            "list it under replies: of the listener"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """One field, for completion and forms.
+
+    Args:
+        name: its element or attribute name.
+        label: its type in words, as in ``integer from 1 to 10``.
+        optional: whether it may be left out.
+        repeated: whether it may occur more than once.
+        attribute: whether it is an XML attribute.
+    """
+
+    name: str
+    label: str
+    optional: bool
+    repeated: bool = False
+    attribute: bool = False
+
+
+class Codec(Protocol):
+    """A payload class and its XML."""
+
+    @property
+    def payload(self) -> type:
+        """The dataclass."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The root element as ``{namespace}root``."""
+        ...
+
+    @property
+    def described(self) -> PayloadType | None:
+        """Its field table; None for a class bound to a hand-written schema."""
+        ...
+
+    @property
+    def regular(self) -> bool:
+        """True when counts of bytes tell all about the size of what it writes (``shape.PayloadType.regular``)."""
+        ...
+
+    @property
+    def outline(self) -> tuple[Outline, ...]:
+        """The fields of the root."""
+        ...
+
+    def encode(self, value: object) -> str:
+        """Markup of the payload element with its own namespace declaration. Raises Unencodable."""
+        ...
+
+    def valid(self, element: etree._Element) -> bool:
+        """Whether the schema accepts the element, which may be part of a larger tree, and its every scalar decodes."""
+        ...
+
+    def decode(self, element: etree._Element) -> Any:
+        """The value of a valid element. Raises Undecodable."""
+        ...
+
+    def faults(self, element: etree._Element) -> tuple[Correction, ...]:
+        """What to correct in an element that is not valid: 1 to 8 faults."""
+        ...
+
+    def xsd(self, *, documented: bool = False) -> str:
+        """The schema's text; ``documented`` includes what docstrings say."""
+        ...
+
+    def example(self) -> str:
+        """Markup that validates and decodes, the same each time."""
+        ...
+
+
+@runtime_checkable
+class CodecMark(Protocol):
+    """The mark that a class carries as ``__payload__`` when its codec is made elsewhere."""
+
+    @property
+    def cls(self) -> type:
+        """The dataclass."""
+        ...
+
+    def codec(self) -> Codec:
+        """A new codec. Raises PayloadError."""
+        ...
+
+
+class Generated:
+    """The codec of a dataclass: schema, decoder and encoder all come from its field table.
+
+    Args:
+        payload: the field table.
+        functions: of this table, where they were made before.
+
+    Raises PayloadError when the table makes no sense as a whole: no example value validates and decodes.
+    """
+
+    def __init__(self, payload: PayloadType, functions: generate.Functions | None = None) -> None:
+        claim(payload.cls, payload.qname)
+        self.described = payload
+        self.payload = payload.cls
+        self.name = payload.qname
+        self.regular = payload.regular
+        self.outline = tuple(_outlined(field) for field in payload.record.fields)
+        self._xsd = schema.text(payload)
+        self._schema = schema.compiled(self._xsd)
+        self._lists = any(field.repeated for record in payload.records for field in record.fields)
+        self._part: corrections.Part | None = None
+        self.functions = functions or generate.functions(payload)
+        self._decode, self._check, self._encode = self.functions
+        self._example = self._prove()
+
+    def encode(self, value: object) -> str:
+        """Markup of ``value``. Raises Unencodable."""
+        try:
+            markup = self._encode(value)
+        except generate.Unwritable as error:
+            raise Unencodable(str(error)) from None
+        except AttributeError:  # a field deleted, or never set by a constructor of its own
+            raise Unencodable(f"{self.payload.__qualname__}: lacks one of its fields") from None
+        if not (markup.isascii() and markup.isprintable()) and not carried(markup):
+            raise Unencodable(
+                f"{_blame(self.described.record, value)}: holds a character that XML cannot carry"
+            )
+        return markup
+
+    def valid(self, element: etree._Element) -> bool:
+        """Whether the schema and the decoder both take ``element``."""
+        try:
+            lists, judge = self._lists, self._schema
+            accepted = schema.accepts(judge, element) if lists else judge.validate(element)
+            if self._check is not None and accepted:
+                self._check(element)
+        except (etree.LxmlError, *UNREADABLE):  # libxml2 giving up is a no
+            return False
+        return accepted
+
+    def decode(self, element: etree._Element) -> Any:
+        """The value of a valid element. Raises Undecodable."""
+        try:
+            return self._decode(element)
+        except sample.WRONG:
+            raise Undecodable(f"{self.payload.__qualname__}: its constructor refuses the values") from None
+
+    def faults(self, element: etree._Element) -> tuple[Correction, ...]:
+        """What to correct in ``element``."""
+        if self._part is None:
+            self._part = corrections.parts(self.described)
+        return corrections.faults(self.name, self._part, element)
+
+    def xsd(self, *, documented: bool = False) -> str:
+        """The schema's text."""
+        return schema.text(self.described, documented=True) if documented else self._xsd
+
+    def example(self) -> str:
+        """Markup of the example value."""
+        return self._example
+
+    def _prove(self) -> str:
+        label = self.payload.__qualname__
+        try:
+            markup = self.encode(sample.example(self.described.record))
+        except Unencodable as error:
+            raise PayloadError(f"{error} (in a default or an example value)") from None
+        element = etree.fromstring(markup)
+        if not self.valid(element):
+            fault = self.faults(element)[0]
+            raise PayloadError(
+                f"{label}: a default or example value breaks a rule: {fault.path}: {fault.rule}"
+            )
+        try:
+            self.decode(element)
+        except Undecodable as error:
+            raise PayloadError(f"{error} of its own example; give @xmlify(example=...)") from None
+        return markup
+
+
+def _outlined(field: Field) -> Outline:
+    label = "element" if isinstance(field.type, RecordType) else corrections.label(field.type)
+    return Outline(field.xml, label, field.optional, field.repeated, field.place is FieldKind.ATTRIBUTE)
+
+
+def _blame(record: RecordType, value: Any) -> str:
+    """The first field whose text XML cannot carry; empty when there is none."""
+    for field in record.fields:
+        held = getattr(value, field.name)
+        items = held if field.repeated else (held,)
+        found = next(filter(None, (_blame_item(record, field, item) for item in items)), "")
+        if found:
+            return found
+    return ""
+
+
+def _blame_item(record: RecordType, field: Field, item: Any) -> str:
+    if isinstance(field.type, RecordType) and item is not None:
+        return _blame(field.type, item)
+    unfit = isinstance(item, str) and not carried(item)
+    return f"{record.cls.__qualname__}.{field.name}" if unfit else ""
+
+
+Payload: TypeAlias = "type | PayloadType | Codec"
+
+
+class Codecs:
+    """The codecs of one server, by class and by root element; the system's payloads are always among them.
+
+    Args:
+        payloads: ``@xmlify`` classes, field tables, or codecs made elsewhere.
+        closed: whether these are all: what a restart would not find is then refused when it is met.
+
+    Raises PayloadError for a class that is no payload, and for two classes that claim one root element with
+    different schemas.
+    """
+
+    def __init__(self, payloads: Iterable[Payload] = (), *, closed: bool = False) -> None:
+        self._closed = False
+        self._by_class: dict[type, Codec] = {}
+        self._by_name: dict[str, Codec] = {}
+        for system in SYSTEM_PAYLOADS:
+            self.add(table(system, namespace=SYSTEM))
+        for payload in payloads:
+            self.add(payload)
+        self._closed = closed
+
+    def add(self, payload: Payload) -> Codec:
+        """The codec of ``payload``, made now if it is new. Raises Unlisted when the codecs are closed."""
+        if isinstance(payload, type):
+            return self.of(payload)
+        cls = payload.cls if isinstance(payload, PayloadType) else payload.payload
+        known = self._by_class.get(cls)
+        if known is not None:
+            if known.name != (payload.qname if isinstance(payload, PayloadType) else payload.name):
+                raise PayloadError(f"{cls.__qualname__}: has a codec under another name; use two classes")
+            return known
+        if self._closed:
+            raise Unlisted(cls)
+        codec = Generated(payload) if isinstance(payload, PayloadType) else payload
+        claim(cls, codec.name)
+        other = self._by_name.setdefault(codec.name, codec)
+        if other is not codec and other.xsd() != codec.xsd():
+            raise PayloadError(
+                f"{cls.__qualname__}: claims {codec.name}, as {other.payload.__qualname__} does, with "
+                "another schema; give one of them another name, namespace or version"
+            )
+        self._by_class[cls] = codec
+        return codec
+
+    def of(self, cls: Any) -> Codec:
+        """The codec of a class. Raises PayloadError when it is no payload, Unlisted when the codecs are closed."""
+        if isinstance(cls, type) and cls in self._by_class:
+            return self._by_class[cls]
+        described = cls.__dict__.get("__payload__") if isinstance(cls, type) else None
+        if not isinstance(described, (PayloadType, CodecMark)) or described.cls is not cls:
+            label = getattr(cls, "__qualname__", type(cls).__name__)
+            raise PayloadError(f"{label}: is not a payload; put @xmlify above @dataclass")
+        if self._closed:
+            raise Unlisted(cls)
+        if isinstance(described, PayloadType):
+            return self.add(Generated(described, cls.__dict__.get("__functions__")))
+        return self.add(described.codec())
+
+    def named(self, name: str) -> Codec | None:
+        """The codec of a root element ``{namespace}root``, or None."""
+        return self._by_name.get(name)
+
+    def __iter__(self) -> Iterator[Codec]:
+        """Every codec, in the order of addition."""
+        return iter(self._by_class.values())

@@ -1,0 +1,273 @@
+"""Python source of the decoder, the scalar check and the encoder of a payload class.
+
+Owns the shape of the generated code, a function for each record. Refuses to know XSD: decoder and check trust that
+the schema accepts their element, and that comments and processing instructions were removed in parsing. The check
+reads what the decoder reads and calls no constructor; a record of plain text alone has none.
+Every name in the source is made here or is a field name that Python accepted; every string is quoted by repr.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar, ScalarKind
+from agentserver.payload.fields.lexical import BOOLS, READERS, WRITERS, escape, escape_attribute, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentserver.payload.fields.field_table import Field, PayloadType
+
+
+class Unwritable(ValueError):  # noqa: N818 - says what the value is
+    """A value that cannot be written. The text names the field."""
+
+
+class Functions(NamedTuple):
+    """The functions that are made of a payload class.
+
+    Args:
+        decode: valid element to value.
+        check: reads every scalar of an element that the schema accepts; raises one of UNREADABLE. None when all are
+            plain text.
+        encode: value to markup; raises Misfit.
+    """
+
+    decode: Callable[[Any], Any]
+    check: Callable[[Any], None] | None
+    encode: Callable[[Any], str]
+
+
+def functions(payload: PayloadType) -> Functions:
+    """The functions of a class."""
+    module = _Module(payload)
+    source = "\n".join(module.lines())
+    exec(compile(source, f"<payload {payload.root}>", "exec"), module.names)  # noqa: S102 - source made here
+    names = module.names
+    return Functions(names["decode_0"], names.get("check_0"), names["encode"])
+
+
+_QUICK = {
+    ScalarKind.STR: (
+        "v.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;').replace('\\r', '&#13;') "
+        "if type(v) is str"
+    ),
+    ScalarKind.INT: f"str(v) if type(v) is int and -{10**18} < v < {10**18}",
+    ScalarKind.FLOAT: "repr(v) if type(v) is float and v - v == 0.0",
+    ScalarKind.BOOL: "'true' if v is True else 'false' if v is False",
+}
+"""What the writers of the plainest values do, as an expression without a call of Python: a hop is made of calls."""
+
+
+class _Module:
+    """The source of one payload class and the objects it refers to."""
+
+    def __init__(self, payload: PayloadType) -> None:
+        self._payload = payload
+        self._index = {id(record): number for number, record in enumerate(payload.records)}
+        self.names: dict[str, Any] = {"Misfit": Unwritable, "MISSING": object()}
+
+    def lines(self) -> Iterator[str]:
+        for record in self._payload.records:
+            yield from self._decoder(record)
+            yield from self._checker(record)
+            yield from self._encoder(record)
+        root, space = self._payload.root, escape_attribute(self._payload.namespace)
+        opened, closed = f'<{root} xmlns="{space}"', f"</{root}>"
+        yield from self._writing("encode(o, w='payload')", self._payload.record, opened, closed)
+
+    def _keep(self, stem: str, value: Any) -> str:
+        """Make an object reachable from the source under a fresh name."""
+        name = f"{stem}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    # decoding
+
+    def _decoder(self, record: RecordType) -> Iterator[str]:
+        yield f"def decode_{self._index[id(record)]}(e):"
+        variables = {field.name: f"v{number}" for number, field in enumerate(record.fields)}
+        for field in record.fields:
+            yield f"  {variables[field.name]} = {self._initial(field)}"
+        for field in record.placed(FieldKind.ATTRIBUTE):
+            variable = variables[field.name]
+            yield f"  t = e.get({field.xml!r})"
+            yield f"  if t is not None: {variable} = {self._read(field.type, 't')}"
+        yield from self._dispatch(record, variables)
+        yield f"  return {self._keep('C', record.cls)}({', '.join(self._arguments(record, variables))})"
+
+    def _dispatch(self, record: RecordType, variables: dict[str, str]) -> Iterator[str]:
+        elements = record.placed(FieldKind.ELEMENT)
+        if not elements:
+            return
+        yield "  for c in e:"
+        yield "    t = c.tag"
+        for number, field in enumerate(elements):
+            variable, value = variables[field.name], self._value(field.type)
+            act = f"{variable}.append({value})" if field.repeated else f"{variable} = {value}"
+            yield f"    {'elif' if number else 'if'} t == {self._tag(field)!r}: {act}"
+
+    def _initial(self, field: Field) -> str:
+        if field.repeated:
+            return "[]"
+        if field.default is None or field.count is Count.OPTIONAL:
+            return "None"
+        return "MISSING" if field.default.factory else self._keep("D", field.default.value)
+
+    def _arguments(self, record: RecordType, variables: dict[str, str]) -> Iterator[str]:
+        for field in sorted(record.fields, key=lambda each: each.keyword):
+            value = variables[field.name]
+            if field.count is Count.TUPLE:
+                value = f"tuple({value})"
+            elif field.default and field.default.factory and not field.repeated:
+                value = f"{self._keep('F', field.default.factory)}() if {value} is MISSING else {value}"
+            yield f"{field.name}={value}" if field.keyword else value
+
+    # checking
+
+    def _checker(self, record: RecordType) -> Iterator[str]:
+        if not _checked_at_all(record):
+            return
+        yield f"def check_{self._index[id(record)]}(e):"
+        for field in record.placed(FieldKind.ATTRIBUTE):
+            if _checked_at_all(field.type):
+                yield f"  t = e.get({field.xml!r})"
+                yield f"  if t is not None: {self._read(field.type, 't')}"
+        elements = [field for field in record.placed(FieldKind.ELEMENT) if _checked_at_all(field.type)]
+        if elements:
+            yield "  for c in e:"
+            yield "    t = c.tag"
+        for number, field in enumerate(elements):
+            kind = field.type
+            inner = (
+                f"check_{self._index[id(kind)]}(c)"
+                if isinstance(kind, RecordType)
+                else self._read(kind, "c.text")
+            )
+            yield f"    {'elif' if number else 'if'} t == {self._tag(field)!r}: {inner}"
+
+    def _tag(self, field: Field) -> str:
+        return f"{{{self._payload.namespace}}}{field.xml}"
+
+    def _value(self, kind: Scalar | RecordType) -> str:
+        if isinstance(kind, RecordType):
+            return f"decode_{self._index[id(kind)]}(c)"
+        return self._read(kind, "c.text")
+
+    def _read(self, kind: Scalar | RecordType, text: str) -> str:
+        assert isinstance(kind, Scalar)
+        reader = self._shared("read", kind.kind, READERS)
+        read = f"({text} or '')" if kind.kind is ScalarKind.STR else f"{reader}({text})"
+        if kind.kind is ScalarKind.BOOL:
+            self.names["BOOLS"] = BOOLS
+            read = f"(b if (b := BOOLS.get({text})) is not None else {read})"
+        if not kind.choices:
+            return read
+        table = {READERS[kind.kind](written): value for written, value in kind.choices}
+        return f"{self._keep('T', table)}[{read}]"
+
+    def _shared(self, stem: str, kind: ScalarKind, table: Any) -> str:
+        name = f"{stem}_{kind.name.lower()}"
+        self.names.setdefault(name, table[kind])
+        return name
+
+    # encoding
+
+    def _encoder(self, record: RecordType) -> Iterator[str]:
+        """The encoder of a record inside of others; the root has one of its own."""
+        if any(field.type is record for other in self._payload.records for field in other.fields):
+            yield from self._writing(f"encode_{self._index[id(record)]}(o, w)", record, "", "")
+
+    def _writing(self, signature: str, record: RecordType, opened: str, closed: str) -> Iterator[str]:
+        yield f"def {signature}:"
+        refusal = f": must be {record.cls.__qualname__}, not "
+        yield f"  if type(o) is not {self._keep('C', record.cls)}:"
+        yield f"    raise Misfit(w + {refusal!r} + type(o).__name__)"
+        yield f"  s = {opened!r}"
+        for field in record.placed(FieldKind.ATTRIBUTE):
+            yield from self._attribute(record, field)
+        yield "  s += '>'"
+        for field in record.placed(FieldKind.ELEMENT):
+            yield from self._element(record, field)
+        yield f"  return s + {closed!r}" if closed else "  return s"
+
+    def _attribute(self, record: RecordType, field: Field) -> Iterator[str]:
+        value = f"{self._writer(record, field, escape_attribute)}(v)"
+        yield f"  v = o.{field.name}"
+        guard = "if v is not None: " if field.count is Count.OPTIONAL else ""
+        opened = f' {field.xml}="'
+        yield f"  {guard}s += {opened!r} + {value} + '\"'"
+
+    def _element(self, record: RecordType, field: Field) -> Iterator[str]:
+        if isinstance(field.type, RecordType):
+            inner = f"encode_{self._index[id(field.type)]}(v, {_where(record, field)!r})"
+        else:
+            inner = self._text(record, field)
+        opened = f"<{field.xml}" if isinstance(field.type, RecordType) else f"<{field.xml}>"
+        add = f"s += {opened!r} + {inner} + {f'</{field.xml}>'!r}"
+        yield f"  v = o.{field.name}"
+        if field.repeated:
+            yield f"  for v in {self._keep('L', _sequence(_where(record, field)))}(v): {add}"
+        elif field.count is Count.OPTIONAL:
+            yield f"  if v is not None: {add}"
+        else:
+            yield f"  {add}"
+
+    def _text(self, record: RecordType, field: Field) -> str:
+        """The text of an element: in place for a value of the very type that is declared, else by the writer."""
+        assert isinstance(field.type, Scalar)
+        careful = f"{self._writer(record, field, escape)}(v)"
+        quick = None if field.type.choices else _QUICK.get(field.type.kind)
+        return careful if quick is None else f"({quick} else {careful})"
+
+    def _writer(self, record: RecordType, field: Field, escaping: Callable[[str], str]) -> str:
+        assert isinstance(field.type, Scalar)
+        return self._keep("W", _checked(field.type, _where(record, field), escaping))
+
+
+def _checked_at_all(kind: Scalar | RecordType) -> bool:
+    """True when there is text that the schema may accept and the decoder refuse."""
+    if isinstance(kind, RecordType):
+        return any(_checked_at_all(field.type) for field in kind.fields)
+    return kind.kind is not ScalarKind.STR or bool(kind.choices)
+
+
+def _where(record: RecordType, field: Field) -> str:
+    return f"{record.cls.__qualname__}.{field.name}"
+
+
+def _sequence(where: str) -> Callable[[Any], Any]:
+    def items(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise Unwritable(f"{where}: must be a list or tuple, not {type(value).__name__}")
+        return value
+
+    return items
+
+
+def _checked(scalar: Scalar, where: str, escaping: Callable[[str], str]) -> Callable[[Any], str]:
+    """The writer of one field: type check, text, escaping where the text can need it."""
+    write = _choice(scalar) if scalar.choices else WRITERS[scalar.kind]
+    if scalar.kind is not ScalarKind.STR:
+        escaping = str
+
+    def checked(value: Any) -> str:
+        try:
+            return escaping(write(value))
+        except (TypeError, ValueError) as error:
+            raise Unwritable(f"{where}: {error}") from None
+
+    return checked
+
+
+def _choice(scalar: Scalar) -> Callable[[Any], str]:
+    known = {(type(value), plain(value)): written for written, value in scalar.choices}
+
+    def write(value: Any) -> str:
+        try:
+            return known[type(value), plain(value)]
+        except (KeyError, TypeError):
+            name = scalar.enum.__name__ if scalar.enum else "one of its literal values"
+            raise TypeError(f"must be {name}, not {type(value).__name__}") from None
+
+    return write

@@ -1,0 +1,167 @@
+"""An example value of a payload class, the same one each time.
+
+Owns which values stand for a field: required fields and lists hold a sample, fields with a default hold it,
+optional fields are left out, because a model copies what it sees. Refuses to know markup.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from agentserver.payload.fields import pattern
+from agentserver.payload.fields.field_table import (
+    Count,
+    Facets,
+    Field,
+    PayloadError,
+    RecordType,
+    Scalar,
+    ScalarKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+WRONG = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, AssertionError, RuntimeError)
+"""The exceptions by which a constructor may refuse its arguments."""
+
+
+def example(record: RecordType) -> Any:
+    """An instance of the record's class. Raises PayloadError when none is found."""
+    values = {field.name: _value(record, field) for field in record.fields}
+    try:
+        return record.cls(**values)
+    except WRONG as error:
+        raise PayloadError(
+            f"{record.cls.__qualname__}: its constructor refuses the example value ({type(error).__name__}); "
+            "give @xmlify(example={'field': value, ...}) what it accepts"
+        ) from None
+
+
+def _value(record: RecordType, field: Field) -> Any:
+    if field.name in record.example:
+        return record.example[field.name]
+    if field.default is not None and not field.repeated:
+        return field.default.make()
+    if field.count is Count.OPTIONAL:
+        return None
+    if not field.repeated:
+        return _single(record, field)
+    count = max(field.least, 1) if field.most is None else min(max(field.least, 1), field.most)
+    items = [_single(record, field) for _ in range(count)]
+    return tuple(items) if field.count is Count.TUPLE else items
+
+
+def _single(record: RecordType, field: Field) -> Any:
+    if isinstance(field.type, RecordType):
+        return example(field.type)
+    value = _scalar(field.type)
+    if value is None:
+        raise PayloadError(
+            f"{record.cls.__qualname__}.{field.name}: no example value found for its constraints; "
+            f"give @xmlify(example={{{field.name!r}: ...}})"
+        )
+    return value
+
+
+def _scalar(scalar: Scalar) -> Any:
+    if scalar.choices:
+        return scalar.choices[0][1]
+    if scalar.kind is ScalarKind.STR and scalar.facets.patterns:
+        return pattern.sample(scalar.facets.patterns, scalar.facets.least, scalar.facets.most)
+    for candidate in _CANDIDATES[scalar.kind](scalar.facets):
+        if _fits(scalar.facets, candidate):
+            return candidate
+    return None
+
+
+def _fits(facets: Facets, value: Any) -> bool:
+    if isinstance(value, (str, bytes, bool)):
+        return True
+    try:
+        low, high = facets.lower, facets.upper
+        above = low is None or value > low.value or (low.inclusive and value == low.value)
+        below = high is None or value < high.value or (high.inclusive and value == high.value)
+    except TypeError:  # a zoned time beside one without a zone
+        return False
+    return above and below and (facets.step is None or not Fraction(value) % Fraction(facets.step))
+
+
+def _text(facets: Facets) -> Iterator[str]:
+    yield ("text" * (facets.least // 4 + 1))[: _length(facets)]
+
+
+def _octets(facets: Facets) -> Iterator[bytes]:
+    yield (b"data" * (facets.least // 4 + 1))[: _length(facets)]
+
+
+def _length(facets: Facets) -> int:
+    return max(facets.least, 4) if facets.most is None else min(max(facets.least, 4), facets.most)
+
+
+def _numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:
+    kind = type(one)
+
+    def candidates(facets: Facets) -> Iterator[Any]:
+        step = kind(facets.step or 1)
+        yield from (one, step, kind(0))
+        for end, away in ((facets.lower, step), (facets.upper, -step)):
+            if end is not None:
+                whole = Fraction(end.value) // Fraction(step)
+                yield from (end.value, whole * step, whole * step + away)
+        if facets.lower and facets.upper:
+            yield kind((Decimal(facets.lower.value) + Decimal(facets.upper.value)) / 2)
+
+    return candidates
+
+
+def _floats(facets: Facets) -> Iterator[float]:
+    yield from (1.5, 1.0, 0.0)
+    for end, away in ((facets.lower, math.inf), (facets.upper, -math.inf)):
+        if end is not None:
+            yield from (end.value, end.value + math.copysign(1, away), math.nextafter(end.value, away))
+
+
+def _moments(facets: Facets, usual: Any, unit: timedelta) -> Iterator[Any]:
+    yield usual
+    for end, away in ((facets.lower, unit), (facets.upper, -unit)):
+        if end is not None:
+            yield end.value
+            try:
+                yield end.value + away
+            except OverflowError:
+                return
+
+
+def _dates(facets: Facets) -> Iterator[date]:
+    yield from _moments(facets, date(2026, 1, 31), timedelta(days=1))
+
+
+def _datetimes(facets: Facets) -> Iterator[datetime]:
+    yield from _moments(facets, datetime(2026, 1, 31, 9, 30, tzinfo=UTC), timedelta(microseconds=1))
+
+
+def _times(facets: Facets) -> Iterator[time]:
+    yield time(9, 30)
+    for end, away in ((facets.lower, 1), (facets.upper, -1)):
+        if end is not None:
+            yield end.value
+            day = datetime.combine(date(2026, 1, 31), end.value) + timedelta(microseconds=away)
+            yield day.timetz()
+
+
+_CANDIDATES: Mapping[ScalarKind, Callable[[Facets], Iterator[Any]]] = {
+    ScalarKind.STR: _text,
+    ScalarKind.INT: _numbers(1),
+    ScalarKind.FLOAT: _floats,
+    ScalarKind.BOOL: lambda _: iter((True,)),
+    ScalarKind.DECIMAL: _numbers(Decimal(1)),
+    ScalarKind.DATE: _dates,
+    ScalarKind.TIME: _times,
+    ScalarKind.DATETIME: _datetimes,
+    ScalarKind.BYTES: _octets,
+}

@@ -1,0 +1,1 @@
+"""The schemas of payloads: written from a field table, or read from a hand-written file. Internal."""

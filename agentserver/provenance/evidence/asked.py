@@ -1,0 +1,79 @@
+"""The words of the trusted principal, indexed: what they name, and which words are theirs.
+
+Owns every question that a decision puts to a request. Refuses to grow from anything but a principal's words. No answer
+costs more for having been asked more: an index names the places, and only those are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.evidence.authority import mention, named
+from agentserver.provenance.evidence.destinations import PlaceForm, destination
+from agentserver.provenance.evidence.folding import fold, fold_bytes
+from agentserver.provenance.evidence.index import SPAN, Index
+from agentserver.provenance.evidence.leaves import typed_in
+from agentserver.provenance.evidence.words import WordIndex, lead_of, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentserver.provenance.evidence.destinations import Destination
+
+LOOKED_AT: Final = 1024
+"""Places with one beginning that are looked at: a name that stands behind more of them is not found."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedWords:
+    """The words of a principal: ``kinds`` are its numbers and dates, ``shapes`` its tokens by their evidence form."""
+
+    queries: tuple[str, ...] = ()
+    words: WordIndex = field(default=WordIndex(), compare=False, repr=False)
+    index: Index = field(default=Index(), compare=False, repr=False)
+    places: frozenset[tuple[PlaceForm, str]] = field(default=frozenset(), compare=False, repr=False)
+    shapes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    kinds: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    def add(self, *said: str) -> TrustedWords:
+        """The same with more words."""
+        tokens = list(dict.fromkeys(token for words in said for token in named(words)))
+        parsed = (
+            (place.form, place.key) for place in map(destination, tokens) if place.form is not PlaceForm.NONE
+        )
+        index = self.index
+        for words in said:
+            index = index.add((fold_bytes(words),))
+        return TrustedWords(
+            (*self.queries, *said),
+            self.words.add(said),
+            index,
+            self.places.union(parsed),
+            MappingProxyType({**{fold(token): token for token in reversed(tokens)}, **self.shapes}),
+            self.kinds.union(*map(typed_in, said)),
+        )
+
+    def names(self, place: Destination) -> bool:
+        """True when the words name a destination as a whole token, compared after parsing."""
+        if place.form is PlaceForm.NAME:
+            return self.mentions(place.key)
+        return (place.form, place.key) in self.places
+
+    def mentions(self, name: str, *, any_case: bool = False) -> bool:
+        """True when the words hold a name as a whole token."""
+        body = name.strip()
+        pattern = mention(body, any_case=any_case)
+        lead, length = lead_of(body), len(body)
+        found = self.words.starting(fold_bytes(body), LOOKED_AT)
+        return any(standing(self.queries[number], offset, pattern, lead, length) for number, offset in found)
+
+    def says(self, form: bytes) -> bool:
+        """True when the words hold a text of this evidence form in one piece."""
+        if len(form) >= SPAN:
+            return any(hit.length == len(form) for hit in self.index.hits(form))
+        reach = 8 * len(form) + 64
+        found = self.words.starting(form, LOOKED_AT)
+        pieces = (self.queries[number][offset : offset + reach] for number, offset in found)
+        return any(fold_bytes(piece).startswith(form) for piece in pieces)

@@ -1,0 +1,178 @@
+"""Entries of allow and deny lists, and the words of a request: what they mean of a destination.
+
+Owns patterns over parsed destinations, and the tokens of a trusted text that could name one. To permit compares
+parsed values; only to deny may be read loosely. Refuses to know who allows or denies.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.evidence.destinations import (
+    ACCOUNT,
+    Destination,
+    PlaceForm,
+    decoded,
+    destination,
+    host_key,
+    loosened,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_GLUED: Final = re.compile(r"([^A-Z]*\.[a-z]{2,24})\.[A-Z][a-z']*$")
+"""A host and the first word of the next sentence, for want of a space."""
+_WORDS: Final = re.compile(r"\S+")
+_TRIM: Final = "\"'`()[]{}<>,;:!?"
+_APART: Final = re.compile(r"[\s,;|\"'<>()\[\]{}\\/?&=#`!$*^~]+")
+_PORT: Final = re.compile(r"(?<=[\w\]]):\d{1,5}(?![\w.])")
+_SCHEMES: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}:(?:/+|(?=[^\d/]))")
+
+
+def named(text: str) -> Iterator[str]:
+    """The tokens of a trusted text that could name a destination, without the punctuation around them."""
+    for match in _WORDS.finditer(text):
+        for piece in re.split(r"[,;|]", match.group()):
+            token = piece.strip(_TRIM).rstrip(".").strip(_TRIM)
+            if token:
+                yield token
+            if (glued := _GLUED.match(token)) is not None:
+                yield glued[1]
+    yield from (match.group() for match in ACCOUNT.finditer(text))
+
+
+def mention(name: str, *, any_case: bool = False) -> re.Pattern[str]:
+    """The pattern of a name as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``."""
+    body = re.escape(name).replace(r"\ ", r"\s+")
+    return re.compile(rf"(?<![\w@./:+-]){body}(?![\w@/:+-]|\.\w)", re.IGNORECASE if any_case else re.NOFLAG)
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPattern:
+    """An entry of an allow or deny list, or of a directory.
+
+    ``bob@corp.com`` an address · ``@corp.com`` every address at that host · ``corp.com`` every address at it
+    and every https link on it · ``.corp.com`` that host and those below it · ``*.corp.com`` only those below ·
+    ``https://corp.com/docs`` that link and what lies below it · ``listener:name`` a listener · anything with
+    ``*`` or ``?`` a glob over the authority form, whose ``*`` never crosses ``@`` or ``/`` · anything else a
+    name. Scheme and port of an entry are part of it: without them, https and its own port. What has letters
+    outside of ASCII only an identical entry means; a text that is no destination, no entry does.
+    """
+
+    text: str
+
+    def matches(self, place: Destination) -> bool:
+        """True when ``place`` is one that this entry means."""
+        body = self.text.removeprefix("listener:").strip()
+        if place.form is PlaceForm.NONE:
+            return False
+        if body == "*" or destination(body) == place:
+            return True
+        if place.form in {PlaceForm.ADDRESS, PlaceForm.LINK} and not place.host:
+            return False
+        if body.startswith(("*.", ".")) and "@" not in body and "/" not in body:
+            return _below(body, place)
+        if "*" in body or "?" in body:
+            return _glob(body, place)
+        return _around(body, place)
+
+    @property
+    def sound(self) -> bool:
+        """True when there can be a place that this entry means."""
+        body = self.text.removeprefix("listener:").strip()
+        if "*" in body.removeprefix("*.") or "?" in body:
+            return True
+        if body.startswith(("*.", ".", "@")) and "/" not in body:
+            return bool(host_key(body.removeprefix("*").lstrip(".@")))
+        return destination(body).form is not PlaceForm.NONE
+
+
+def matching(patterns: Iterable[str], place: Destination) -> str | None:
+    """The first entry that means ``place``."""
+    return next((text for text in patterns if DestinationPattern(text).matches(place)), None)
+
+
+def barred(patterns: Iterable[str], text: str) -> str | None:
+    """The first entry of a deny list that means anything in ``text``, read as loosely as a reader might.
+
+    Scheme, port, letter case, escapes, width of letters and unseen characters do not save a place, and what
+    stands before ``@``, or before the last labels of a host, does not. Each ``@`` and ``%`` of an address may begin its
+    host.
+    """
+    patterns = tuple(patterns)
+    if not patterns:
+        return None
+    loose = dict.fromkeys(map(loosened, (decoded(text), text)))
+    spelled = [form.strip() for each in loose for form in (_SCHEMES.sub(" ", each), each)]
+    pieces = [piece for form in spelled for piece in _APART.split(form.replace("%", "@"))]
+    words = [word for word in pieces if "." in word or "@" in word]
+    sites = [site for word in words for site in word.split("@")[word.count("@") > 0 :]]
+    hosts = [site.partition(":")[0].strip(".") for site in sites]
+    others = [other for host in hosts for other in (f"x@{host}", f"x.{host.partition('.')[2]}")]
+    whole = (*spelled, *(_PORT.sub("", form) for form in spelled))
+    found = dict.fromkeys(
+        (*whole, *(word for each in whole for word in each.split(" ")), *words, *hosts, *others)
+    )
+    places = [destination(one.strip(".")) for one in found]
+    crooked = destination(text).form is PlaceForm.NONE
+    for entry in patterns:
+        body = loosened(entry).rpartition("://")[2].rstrip("/")
+        meant = DestinationPattern(body.partition("/")[0] if crooked else body)
+        if any(meant.matches(place) for place in places):
+            return entry
+    return None
+
+
+def _below(body: str, place: Destination) -> bool:
+    host = host_key(body.lstrip("*."))
+    if not host or not _open(place):
+        return False
+    return place.host.endswith("." + host) or (body.startswith(".") and place.host == host)
+
+
+def _glob(body: str, place: Destination) -> bool:
+    """Globs compare part by part, so that ``*`` stays on its side of ``@`` and within one path step."""
+    scheme, mark, rest = body.rpartition("://")
+    meant = place.key
+    if place.form is PlaceForm.LINK:
+        meant = f"{place.host}{':' * bool(place.port)}{place.port}{place.path}"
+    if place.form is PlaceForm.NAME and ("," in meant or ";" in meant):
+        return False
+    if (
+        (mark and place.form is not PlaceForm.LINK)
+        or (scheme or "https") != (place.scheme or "https")
+        or _foreign(place)
+    ):
+        return False
+    wanted = re.split(r"([@/])", rest)
+    given = re.split(r"([@/])", meant)
+    return len(wanted) == len(given) and all(map(fnmatchcase, given, wanted))
+
+
+def _around(body: str, place: Destination) -> bool:
+    """True when a place lies at a host, or at or below a link."""
+    if body.startswith("@"):
+        return place.form is PlaceForm.ADDRESS and place.host == host_key(body[1:])
+    entry = destination(body)
+    if entry.form is not PlaceForm.LINK or entry.host != place.host or not entry.host or entry.query:
+        return False
+    if place.form is PlaceForm.ADDRESS:
+        return "://" not in body and not (entry.path or entry.port)
+    if (entry.scheme, entry.port) != (place.scheme, place.port):
+        return False
+    return place.path == entry.path or place.path.startswith(f"{entry.path}/")
+
+
+def _open(place: Destination) -> bool:
+    """True when an entry that tells no scheme and no port can mean a place of many."""
+    plain = place.form is PlaceForm.ADDRESS or (place.scheme == "https" and not place.port)
+    return bool(place.host) and plain and not _foreign(place)
+
+
+def _foreign(place: Destination) -> bool:
+    """True when a host has letters outside of ASCII: it is meant by its own name or not at all."""
+    return "xn--" in place.host

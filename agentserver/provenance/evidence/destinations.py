@@ -1,0 +1,352 @@
+"""The authority form of a destination: what a text names when something is to be permitted.
+
+Owns the strict parsing of mail addresses, links, accounts and names. A text that two readers could take for two
+places is none. Nothing here folds or mends: hosts are compared in their ASCII form, everything else as written.
+Refuses to know who allows or denies.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Final
+from unicodedata import normalize
+from urllib.parse import unquote
+
+import idna
+
+from agentserver.characters.table import unseen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOST: Final = 253
+"""Longest host name, in characters."""
+LABEL: Final = 63
+"""Longest label of a host name, in characters: a longer one is refused before anything is computed of it."""
+LONGEST: Final = 4096
+"""Longest single destination, in characters."""
+LISTED: Final = 1 << 15
+"""Longest list of destinations in one text, in characters."""
+PLACES: Final = 1000
+"""Most addresses in one text."""
+
+
+class PlaceForm(StrEnum):
+    """The kinds of places that a destination can be."""
+
+    ADDRESS = "address"
+    LINK = "link"
+    ACCOUNT = "account"
+    NAME = "name"
+    NONE = "none"
+    """No destination: nothing but a person can permit it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A parsed destination. Two are the same place exactly when form and key are equal.
+
+    ``host`` is empty for a place that only an identical entry means: a link without a host, an address whose local
+    part other mail servers read as a route, anything with letters outside of ASCII beside the host. ``scheme``,
+    ``port``, ``path`` and ``query`` are those of a link; a link without a scheme is an https link.
+    """
+
+    form: PlaceForm
+    key: str
+    host: str = field(default="", compare=False)
+    scheme: str = field(default="", compare=False)
+    port: str = field(default="", compare=False)
+    path: str = field(default="", compare=False)
+    query: str = field(default="", compare=False)
+    written: str = field(default="", compare=False)
+
+    @property
+    def external(self) -> bool:
+        """Names a place by itself, outside the system that would look a bare name up."""
+        return self.form in {PlaceForm.ADDRESS, PlaceForm.LINK, PlaceForm.ACCOUNT}
+
+
+_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{0,30}):(?=\S)", re.IGNORECASE)
+_BARE: Final = re.compile(
+    r"(?:\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[^\s/@:?#\[\]]+\.(?:[^\W\d_]{2,}|xn--[a-z0-9-]+))(?::\d+)?(?:[/?#].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A host, with or without a port and a path, where no scheme says that it is one."""
+_SITE: Final = re.compile(r"(\[[^\[\]]*\]|[^\[\]:@%]+)(?::([1-9]\d{0,4}))?")
+_NO_LINK: Final = re.compile(r"[\s,;|\"'<>\\^`{}]")
+_NO_NAME: Final = re.compile(r"[|\"<>\\@]|//")
+_PARTS: Final = frozenset("/?#&=%.@:\\")
+"""Characters by which a text may be a part of a link."""
+_BETWEEN: Final = re.compile(r"[\s,;|]+")
+_BEGINS: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:\S|[/\\]{2}", re.IGNORECASE)
+_SLASHED: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?[/\\]{2}", re.IGNORECASE)
+_ENDINGS: Final = str.maketrans("", "", "\t\r\n")
+_HEXED: Final = re.compile(r"(?=.*0x)(?:0x[0-9a-f]{1,8}|\d{1,10})(?:\.(?:0x[0-9a-f]{1,8}|\d{1,10})){0,3}")
+_HANDLE: Final = re.compile(r"@[\w.-]{1,64}")
+_LOCAL: Final = re.compile(r"[^\s@,;:<>()\[\]\"\\|.]+(?:\.[^\s@,;:<>()\[\]\"\\|.]+)*")
+_ROUTES: Final = frozenset("%!/?'`")
+"""Characters of a local part that can send a mail elsewhere, or end a quotation."""
+_LDH: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
+_NUMERIC: Final = re.compile(r"\d+|0x[0-9a-f]*")
+ACCOUNT: Final = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){2,9}")
+"""The form of an IBAN."""
+_DISPLAY: Final = re.compile(r"(?:\"[^\"\\]*\"|[^\"\\<>|]*) ?<([^<>]*)>")
+_TWISTED: Final = re.compile(
+    r"%(?:[01]|2[35ef]|3[abf]|40|5c|7f|2d|3\d|[46][1-9a-f]|[57][\da]|5f|7e)", re.IGNORECASE
+)
+"""Escapes that a path has no need of: of plain characters, of what parts a path, of controls, of the escape itself."""
+_MALFORMED: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
+_RUN: Final = re.compile(r"[^\s,;:<>\"()\[\]|\\/?&=#@]+")
+_ENDS: Final = ".'!*"
+"""Punctuation that can stand around an address in a sentence."""
+_DOTS: Final = str.maketrans(dict.fromkeys("\u3002\uff0e\uff61", "."))
+_HOSTED: Final = re.compile(r"(?<![\w./-])[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w-])")
+"""Something like a host, inside of a name."""
+
+
+def destination(text: str) -> Destination:
+    """The place that ``text`` names as a whole, or none."""
+    body = text.strip(" ")
+    sound = body.isprintable() and 0 < len(body) <= LONGEST
+    return replace((sound and _parsed(body)) or _none(body), written=body)
+
+
+def recipients(text: str) -> tuple[Destination, ...]:
+    """Every place that one argument names, each of which needs its own authority.
+
+    ``Bob <bob@corp.com>, eve@evil.com`` names two. An address anywhere in the text is one of them, also one in a
+    display name, in the parameters of a link or behind percent-encoding. A link stands alone: a list with one is none.
+    """
+    own = listed(text)
+    known = {place.key for place in own}
+    return (*own, *(place for place in _mentioned(text) if place.key not in known))
+
+
+def listed(text: str) -> tuple[Destination, ...]:
+    """The one place that a text names, or those of a list of addresses and names; a single none for anything else."""
+    if not text.strip():
+        return ()
+    whole = destination(text)
+    if whole.form is not PlaceForm.NONE or "@" not in text or "://" in text or len(text) > LISTED:
+        return (whole,)
+    found = tuple(map(_element, _split(whole.written))) if whole.written.isprintable() else ()
+    return (whole,) if not found or any(one.form is PlaceForm.NONE for one in found) else found
+
+
+def host_key(host: str) -> str:
+    """The ASCII form of a host, empty when it is none: nothing is mapped, cut or left out to make it one.
+
+    A number is a host only as an IPv4 address of four decimal parts, an IPv6 address only in brackets.
+    """
+    if not 0 < len(host) <= HOST:
+        return ""
+    if host[0] == "[":
+        return _ipv6(host)
+    labels = host.split(".")
+    if any(not 0 < len(label) <= LABEL for label in labels):
+        return ""
+    if _NUMERIC.fullmatch(labels[-1].lower()):
+        return _ipv4(host)
+    encoded = [_ascii_label(label) for label in labels]
+    whole = ".".join(encoded)
+    return whole if all(encoded) and len(whole) <= HOST else ""
+
+
+def leads_out(text: str) -> bool:
+    """True when a text as a whole is a link or a host, or begins like one: what fetches it goes there.
+
+    Readers of links leave tabs and line ends out, so it is read without them as well.
+    """
+    if _leads_out(text):
+        return True
+    glued = text.strip().translate(_ENDINGS)
+    return glued != text.strip() and bool(_SLASHED.match(glued) or destination(glued).host)
+
+
+def _leads_out(text: str) -> bool:
+    body = text.strip()
+    body = body if body.startswith("[") and destination(body).external else body.strip("<>\"'()[]").strip()
+    place = destination(body)
+    if place.form is not PlaceForm.NONE:
+        return place.form is PlaceForm.LINK or _numbered(body)
+    if _BEGINS.match(body):
+        return True
+    first, *others = _BETWEEN.split(body[:LONGEST])
+    if not others:
+        return not {*"./:"}.isdisjoint(loosened(first))
+    begun = destination(first)
+    return begun.form is PlaceForm.LINK and (
+        bool(begun.path or begun.query)
+        or all(destination(other).form is PlaceForm.LINK for other in others if other)
+    )
+
+
+def _numbered(body: str) -> bool:
+    """True for the number of a host: an IPv6 address without brackets, an IPv4 address with a part in hex."""
+    return bool(_ipv6(f"[{body}]") or _HEXED.fullmatch(body.lower()))
+
+
+def joined(place: Destination, piece: str) -> tuple[Destination, ...]:
+    """The places that a link and another text may make together, as a host and a path do. Prose makes none."""
+    piece = piece.strip()
+    prose = piece[:1].isalnum() and len(piece.split(maxsplit=1)) > 1 and {*"/\\%"}.isdisjoint(piece)
+    if prose or _PARTS.isdisjoint(piece):
+        return ()
+    tail = re.sub(r"[\s,;|\"'<>^`{}]", "%20", piece)
+    seamless = not tail[:1].isalnum() or not {*".:@"}.isdisjoint(tail.partition("/")[0])
+    keys = [place.key + tail] * seamless + [f"{place.key}/{tail}"] * tail[:1].isalnum()
+    return tuple(map(destination, keys))
+
+
+def decoded(text: str) -> str:
+    """A text without its percent-encoding, however often it was applied; a few rounds that leave some are enough."""
+    for _ in range(4):
+        if "%" not in text:
+            break
+        text = unquote(text)
+    return text
+
+
+def loosened(text: str) -> str:
+    """A text as a lenient reader might take it: for refusing only, never for permitting."""
+    shown = text if text.isascii() else "".join(char for char in text if not unseen(char) or char.isspace())
+    return normalize("NFKC", shown).casefold().translate(_DOTS)
+
+
+def _none(body: str) -> Destination:
+    return Destination(PlaceForm.NONE, body)
+
+
+def _parsed(body: str) -> Destination | None:
+    """The place that a printable text names; None when it is none."""
+    if _BARE.fullmatch(body) and "://" not in body.partition("/")[0]:
+        return _link("https", body)
+    scheme = _SCHEME.match(body)
+    if scheme is not None:
+        return _of_scheme(scheme[1].lower(), body[scheme.end() :])
+    if "@" in body and not _HANDLE.fullmatch(body):
+        return _address(body)
+    if ACCOUNT.fullmatch(body) and any(map(str.isdigit, body[4:])):
+        return Destination(PlaceForm.ACCOUNT, body.replace(" ", ""))
+    unclear = _NO_NAME.search(body.removeprefix("@")) or _HOSTED.search(loosened(body))
+    return None if unclear else Destination(PlaceForm.NAME, body)
+
+
+def _of_scheme(scheme: str, rest: str) -> Destination | None:
+    """The place that a scheme and what follows it name. Without a host, only an identical entry means it."""
+    if scheme == "mailto":
+        return _address(rest)
+    if rest.startswith("//"):
+        return _link(scheme, rest[2:])
+    unclear = "@" in rest or "//" in rest or _NO_LINK.search(rest)
+    return None if unclear else Destination(PlaceForm.LINK, f"{scheme}:{rest}", scheme=scheme)
+
+
+def _address(body: str) -> Destination | None:
+    local, _, host = body.rpartition("@")
+    key = host_key(host)
+    if not key or key[0] == "[" or len(local) > LABEL + 1 or not _LOCAL.fullmatch(local):
+        return None
+    plain = local.isascii() and _ROUTES.isdisjoint(local)
+    return Destination(PlaceForm.ADDRESS, f"{local}@{key}", key if plain else "")
+
+
+def _link(scheme: str, rest: str) -> Destination | None:
+    if _NO_LINK.search(rest):
+        return None
+    cut = re.search(r"[/?#]", rest)
+    site, tail = (rest[: cut.start()], rest[cut.start() :]) if cut else (rest, "")
+    before, _, _fragment = tail.partition("#")
+    path, mark, query = before.partition("?")
+    if (not path and "@" in tail) or not _straight(path, tail):  # old readers end a host at a slash alone
+        return None
+    path = path.removesuffix("/")
+    if not site and scheme == "file":
+        return Destination(PlaceForm.LINK, f"file://{path}{mark}{query}", scheme=scheme)
+    parts = _SITE.fullmatch(site)
+    host = host_key(parts[1]) if parts else ""
+    port = (parts[2] or "") if parts else ""
+    if not host or int(port or 0) > 0xFFFF:  # noqa: PLR2004  the last port
+        return None
+    port = "" if port == _PORTS.get(scheme) else port
+    key = f"{scheme}://{host}{':' * bool(port)}{port}{path}{mark}{query}"
+    if not before.isascii():
+        return Destination(PlaceForm.LINK, key, scheme=scheme)
+    return Destination(PlaceForm.LINK, key, host, scheme, port, path, f"{mark}{query}")
+
+
+def _straight(path: str, tail: str) -> bool:
+    """True when a link leads where it says: no climbing, no second authority, nothing hidden behind escapes."""
+    if _MALFORMED.search(tail) or _TWISTED.search(path):
+        return False
+    plain = decoded(tail)
+    if "%" in plain and re.search(r"%[0-9a-f]{2}", plain, re.IGNORECASE):
+        return False
+    if not plain.isprintable() or "\ufffd" in plain or "\\" in plain or "//" in plain:
+        return False
+    return not any(step.strip() in {".", ".."} for step in decoded(path).split("/"))
+
+
+def _ascii_label(label: str) -> str:
+    """A label in its ASCII form. What IDNA would have to map first, as browsers do, is no label."""
+    if label.isascii() and label[:4].lower() != "xn--":
+        lower = label.lower()
+        return lower if _LDH.fullmatch(lower) else ""
+    try:
+        return idna.alabel(label.lower() if label.isascii() else label).decode("ascii")
+    except UnicodeError:
+        return ""
+
+
+def _ipv4(host: str) -> str:
+    try:
+        return str(IPv4Address(host)) if host.isascii() else ""
+    except AddressValueError:
+        return ""
+
+
+def _ipv6(host: str) -> str:
+    try:
+        return f"[{IPv6Address(host[1:-1])}]" if host[-1] == "]" and "%" not in host else ""
+    except AddressValueError:
+        return ""
+
+
+def _split(body: str) -> Iterator[str]:
+    """The elements of a list, parted by commas and semicolons outside of quotation marks."""
+    begin, quoted = 0, False
+    for at, char in enumerate(body):
+        if char == '"':
+            quoted = not quoted
+        elif char in ",;" and not quoted:
+            yield body[begin:at]
+            begin = at + 1
+    yield body[begin:]
+
+
+def _element(text: str) -> Destination:
+    """One element of a list. A display name is never a destination, so it cannot help the address behind it."""
+    shown = _DISPLAY.fullmatch(text.strip(" "))
+    if shown is None:
+        return destination(text)
+    return replace(_address(shown[1]) or _none(text), written=shown[1])
+
+
+def _mentioned(text: str) -> Iterator[Destination]:
+    """Every address in a text, wherever it stands; of one that cannot be parsed, none."""
+    plain = decoded(text[:LISTED])
+    around = pairwise(plain.split("@"))
+    for left, right in islice(around, PLACES):
+        local, host = _RUN.match(left[:-129:-1]), _RUN.match(right[: HOST + 2])
+        if local is None or host is None:
+            continue
+        before, behind = local[0][::-1].lstrip(_ENDS), host[0].rstrip(_ENDS)
+        labels = loosened(behind).split(".")
+        if len(labels) > 1 and any(map(str.isalpha, labels[-1])):
+            written = f"{before}@{behind}"
+            yield replace(_address(written) or _none(written), written=written)

@@ -1,0 +1,131 @@
+"""The values worth tracking at any length: addresses, links, keys, accounts, numbers with a meaning.
+
+Owns the inventory of extractables and how each compares. Refuses to know whose text it reads. Every pattern
+is bounded in its repetition.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.evidence.folding import fold_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class ValueKind(StrEnum):
+    """The kinds of values."""
+
+    ADDRESS = "mail address"
+    LINK = "link"
+    ACCOUNT = "account number"
+    UUID = "uuid"
+    KEY = "key or token"
+    PHONE = "phone number"
+    NUMBER = "long number"
+    FILE = "file name"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value as written, and where in its text."""
+
+    kind: ValueKind
+    text: str
+    start: int
+
+    @property
+    def key(self) -> int:
+        """The evidence form, hashed to 64 bits: equal for two spellings of one value."""
+        body = SCHEME.sub("", self.text).rstrip("/") if self.kind is ValueKind.LINK else self.text
+        return int.from_bytes(blake2b(fold_bytes(body), digest_size=8).digest(), "little")
+
+
+SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]{0,20}:/{0,2})?(?:www\.)?", re.IGNORECASE)
+_TLD: Final = r"(?:[^\W\d_]{2,24}|xn--[a-z0-9-]{2,59})"
+_HOST: Final = rf"(?:[^\W_](?:[\w-]{{0,62}})\.){{1,8}}{_TLD}"
+_LINK: Final = rf"[a-z][a-z0-9+.-]{{1,20}}://\S{{1,2048}}|{_HOST}(?::\d{{1,5}})?(?:/[^\s<>\"']{{0,2048}})?"
+_PATTERNS: Final = (
+    (ValueKind.ADDRESS, rf"(?<![\w.+-])[\w.!#$%&*+/=?^{{|}}~-]{{1,64}}@{_HOST}"),
+    (ValueKind.LINK, rf"(?<![\w@.-])(?:{_LINK})"),
+    (ValueKind.UUID, r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"),
+    (ValueKind.ACCOUNT, r"\b(?-i:[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?)\b"),
+    (ValueKind.KEY, r"\b(?=[a-z0-9_-]{0,63}\d)(?=[a-z0-9_-]{0,63}[a-z])[a-z0-9_-]{10,128}\b"),
+    (
+        ValueKind.PHONE,
+        r"(?<![\w.,:/-])(?:\+\d{1,3}[ .-]?|\(\d{2,5}\)[ .-]?|0)\d{1,5}(?:[ ./-]?\d{2,5}){1,5}(?!\w)",
+    ),
+    (ValueKind.NUMBER, r"(?<![\w.,:/-])\d{6,40}(?![\w:/-]|[.,]\d)"),
+)
+_ALL: Final = re.compile(
+    "|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in _PATTERNS), re.IGNORECASE
+)
+_SHORTEST: Final = 7
+"""Characters of a telephone number; fewer are an extension, a year, a room."""
+_LIKELY: Final = re.compile(r"(?<!\S)(?=\S*?(?:[@\d]|[.:/]\w))\S+(?:[ \t]{1,2}(?=\S*?\d)\S+)*")
+"""Words that can be, or be part of, a value: all the others are passed over at once."""
+
+_QUOTE: Final = re.compile(r"[\"'<>]")
+_DATE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
+_FILE: Final = re.compile(
+    r"\.(?:txt|md|pdf|docx?|xlsx?|pptx?|csv|json|xml|ya?ml|html?|png|jpe?g|gif|zip|py|js|log)$"
+)
+
+
+def values(text: str) -> Iterator[Value]:
+    """Every value of the inventory in ``text``, in order, without overlaps."""
+    return (value for value in scanned(text) if value.kind is not ValueKind.FILE)
+
+
+def scanned(text: str) -> Iterator[Value]:
+    """The same with the names of files, which are as good as hosts for who looks them up."""
+    for region in _LIKELY.finditer(text):
+        yield from _values(text, *region.span())
+
+
+def is_file(text: str) -> bool:
+    """True when a text without a path reads like the name of a file rather than like a host."""
+    return "/" not in text and ":" not in text and _FILE.search(text.strip().lower()) is not None
+
+
+def exact(text: str) -> int:
+    """The hash of a destination as a place: two spellings are equal only where they are the same place."""
+    digest = blake2b(destination(text).key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"place")
+    return int.from_bytes(digest.digest(), "little")
+
+
+def written(text: str, value: Value) -> frozenset[int]:
+    """The places that a value stands for, as a reader may take them out of their sentence or their markup."""
+    if value.kind in {ValueKind.ADDRESS, ValueKind.ACCOUNT}:
+        return frozenset({exact(value.text)})
+    if value.kind not in {ValueKind.LINK, ValueKind.FILE}:
+        return frozenset()
+    end = value.start + len(value.text)
+    behind = text[end : end + 8]
+    closing = behind[: len(behind) - len(behind.lstrip(")]}"))]
+    links = [value.text + closing[:number] for number in range(len(closing) + 1)]
+    return frozenset(exact(link) for link in (*links, _QUOTE.split(value.text, maxsplit=1)[0]))
+
+
+def _values(text: str, start: int, end: int) -> Iterator[Value]:
+    for match in _ALL.finditer(text, start, end):
+        kind = ValueKind[match.lastgroup or ""]
+        body = (
+            match.group().rstrip(".,;:!?)]}>'\"")
+            if kind in {ValueKind.LINK, ValueKind.ADDRESS}
+            else match.group()
+        )
+        if kind is ValueKind.LINK and is_file(body):
+            kind = ValueKind.FILE
+        if kind in {ValueKind.PHONE, ValueKind.KEY} and (
+            _DATE.match(body) or sum(map(str.isalnum, body)) < _SHORTEST
+        ):
+            continue
+        if len(body) > 3:  # noqa: PLR2004  a@b.c is the shortest of all
+            yield Value(kind, body, match.start())

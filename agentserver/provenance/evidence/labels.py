@@ -1,0 +1,129 @@
+"""The values of provenance: where text came from, what it is used for, and what may be done about it.
+
+Owns the vocabulary that every other module of the package speaks. Refuses to know how a match is found or
+what a policy allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum, StrEnum
+from typing import TypeAlias
+
+Scalar: TypeAlias = str | int | float | Decimal | bool | datetime | date | time | None
+
+
+class Trust(Enum):
+    """The author of a value, as a degree of trust. Where two meet, untrusted dominates."""
+
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+
+    def join(self, other: Trust) -> Trust:
+        """The label of a value made from both."""
+        return Trust.UNTRUSTED if Trust.UNTRUSTED in (self, other) else Trust.TRUSTED
+
+
+class Standing(StrEnum):
+    """The worth of a source's field: the per-field refinement of ``Trust``.
+
+    ``PROSE`` is a stranger's words. ``RECORD`` is the system's own bookkeeping (ids, dates, states): it may
+    choose what is acted on, never who receives. ``DIRECTORY`` may also name a recipient. ``OWN`` is as good
+    as the trusted query.
+    """
+
+    PROSE = "prose"
+    RECORD = "record"
+    DIRECTORY = "directory"
+    OWN = "own"
+
+    @property
+    def trust(self) -> Trust:
+        """The two-valued label of the seed."""
+        return Trust.UNTRUSTED if self is Standing.PROSE else Trust.TRUSTED
+
+
+class Role(StrEnum):
+    """The effect of a sink's argument: who receives, what is acted on, what is said, or nothing."""
+
+    DESTINATION = "destination"
+    SELECTOR = "selector"
+    PAYLOAD = "payload"
+    INERT = "inert"
+
+
+class Mode(StrEnum):
+    """The treatment of a call that a rule refuses."""
+
+    AUDIT = "audit"
+    CONFIRM = "confirm"
+    ENFORCE = "enforce"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One scalar of a structured value, with the path of its field (``[3].sender``)."""
+
+    path: str
+    value: Scalar
+    standing: Standing | None = None
+    """Set by the caller for typed payloads that declare it; ``None`` leaves it to the policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The output of a listener, seen before it is handed on.
+
+    ``arguments`` are those of the call that it answers: they tell which document was asked for.
+    """
+
+    source: str
+    leaves: tuple[Leaf, ...]
+    step: int
+    time: float = 0.0
+    arguments: tuple[Leaf, ...] = ()
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A sink about to run. ``roles`` holds what the payload's type declares, by the name of the argument."""
+
+    sink: str
+    arguments: tuple[Leaf, ...]
+    step: int
+    time: float = 0.0
+    roles: tuple[tuple[str, Role], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One listener that passed a labelled span on."""
+
+    listener: str
+    path: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextOrigin:
+    """The entry of a text: listener, field, step and time. ``via`` names the encoding that was undone."""
+
+    source: str
+    path: str
+    step: int
+    time: float = 0.0
+    trace: str = ""
+    via: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text that a ledger keeps. ``asked``: the trusted query named the document that it came from."""
+
+    origin: TextOrigin
+    body: str
+    standing: Standing
+    asked: bool = False

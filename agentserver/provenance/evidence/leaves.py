@@ -1,0 +1,178 @@
+"""Structured values taken apart into typed scalars with field paths, and how those compare by value.
+
+Owns flattening and typed equality (``1,000.00`` is ``1000``; ``January 2nd 2025`` is ``2025-01-02``).
+Refuses to know trust. Bounded: what lies deeper than ``DEPTH`` or beyond ``COUNT`` becomes one text, never
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass, replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.provenance.evidence.labels import Leaf, Scalar, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEPTH: Final = 24
+"""The depth to which a structure is taken apart."""
+
+COUNT: Final = 50_000
+"""Scalars of one value that are told apart."""
+
+_NUMBER: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[, _]\d{3}){1,9}|\d{1,30})(?:\.\d{1,30})?")
+_ISO: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+_MONTHS: Final = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+_MONTH: Final = "|".join(f"{name}|{name[:3]}" for name in _MONTHS)
+_SPOKEN: Final = re.compile(
+    rf"\b(?:({_MONTH})\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?|(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_MONTH})\.?)"
+    r"(?:,?\s+(\d{4}))?\b",
+    re.IGNORECASE,
+)
+
+
+def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
+    """The scalars of ``value``. Texts that are JSON objects or arrays are taken apart as well."""
+    found: list[Leaf] = []
+    for leaf in _walk(value, path, 0):
+        found.append(leaf)
+        if len(found) > COUNT:
+            return (*found[:COUNT], Leaf(f"{path}…", _flat(value)))
+    return tuple(found)
+
+
+def plain(value: Any) -> Any:
+    """A model, a dataclass or an enumeration as mappings, sequences and scalars; anything else as it is."""
+    return value if isinstance(value, str) else _plain(value)
+
+
+def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
+    plain = _plain(value)
+    if depth and isinstance(value, str) and not isinstance(plain, str):
+        # Structure that was written into a text is that text's author's.
+        yield from (replace(leaf, standing=Standing.PROSE) for leaf in _walk(plain, path, depth + 1))
+    elif depth > DEPTH:
+        yield Leaf(path, _flat(value))
+    elif isinstance(plain, Mapping):
+        for key, inner in plain.items():
+            name = str(key)
+            if not name.isidentifier():
+                yield Leaf(f"{path}{{}}", name)
+            yield from _walk(inner, f"{path}.{name}" if path else name, depth + 1)
+    elif isinstance(plain, Sequence | AbstractSet) and not isinstance(plain, str):
+        for number, inner in enumerate(plain):
+            yield from _walk(inner, f"{path}[{number}]", depth + 1)
+    else:
+        yield Leaf(path, plain)
+
+
+def _plain(value: Any) -> Any:
+    """One step towards mappings, sequences and scalars."""
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, str):
+        return _json(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump()
+    known = value is None or isinstance(
+        value, bool | int | float | Decimal | datetime | date | time | Mapping | Sequence | AbstractSet
+    )
+    return value if known else str(value)
+
+
+def _json(text: str) -> Any:
+    """A text that holds a JSON object or array, read; every other text as it is."""
+    body = text.strip()
+    if body[:1] + body[-1:] in {"{}", "[]"}:
+        try:
+            read = json.loads(body)
+        except (ValueError, RecursionError):
+            return text
+        return read or text
+    return text
+
+
+def _flat(value: Any) -> str:
+    """Everything that a structure says, as one text."""
+    return value if isinstance(value, str) else repr(value)
+
+
+def text_of(value: Scalar) -> str:
+    """A scalar as it would be written."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="minutes")
+    return "" if value is None else str(value)
+
+
+def typed(value: Scalar) -> str | None:
+    """A key that two spellings of one number, date or moment share; ``None`` for words."""
+    if isinstance(value, bool | time) or value is None:
+        return None
+    if isinstance(value, date):
+        return f"date {value.isoformat()[:10]}"
+    body = str(value).strip()
+    if iso := _ISO.match(body):
+        return _date(*map(int, iso.groups()))
+    return _number(body) if _NUMBER.fullmatch(body) or not isinstance(value, str) else None
+
+
+def typed_in(text: str) -> Iterator[str]:
+    """The typed keys of the numbers and dates in a text. A date without a year gives its day alone."""
+    for iso in _ISO.finditer(text):
+        if key := _date(*map(int, iso.groups())):
+            yield key
+    for spoken in _SPOKEN.finditer(text):
+        month = (spoken[1] or spoken[4])[:3].casefold()  # a pattern that ignores case finds a long s, too
+        number = next(place for place, name in enumerate(_MONTHS, 1) if name.startswith(month))
+        day = int(spoken[2] or spoken[3])
+        key = _date(int(spoken[5]), number, day) if spoken[5] else f"day {number:02}-{day:02}"
+        if key:
+            yield key
+    for match in _NUMBER.finditer(text):
+        if key := _number(match.group()):
+            yield key
+
+
+def _number(body: str) -> str | None:
+    """Every digit counts: ``normalize`` would round long account numbers into each other."""
+    number = Decimal(re.sub(r"[, _]", "", body))
+    if not number.is_finite():
+        return None
+    digits = f"{number:f}"
+    plain_ = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return f"number {plain_.removeprefix('+')}"
+
+
+def _date(year: int, month: int, day: int) -> str | None:
+    try:
+        return f"date {date(year, month, day).isoformat()}"
+    except ValueError:
+        return None

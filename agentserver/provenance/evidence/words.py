@@ -1,0 +1,101 @@
+"""Places where a short text can stand in longer ones: an immutable index of the beginnings of their words.
+
+Owns the first letters from each word on, sorted, with the place in the text as it was written; so a name, an identifier
+or a short command is looked up, and what stands there is compared, without a look at the rest. Refuses to know whose
+texts they are. Sixteen bytes a word; growing costs geometric merges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from agentserver.provenance.evidence.folding import fold_bytes, fold_map
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator, Sequence
+
+HEAD: Final = 8
+"""Letters by which words are sorted."""
+
+_Run: TypeAlias = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]
+
+
+@dataclass(frozen=True, slots=True)
+class WordIndex:
+    """Sorted runs of (first letters, text number, offset in the text)."""
+
+    runs: tuple[_Run, ...] = ()
+    texts: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Resident size, in bytes."""
+        return sum(part.nbytes for run in self.runs for part in run)
+
+    def add(self, bodies: Sequence[str]) -> WordIndex:
+        """The index with more texts; they are numbered on from ``self.texts``."""
+        found = [_heads(body) for body in bodies]
+        counts = [len(keys) for keys, _ in found]
+        if not sum(counts):
+            return WordIndex(self.runs, self.texts + len(bodies))
+        numbers = np.repeat(np.arange(self.texts, self.texts + len(bodies), dtype=np.uint32), counts)
+        keys = np.concatenate([keys for keys, _ in found])
+        runs = [*self.runs, _sorted(keys, numbers, np.concatenate([offsets for _, offsets in found]))]
+        while len(runs) > 1 and len(runs[-2][0]) <= 2 * len(runs[-1][0]):
+            newer, older = runs.pop(), runs.pop()
+            keys, texts, offsets = (np.concatenate((older[part], newer[part])) for part in range(3))
+            runs.append(_sorted(keys, texts, offsets))
+        return WordIndex(tuple(runs), self.texts + len(bodies))
+
+    def starting(self, form: bytes, most: int) -> tuple[tuple[int, int], ...]:
+        """Find where words begin like an evidence form: text numbers and offsets, at most so many.
+
+        Which they are does not depend on how the texts were added.
+        """
+        low = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\0"), "big"))
+        high = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\xff"), "big"))
+        rows = merge(*(_between(run, low, high, most) for run in self.runs)) if form else iter(())
+        return tuple((number, offset) for _, number, offset in islice(rows, most))
+
+
+def standing(body: str, offset: int, name: re.Pattern[str], lead: int, length: int) -> bool:
+    """True when a pattern matches where a word begins, ``lead`` characters after what is looked for begins."""
+    begin = max(0, offset - lead - 1)
+    piece = body[begin : offset + 4 * length + 64]
+    found = name.match(piece, offset - lead - begin) if offset >= lead else None
+    return found is not None and (found.end() + 1 < len(piece) or begin + len(piece) == len(body))
+
+
+def lead_of(name: str) -> int:
+    """Count the characters before the first letter or digit of a name."""
+    return next((at for at, char in enumerate(name) if fold_bytes(char)), 0)
+
+
+def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
+    form, places = fold_map(body)
+    offsets = np.array(places, dtype=np.uint32)
+    if not len(offsets):
+        return np.zeros(0, dtype=np.uint64), offsets
+    begins = np.flatnonzero(np.diff(offsets.astype(np.int64), prepend=-2) > 1)
+    letters = np.ndarray((len(form),), dtype=">u8", buffer=form + bytes(HEAD), strides=(1,))
+    return letters[begins].astype(np.uint64), offsets[begins]
+
+
+def _sorted(
+    keys: npt.NDArray[np.uint64], texts: npt.NDArray[np.uint32], offsets: npt.NDArray[np.uint32]
+) -> _Run:
+    order = np.lexsort((offsets, texts, keys))
+    return keys[order], texts[order], offsets[order]
+
+
+def _between(run: _Run, low: np.uint64, high: np.uint64, most: int) -> Iterator[tuple[int, int, int]]:
+    begin = int(np.searchsorted(run[0], low, side="left"))
+    end = min(int(np.searchsorted(run[0], high, side="right")), begin + most)
+    return zip(*(part[begin:end].tolist() for part in run), strict=True)

@@ -1,0 +1,1 @@
+"""Declarations: sources, sinks, roles, plans, and what names mean by convention. Internal."""

@@ -1,0 +1,166 @@
+"""A policy written in YAML, read so that nothing in it is ever dropped in silence.
+
+Owns the way from a text to values with their lines, and from checked keys to a ``Policy``. Refuses to open files, and
+to describe the keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pydantic import ValidationError
+
+from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, Policy, SinkRule
+from agentserver.provenance.policy.model import ArgumentEntry, PolicyEntry, SinkEntry, called, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agentserver.provenance.evidence.labels import Role, Standing
+    from agentserver.provenance.policy.declarations import Effect, Rule
+
+    Loc: TypeAlias = tuple[str | int, ...]
+
+DEPTH: Final = 16
+"""Levels of nesting."""
+VALUES: Final = 100_000
+"""Values of one policy, counted after aliases are expanded."""
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be used. Its text names file, line and key, a mistake a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A YAML text as plain values: every scalar is text, or None where nothing stands.
+
+    Args:
+        values: dict, list, str, None.
+        lines: the line, from 1, of each key and item.
+    """
+
+    values: Any
+    lines: Mapping[Loc, int]
+
+    def line(self, loc: Loc) -> int:
+        """The line of a value, or of the nearest one around it."""
+        while loc not in self.lines:
+            loc = loc[:-1]
+        return self.lines[loc]
+
+
+def read_policy(text: str, name: str = "policy") -> Policy:
+    """The policy in ``text``. ``name`` is the file's name for error messages.
+
+    Raises:
+        PolicyError: the text is no YAML mapping, or says something that would otherwise be lost.
+    """
+    written = read_yaml(text, name)
+    try:
+        entry = PolicyEntry.model_validate(written.values)
+    except ValidationError as error:
+        faults = map(told, error.errors(include_url=False, include_input=False))
+        lines = (f"{name}:{written.line(loc)}: {message}" for loc, message in faults)
+        raise PolicyError("\n".join(lines)) from None
+    return Policy(**arguments(entry))
+
+
+def arguments(entry: PolicyEntry) -> dict[str, Any]:
+    """The keys that were given, as arguments of ``Policy``."""
+    given = {key: getattr(entry, key) for key in PolicyEntry.model_fields if key in entry.model_fields_set}
+    return {key: _MADE[key](value) if key in _MADE else value for key, value in given.items()}
+
+
+def read_yaml(text: str, name: str) -> Written:
+    """The values of a YAML text. Raises PolicyError for what is no YAML, or is too large, and for a key given twice."""
+    import yaml
+
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise PolicyError(f"{name}: not YAML: {str(error).splitlines()[0]}") from error
+    if node is None:
+        raise PolicyError(f"{name}: empty; an empty policy would protect nothing")
+    walk = _Walk(name)
+    return Written(walk.value(node, ()), walk.lines)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Turns nodes into values and remembers their lines."""
+
+    name: str
+    lines: dict[Loc, int] = field(default_factory=dict)
+
+    def value(self, node: Any, loc: Loc) -> Any:
+        self.lines.setdefault(loc, node.start_mark.line + 1)
+        if len(loc) > DEPTH or len(self.lines) > VALUES:
+            raise self._error(node, "too large or too deep with its aliases expanded")
+        if node.id == "mapping":
+            return self._mapping(node, loc)
+        if node.id == "sequence":
+            return [self.value(item, (*loc, number)) for number, item in enumerate(node.value)]
+        return None if node.tag == "tag:yaml.org,2002:null" else str(node.value)
+
+    def _mapping(self, node: Any, loc: Loc) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in node.value:
+            if key.id != "scalar":
+                raise self._error(key, "a key must be a text")
+            if key.value in found:
+                raise self._error(key, f"'{key.value}' is given twice in {called(loc)}")
+            at = (*loc, key.value)
+            self.lines[at] = key.start_mark.line + 1
+            found[key.value] = self.value(item, at)
+        return found
+
+    def _error(self, node: Any, message: str) -> PolicyError:
+        return PolicyError(f"{self.name}:{node.start_mark.line + 1}: {message}")
+
+
+def _fields(said: Mapping[str, Mapping[str, Standing]]) -> tuple[FieldRule, ...]:
+    return tuple(
+        FieldRule(source, name, standing)
+        for source, inner in said.items()
+        for name, standing in inner.items()
+    )
+
+
+def _sinks(said: list[str] | dict[str, SinkEntry | None]) -> tuple[SinkRule, ...]:
+    if isinstance(said, list):
+        return tuple(map(SinkRule, said))
+    return tuple(_sink(name, entry) for name, entry in said.items())
+
+
+def _sink(name: str, entry: SinkEntry | None) -> SinkRule:
+    if entry is None:
+        return SinkRule(name)
+    given = entry.model_fields_set
+    return SinkRule(
+        name,
+        tuple(_argument(*pair) for pair in entry.arguments.items()),
+        frozenset(entry.actions) if "actions" in given else None,
+        entry.mode if "mode" in given else None,
+        _effects(entry.effects),
+    )
+
+
+def _argument(name: str, entry: Role | ArgumentEntry) -> ArgumentRule:
+    if isinstance(entry, ArgumentEntry):
+        return ArgumentRule(name, entry.role, tuple(entry.accepts))
+    return ArgumentRule(name, entry)
+
+
+def _effects(said: Mapping[Rule, Effect]) -> tuple[tuple[Rule, Effect], ...]:
+    return tuple(said.items())
+
+
+_MADE: Final[dict[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("sources", "trusted", "relays", "allow", "deny"), tuple),
+    "fields": _fields,
+    "sinks": _sinks,
+    "effects": _effects,
+}
+"""The keys whose value a ``Policy`` holds in another form."""

@@ -1,0 +1,287 @@
+"""The keys of a policy as a model: its checks, its help for editors and the words of each mistake.
+
+Owns the one description of the keys, for a policy file, for ``provenance:`` of an organism and for editors. Refuses to
+know YAML, lines, and what a policy does.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from agentserver.provenance.evidence.authority import DestinationPattern
+from agentserver.provenance.evidence.labels import Mode, Role, Standing
+from agentserver.provenance.policy.actions import Action
+from agentserver.provenance.policy.declarations import Effect, PlanSource, Policy, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pydantic_core import ErrorDetails
+
+    Loc: TypeAlias = tuple[str | int, ...]
+
+E = TypeVar("E", bound=Enum)
+
+NAMES, RULES, WORD, ENTRY, KEY = "[names]", "[rules]", "[word]", "[entry]", "[key]"
+"""Parts of pydantic's way to a value that are not written in the document."""
+
+_DEFAULT = Policy()
+_UNSET: Any = None
+
+_UNWRITTEN = frozenset({NAMES, RULES, WORD, ENTRY, KEY})
+
+
+def _text(value: Any) -> str:
+    """A text; a number is one, as it is written."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise PydanticCustomError("no_text", "must be a text")
+    return value
+
+
+def _place(value: str) -> str:
+    """A text that can mean a destination: one that cannot would permit, or deny, nothing."""
+    if not DestinationPattern(value).sound:
+        raise PydanticCustomError("no_place", "{value}", {"value": value})
+    return value
+
+
+_FLAGS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+
+
+def _flag(value: Any) -> bool:
+    known = value if isinstance(value, bool) else _FLAGS.get(_text(value).lower())
+    if known is None:
+        raise PydanticCustomError("no_flag", "{value}", {"value": str(value)})
+    return known
+
+
+def _count(value: Any) -> int:
+    digits = _text(value).replace("_", "")
+    if not digits.isdecimal() or int(digits) == 0:
+        raise PydanticCustomError("no_count", "{value}", {"value": str(value)})
+    return int(digits)
+
+
+def _words(kind: type[Enum]) -> dict[str, Any]:
+    return {member.name.lower(): member for member in kind}
+
+
+def _word(kind: type[E], what: str) -> Callable[[Any], E]:
+    """The reader of one word for a member of an enum."""
+    known: dict[str, E] = _words(kind)
+
+    def read(value: Any) -> E:
+        if isinstance(value, kind):
+            return value
+        said = "off" if value is False else _text(value)
+        if said not in known:
+            raise PydanticCustomError("no_word", "{told}", {"told": _unknown(said, what, known)})
+        return known[said]
+
+    return read
+
+
+def _unknown(said: str, what: str, known: Iterable[str]) -> str:
+    told = f"unknown rule '{said}'" if what == "rule" else f"'{said}' is no {what}"
+    return told + _meant(said, known)
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    near = get_close_matches(name, names, 1)
+    return f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(names)}"
+
+
+def _enum(kind: type[Enum]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": list(_words(kind))})
+
+
+_BOOLEAN = WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "enum": list(_FLAGS)}]})
+_POSITIVE = WithJsonSchema(
+    {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9_]*[1-9][0-9_]*$"}]}
+)
+
+
+Text: TypeAlias = Annotated[
+    str, PlainValidator(_text), WithJsonSchema({"type": ["string", "number"], "minLength": 1})
+]
+Places: TypeAlias = list[Annotated[Text, AfterValidator(_place)]]
+Flag: TypeAlias = Annotated[bool, PlainValidator(_flag), _BOOLEAN]
+Count: TypeAlias = Annotated[int, PlainValidator(_count), _POSITIVE]
+ModeWord: TypeAlias = Annotated[Mode, PlainValidator(_word(Mode, "mode")), _enum(Mode)]
+PlanWord: TypeAlias = Annotated[PlanSource, PlainValidator(_word(PlanSource, "plan")), _enum(PlanSource)]
+StandingWord: TypeAlias = Annotated[Standing, PlainValidator(_word(Standing, "standing")), _enum(Standing)]
+RoleWord: TypeAlias = Annotated[Role, PlainValidator(_word(Role, "role")), _enum(Role)]
+ActionWord: TypeAlias = Annotated[Action, PlainValidator(_word(Action, "action")), _enum(Action)]
+RuleWord: TypeAlias = Annotated[Rule, PlainValidator(_word(Rule, "rule")), _enum(Rule)]
+EffectWord: TypeAlias = Annotated[Effect, PlainValidator(_word(Effect, "effect")), _enum(Effect)]
+Effects: TypeAlias = dict[RuleWord, EffectWord]
+
+
+class _Entry(BaseModel):
+    """No unknown keys, no changes, no values in error messages."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class ArgumentEntry(_Entry):
+    """One argument of a sink."""
+
+    role: RoleWord = Field(
+        description="What the argument decides: who receives, what is acted on, what is said."
+    )
+    accepts: list[Text] = Field(
+        default_factory=list,
+        description="Fields, as listener.field, whose values authorise this argument; asked stands for every document "
+        "that the trusted query named.",
+    )
+
+
+Argument: TypeAlias = Annotated[
+    Annotated[RoleWord, Tag(WORD)] | Annotated[ArgumentEntry, Tag(ENTRY)],
+    Discriminator(lambda value: ENTRY if isinstance(value, dict | ArgumentEntry) else WORD),
+]
+
+
+class SinkEntry(_Entry):
+    """A listener with consequences."""
+
+    arguments: dict[Text, Argument] = Field(
+        default_factory=dict, description="By field: its role, or a role and what it accepts."
+    )
+    actions: list[ActionWord] = Field(default_factory=list, description="What a call of it does.")
+    mode: ModeWord = Field(default=_UNSET, description="Its own mode; that of the policy if left out.")
+    effects: Effects = Field(
+        default_factory=dict, description="By rule: what is done about a call that breaks it."
+    )
+
+
+Sinks: TypeAlias = Annotated[
+    Annotated[list[Text], Tag(NAMES)] | Annotated[dict[Text, SinkEntry | None], Tag(RULES)],
+    Discriminator(lambda value: NAMES if isinstance(value, list) else RULES),
+]
+
+
+class PolicyEntry(_Entry):
+    """Where values may come from that drive something with consequences."""
+
+    mode: ModeWord = Field(
+        default=Mode.AUDIT,
+        description="What is done about a call that a rule refuses: audit, confirm or enforce.",
+    )
+    sources: list[Text] = Field(
+        default_factory=list,
+        description="Listeners whose words are a stranger's, as names or patterns; names decide if left out.",
+    )
+    sinks: Sinks = Field(
+        default_factory=list,
+        description="Listeners with consequences: a list of names, or by name what is said of each; names decide if "
+        "left out.",
+    )
+    trusted: list[Text] = Field(
+        default_factory=list, description="Listeners that are no source, whatever their name."
+    )
+    relays: list[Text] = Field(
+        default_factory=list,
+        description="Listeners that repeat the words of others, so that theirs vouch for nothing.",
+    )
+    fields: dict[Text, dict[Text, StandingWord]] = Field(
+        default_factory=dict, description="By listener and field: what a field of a source is worth."
+    )
+    allow: Places = Field(default_factory=list, description="Destinations that need no authority.")
+    deny: Places = Field(default_factory=list, description="Destinations that nothing reaches.")
+    query_authorises: Flag = Field(
+        default=_DEFAULT.query_authorises,
+        description="Whether a destination that the principal named may receive.",
+    )
+    plan: PlanWord = Field(default=_DEFAULT.plan, description="Where the plan of a conversation comes from.")
+    strict: Flag = Field(
+        default=_DEFAULT.strict, description="Whether every sink is refused once untrusted text was read."
+    )
+    infer_fields: Flag = Field(
+        default=_DEFAULT.infer_fields,
+        description="Whether the names of undeclared fields say what they are worth.",
+    )
+    follow_links: Flag = Field(
+        default=_DEFAULT.follow_links,
+        description="Whether a link that the principal named leads on to those in its document.",
+    )
+    effects: Effects = Field(
+        default_factory=dict, description="By rule: what is done about a call that breaks it."
+    )
+    limit: Count = Field(
+        default=_DEFAULT.limit,
+        description="Bytes of untrusted text that one conversation tracks; beyond, sinks are refused.",
+    )
+    budget: Count = Field(
+        default=_UNSET,
+        description="Bits about untrusted data that quarantined listeners may pass on; no bound if left out.",
+    )
+
+
+_MAPPING = frozenset({"model_type", "model_attributes_type", "dict_type"})
+
+
+def told(fault: ErrorDetails) -> tuple[Loc, str]:
+    """The place of a mistake in the document, and the mistake in words.
+
+    Args:
+        fault: as pydantic tells it of a ``PolicyEntry``, its ``loc`` from there.
+    """
+    loc: Loc = tuple(part for part in fault["loc"] if part not in _UNWRITTEN)
+    around, key, kind = loc[:-1], loc[-1] if loc else "", fault["type"]
+    said = fault.get("ctx", {})
+    if kind == "missing":
+        return around, f"{called(around)} has no {key}"
+    if kind == "extra_forbidden":
+        return loc, f"unknown key '{key}' in {called(around)}{_meant(str(key), _keys(around))}"
+    if kind in _MAPPING:
+        return loc, f"{called(loc)} must be a mapping"
+    if kind == "no_text" and isinstance(key, int):
+        return loc, f"an entry of '{around[-1]}' must be a text"
+    texts = {
+        "list_type": f"'{key}' must be a list",
+        "no_text": f"'{key}' must be a text",
+        "no_flag": f"'{key}' must be yes or no, not '{said.get('value')}'",
+        "no_count": f"'{key}' must be a positive whole number, not '{said.get('value')}'",
+        "no_place": f"'{said.get('value')}' in '{around[-1] if around else ''}' names no destination; "
+        "an address, a host, a link or a name",
+        "no_word": str(said.get("told")),
+    }
+    return loc, texts.get(kind, fault["msg"])
+
+
+def called(loc: Loc) -> str:
+    """A mapping of the policy, in words."""
+    match loc:
+        case ():
+            return "the policy"
+        case ("sinks", name):
+            return f"sink '{name}'"
+        case ("sinks", _, "arguments", name):
+            return f"argument '{name}'"
+        case ("fields", name):
+            return f"the fields of '{name}'"
+    return f"'{loc[-1]}'"
+
+
+def _keys(loc: Loc) -> Iterable[str]:
+    """The keys of a mapping whose keys are fixed."""
+    kinds: tuple[type[BaseModel], ...] = (PolicyEntry, SinkEntry, ArgumentEntry)
+    return kinds[len(loc) // 2].model_fields

@@ -1,0 +1,1 @@
+"""Calls of handlers: their tasks, contexts, deadlines, and those that end the process. Internal."""

@@ -1,0 +1,262 @@
+"""The one place where user code is called: handlers, and what they bring along in their payloads.
+
+Owns the deadline, the running invocation and what becomes of a crash. Refuses to know what follows from a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+
+from agentserver.contract import Code, HandlerMetadata, HandlerResponse, HandlerResult, Invocation, run_in
+from agentserver.core.drafts.replies import single
+from agentserver.core.messages import NO_EFFECTS, Failed, Finished, Returned
+from agentserver.core.records.details import Failure, Ground
+from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
+from agentserver.pump.calling.calls import RunningCall, Stage
+from agentserver.pump.calling.contexts import CleanContext
+from agentserver.pump.calling.deadlines import Deadlines
+from agentserver.pump.calling.settings import supply
+from agentserver.pump.calling.watchdog import LoopHolder
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from agentserver.core.blueprint import Listener
+    from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.guard import Rules
+    from agentserver.ports import Marks
+    from agentserver.pump.calling.settings import Supply
+    from agentserver.pump.turns.apart import Apart
+
+    Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
+    _Call: TypeAlias = RunningCall[Returned | Failed]
+
+logger = logging.getLogger("agentserver.pump")
+
+_new = tuple.__new__
+
+LAST_WORDS = 0.5
+"""Seconds that a server that stops waits for handlers which it has cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A listener with the code behind it and the settings that the code reads.
+
+    Args:
+        settings: as they were loaded; ``supply`` gives each invocation its own.
+    """
+
+    listener: Listener
+    handler: Handler
+    settings: object | None = None
+    supply: Supply = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find out once whether invocations may share the settings."""
+        object.__setattr__(self, "supply", supply(self.settings))
+
+
+class Invoker:
+    """Calls handlers. Knows which threads have one running, so that it can be stopped.
+
+    Each call has a task and a context of its own: what a handler does to either ends with it. One that does not end
+    when it is cancelled is abandoned: it may run on, but nothing that it says or stores counts. A listener of which as
+    many are abandoned as may run at once is ``busy`` until one of them ends.
+
+    Args:
+        rules: codecs and bounds for what handlers store.
+        resources: what the organism's lifespan provides.
+        apart: reads results.
+        steady: seconds, by a clock that cannot be set.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        resources: Sequence[object],
+        apart: Apart,
+        marks: Marks,
+        steady: Callable[[], float],
+    ) -> None:
+        self._steady = steady
+        self._marks = marks
+        self._rules = rules
+        self._apart = apart
+        self._limits = rules.blueprint.limits
+        self._resources = tuple(resources)
+        self._clean = CleanContext()
+        self._calls: dict[str, _Call] = {}
+        self._deadlines = Deadlines(self._calls.values)
+        self._abandoned: dict[str, set[_Call]] = {}
+        self._ending: set[asyncio.Future[None]] = set()
+
+    @property
+    def grace(self) -> float:
+        """Seconds that a call has to end once it is cancelled."""
+        return self._limits.grace
+
+    def watch(self, call: _Call) -> None:
+        """Tell a call when it is late."""
+        self._deadlines.watch(call)
+
+    def cancel(self, thread: str) -> None:
+        """Stop the call that runs on a thread; its result is void."""
+        call = self._calls.pop(thread, None)
+        if call is not None:
+            call.stop()
+
+    def holder(self, task: object) -> LoopHolder | None:
+        """The call that a task is of, an abandoned one among them. May be asked from another thread."""
+        calls = (*self._calls.values(), *(call for left in self._abandoned.values() for call in left))
+        return next((LoopHolder(call.listener.name, call.delivery) for call in calls if call is task), None)
+
+    async def end(self) -> None:
+        """Let what was cancelled come to its end, for a moment."""
+        self._deadlines.end()
+        with anyio.CancelScope(shield=True):
+            if self._ending:
+                await asyncio.wait(self._ending, timeout=LAST_WORDS)
+
+    async def call(self, bound: Callee, worker: asyncio.Task[Any], accepted: Accepted) -> Finished | None:
+        """Call the handler under its deadline. None when its thread was closed meanwhile.
+
+        A missed deadline comes back as a value, and so does a crash, be it of the payload's constructor, of the
+        handler, or of what it returned. ``worker`` is the task that runs now.
+        """
+        delivery, listener = accepted.delivery, bound.listener
+        left = self._abandoned.get(listener.name, ())
+        if len(left) >= listener.concurrency:
+            busy = Failed(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
+            return Finished(delivery, accepted.element, busy)
+        began = self._steady()
+        call: _Call = RunningCall(self, asyncio.get_running_loop(), listener, delivery.id)
+        self._calls[delivery.thread] = call
+        try:
+            over = call.begin(self._run(bound, accepted, call), self._clean.fresh(), worker)
+            stage = call.stage if over else await call.ended()
+        finally:
+            if self._calls.get(delivery.thread) is call:
+                del self._calls[delivery.thread]
+            if not call.done():
+                self._ending.add(call)
+                call.add_done_callback(self._ending.discard)
+        if stage is Stage.VOID:
+            return None
+        said = call.said
+        if stage is Stage.LATE or said is None:
+            said = Failed(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
+        return _new(Finished, (delivery, accepted.element, said, round(self._steady() - began, 6)))
+
+    def abandon(self, call: _Call) -> None:
+        """Go on without a call that does not end."""
+        name = call.listener.name
+        left = self._abandoned.setdefault(name, set())
+        left.add(call)
+        mark = self._marks.enter(call.delivery)  # it may end the process yet
+        call.add_done_callback(lambda _: self._marks.leave(mark))
+        call.add_done_callback(lambda _: left.discard(call))
+        logger.error(
+            "%s did not end within %g s of being cancelled and is abandoned; %d of its invocations are",
+            name,
+            self._limits.grace,
+            len(left),
+        )
+
+    async def _run(self, bound: Callee, accepted: Accepted, call: _Call) -> None:
+        made: list[tuple[Invocation, ThreadStorage, ThreadTodos]] = []  # when the handler first asks for it
+
+        def current() -> Invocation:
+            if not made:
+                made.append(self._invocation(bound, accepted))
+            return made[0][0]
+
+        try:
+            run_in(current)
+            payload = accepted.codec.decode(accepted.element)
+            value = await bound.handler(payload, accepted.metadata)
+            if call.cancels:
+                _check_unharmed(call)
+            if isinstance(value, HandlerResponse):
+                said = single(value, self._rules.codecs, self._rules.bounds)
+            else:
+                said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
+        except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
+            if not isinstance(error, asyncio.CancelledError):
+                call.returned(_crashed(accepted, error))
+            elif not call.stopped:
+                call.returned(_crashed(accepted, _CancelledItselfError()))
+            return
+        if isinstance(said, Failed):
+            call.returned(said)
+        else:
+            call.returned(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
+
+    def _invocation(self, bound: Callee, accepted: Accepted) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
+        delivery = accepted.delivery
+        storage = ThreadStorage(
+            accepted.storage, self._rules.codecs, self._rules.bounds, self._limits.storage
+        )
+        todos = ThreadTodos(delivery.thread, bound.listener.name, accepted.todos)
+        current = Invocation(
+            accepted.metadata,
+            storage,
+            todos,
+            bound.supply(),
+            self._resources,
+            delivery.id,
+            delivery.attempt,
+        )
+        return current, storage, todos
+
+
+class _CancelledItselfError(Exception):
+    def __init__(self) -> None:
+        super().__init__("the handler cancelled its own task")
+
+
+def _check_unharmed(call: _Call) -> None:
+    """Raise when a handler that has come back has cancelled its own task."""
+    if not call.stopped:
+        raise _CancelledItselfError
+
+
+class UnwritableError(Exception):
+    """Stands in for an exception that cannot be written out."""
+
+
+def _crashed(accepted: Accepted, error: BaseException) -> Failed:
+    delivery = accepted.delivery
+    shown = writable(error)
+    logger.warning(
+        "%s crashed",
+        delivery.to,
+        exc_info=shown,
+        extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
+    )
+    return Failed(Code.INTERNAL, Failure(told(shown)))
+
+
+def writable(error: BaseException) -> BaseException:
+    """The exception, or one in its place when its own code, or what it holds, keeps it from being written out.
+
+    Logging writes out what it is given, in filters that may not fail.
+    """
+    try:
+        traceback.format_exception(error)
+    except BaseException:  # noqa: BLE001 - what an exception brings along is user code as well
+        name = type.__dict__["__name__"].__get__(type(error))
+        trace = BaseException.__dict__["__traceback__"].__get__(error)
+        return UnwritableError(f"a {name} that cannot be written out").with_traceback(trace)
+    return error
+
+
+def told(error: BaseException) -> str:
+    """An exception in words. Its own repr() and str() may raise as well; this expects it."""
+    return "".join(traceback.format_exception_only(writable(error))).strip()

@@ -1,0 +1,146 @@
+"""The search for the delivery that ends the process when its handler runs.
+
+Owns the decision: after an end that was not ours all that ran then are suspects. Suspects run alone, one after the
+other, before anything else. A delivery that ran alone when the process ended is the culprit, all others are acquitted;
+one that was the culprit too often is given up. Refuses to know where marks are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.ports import NO_PAST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from agentserver.core.messages import Delivery
+    from agentserver.ports import Marks, Past
+    from agentserver.pump.turns.schedule import Ticket
+
+logger = logging.getLogger("agentserver.pump")
+
+
+class SuspectVerdict(NamedTuple):
+    """The consequence of the marks.
+
+    Args:
+        dead: deliveries that are given up.
+        alone: deliveries that run alone, in this order, the known culprits first.
+        ends: for each of these, how often the process ended while it ran alone.
+    """
+
+    dead: tuple[str, ...]
+    alone: tuple[str, ...]
+    ends: Mapping[str, int]
+
+
+def judge(past: Past, queued: Sequence[str], fatal: int) -> SuspectVerdict:
+    """Decide about what was running when the last server ended.
+
+    Args:
+        past: what the marks say.
+        queued: the deliveries that may run now; others have been dealt with, or wait behind one of these.
+        fatal: ends after which a delivery is given up.
+    """
+    known = {key: past.ends[key] for key in queued if key in past.ends}
+    culprit = past.held or (min(past.running) if len(past.running) == 1 else "")
+    if culprit:
+        ends = {key: number for key, number in known.items() if number}
+        if culprit in queued:
+            ends[culprit] = known.get(culprit, 0) + 1
+    else:
+        ends = known | {key: known.get(key, 0) for key in queued if key in past.running}
+    dead = tuple(key for key, number in ends.items() if number >= fatal)
+    alone = sorted((key for key in ends if key not in dead), key=lambda key: -ends[key])
+    return SuspectVerdict(dead, tuple(alone), ends)
+
+
+class Probation:
+    """Lets suspects run alone, then everything else. Without suspects nothing waits.
+
+    Args:
+        marks: where an acquittal is noted.
+        hand_on: called with what may run.
+    """
+
+    def __init__(self, marks: Marks, hand_on: Callable[[Ticket], None]) -> None:
+        self._marks = marks
+        self._hand_on = hand_on
+        self._suspects: deque[Ticket] = deque()
+        self._others: list[Ticket] = []
+        self._now: str | None = None
+
+    async def begin(
+        self, queued: Iterable[Ticket], fatal: int, calls: int
+    ) -> tuple[list[Ticket], list[Ticket]]:
+        """Let the suspects of what an earlier server left run; gives what is to be given up, and the rest.
+
+        Args:
+            queued: what may run now.
+            fatal: ends after which a delivery is given up.
+            calls: how many may be worked on at once.
+        """
+        known = {ticket.delivery.id: ticket for ticket in queued}
+        verdict = judge(await self._marks.past(), tuple(known), fatal)
+        await self._marks.begin(verdict.ends, calls)
+        dead, self._suspects = [known.pop(key) for key in verdict.dead], deque(map(known.pop, verdict.alone))
+        for ticket in self._suspects:
+            to, key = ticket.delivery.to, ticket.delivery.id
+            text = "%s was at work on %s when the process ended, %d times alone: it runs alone now"
+            logger.warning(text, to, key, verdict.ends[key])
+        self._next()
+        return dead, list(known.values())
+
+    def put(self, ticket: Ticket) -> None:
+        """Hand on what has come since, once there are no suspects any more."""
+        if self._now is None:
+            self._hand_on(ticket)
+        else:
+            self._others.append(ticket)
+
+    def done(self, delivery: Delivery) -> None:
+        """A delivery has been dealt with, and the process is still there."""
+        if self._now == delivery.id:
+            self._marks.acquit(delivery.id)
+            self._next()
+
+    def _next(self) -> None:
+        if self._suspects:
+            suspect = self._suspects.popleft()
+            self._now = suspect.delivery.id
+            self._hand_on(suspect)
+            return
+        self._now = None
+        others, self._others = self._others, []
+        for ticket in others:
+            self._hand_on(ticket)
+
+
+class Unmarked:
+    """The marks of an engine that does not outlive the process."""
+
+    async def past(self) -> Past:
+        """Nothing is known."""
+        return NO_PAST
+
+    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
+        """There is nothing to begin."""
+
+    def enter(self, delivery: str) -> int:  # noqa: ARG002 - the port's signature
+        """No slot."""
+        return 0
+
+    def leave(self, slot: int) -> None:
+        """There is nothing to clear."""
+
+    def acquit(self, delivery: str) -> None:
+        """There is nothing to forget."""
+
+    def hold(self, delivery: str) -> None:
+        """There is nothing to tell."""
+
+    def end(self) -> None:
+        """There is nothing to tell."""

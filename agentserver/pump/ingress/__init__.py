@@ -1,0 +1,1 @@
+"""The conversations that gateways hold. Internal."""

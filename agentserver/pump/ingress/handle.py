@@ -1,0 +1,390 @@
+"""One conversation as its gateway sees it.
+
+Owns the way from committed events to the tasks that wait for them, and when one counts as taken. Refuses to decide
+anything about messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
+
+from agentserver.core import receipts
+from agentserver.core.messages import UNDECIDED, Done, Outside, Reply
+from agentserver.pump.ingress.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+    from agentserver.core.messages import EventPlace
+    from agentserver.pump.ingress.stream import Event
+
+logger = logging.getLogger("agentserver.pump")
+
+
+class Returns:
+    """Tells hands that a task is over. One call-back for each task, however many handles it has to do with."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Task[object], WeakSet[Hands]] = {}
+
+    def tell(self, hands: Hands, task: asyncio.Task[object]) -> None:
+        """Tell these hands, unless they are gone by then, when the task is over."""
+        if task not in self._waiting:
+            self._waiting[task] = WeakSet()
+            task.add_done_callback(self._over)
+        self._waiting[task].add(hands)
+
+    def _over(self, task: asyncio.Task[object]) -> None:
+        for hands in self._waiting.pop(task):
+            hands.ended(task)
+
+
+class Hands:
+    """The events that the tasks of a gateway have in hand: given to them, and not acknowledged.
+
+    The only place that acknowledges. An event counts as taken when the task that took it comes back to the handle
+    for anything, or the gateway leaves cleanly. What a task had in hand when it returned waits for the gateway to
+    come back; what one had that failed or was cancelled is told again, marked as such.
+
+    Args:
+        acknowledge: told of each place once.
+        told: the places of what was given before and is not acknowledged.
+        returns: tells which tasks are over.
+    """
+
+    __slots__ = ("__weakref__", "_acknowledge", "_held", "_returned", "_returns", "told")
+
+    def __init__(
+        self, acknowledge: Callable[[EventPlace], None], told: set[EventPlace], returns: Returns
+    ) -> None:
+        self._acknowledge = acknowledge
+        self.told = told
+        self._returns = returns
+        self._held: dict[asyncio.Task[object] | None, list[EventPlace]] = {}
+        self._returned: list[EventPlace] = []
+
+    def give(self, event: Event) -> Event:
+        """Put an event into the hands of the running task; gives it marked if it was given before."""
+        task = asyncio.current_task()
+        held = self._held.get(task)
+        if held is None:
+            held = self._held[task] = []
+            if task is not None:
+                self._returns.tell(self, task)
+        held.append(event.place)
+        again = event.redelivered or event.place in self.told
+        self.told.add(event.place)
+        return event if again == event.redelivered else event._replace(redelivered=again)
+
+    def back(self) -> None:
+        """The running task has come back: it, and every task that has returned, is done with what it took."""
+        self._settle(self._returned)
+        self._settle(self._held.pop(asyncio.current_task(), []))
+
+    def clean(self) -> None:
+        """The gateway has left, or is stopped, in good order."""
+        for places in (self._returned, *self._held.values()):
+            self._settle(places)
+
+    def drop(self) -> None:
+        """The gateway wants nothing more: nothing is told again."""
+        for places in (self._returned, *self._held.values()):
+            places.clear()
+        self.told.clear()
+
+    def _settle(self, places: list[EventPlace]) -> None:
+        for place in places:
+            self.told.discard(place)
+            self._acknowledge(place)
+        places.clear()
+
+    def ended(self, task: asyncio.Task[object]) -> None:
+        """A task is over."""
+        places = self._held.pop(task, [])
+        if not places or task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._returned += places
+        else:
+            logger.error("a gateway failed with something in hand; it is told again", exc_info=error)
+
+
+class HandleHost(Protocol):
+    """A handle's needs of its server."""
+
+    @property
+    def returns(self) -> Returns:
+        """Tells which tasks are over."""
+        ...
+
+    def new_id(self) -> str:
+        """An id for a request."""
+        ...
+
+    async def submit(self, principal: str, conversation: str, outside: Outside) -> str:
+        """Commit an outside message; gives its request, which is an earlier one when the message was sent before."""
+        ...
+
+    async def told(self, conversation: str, request: str) -> list[Event]:
+        """Everything that left for a request with a key, acknowledged or not."""
+        ...
+
+    async def outbox(self, conversation: str) -> list[Event]:
+        """The events that left the conversation and were not acknowledged."""
+        ...
+
+    def acknowledge(self, conversation: str, place: EventPlace) -> None:
+        """An event was taken."""
+        ...
+
+    def detach(self, conversation: str) -> None:
+        """The gateway has the conversation no longer."""
+        ...
+
+    async def close(self, conversation: str) -> None:
+        """End the conversation."""
+        ...
+
+
+class ServerHandle:
+    """The handle of an open conversation.
+
+    Replies and ends that it gives are acknowledged as ``Hands`` says: when the task that took one comes back to the
+    handle for anything, or leaves. One that was not acknowledged is told again when the conversation is resumed.
+
+    Args:
+        host: the server.
+        principal: whose it is.
+        conversation: its id.
+        told: the places of what was given to an earlier handle and not acknowledged.
+    """
+
+    __slots__ = (
+        "_all",
+        "_asked",
+        "_conversation",
+        "_hands",
+        "_host",
+        "_latest",
+        "_left",
+        "_over",
+        "_principal",
+    )
+
+    def __init__(self, host: HandleHost, principal: str, conversation: str, told: set[EventPlace]) -> None:
+        self._host = host
+        self._principal = principal
+        self._conversation = conversation
+        self._hands = Hands(partial(host.acknowledge, conversation), told, host.returns)
+        self._all: Stream | None = None
+        self._asked: dict[str, list[Stream]] = {}
+        self._latest = UNDECIDED
+        self._over = False
+        self._left = False
+
+    @property
+    def id(self) -> str:
+        """The conversation's id."""
+        return self._conversation
+
+    async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> str:
+        """Hand in an envelope or a bare payload; gives its request's id once it is committed or refused.
+
+        Args:
+            data: the envelope or the payload.
+            to: the listener it is for; None leaves it to the envelope or to the payload's root.
+            request: an id of the sender's own, which counts in this conversation alone. The same message under the same
+                id is the same request, however often it is sent.
+
+        What left for a request that was sent before, and was not acknowledged, comes again in ``events``.
+
+        Raises RuntimeError when the conversation is over, this handle was detached, or the server stops,
+        OtherMessageError when another message was sent under ``request``, ValueError when it is no id.
+        """
+        outside = self._outside(data, to, request)
+        kept = await self._hand_in(outside)
+        if kept != outside.request:
+            await self._tell_again(kept)
+        return kept
+
+    async def replies(
+        self, data: bytes, to: str | None = None, *, request: str | None = None
+    ) -> AsyncIterator[Reply]:
+        """Hand in a message and give its replies as they come, until nothing more can.
+
+        Of a request that was sent before everything comes again, also what was acknowledged. Takes and raises what
+        ``send`` does.
+        """
+        async with self._answers(self._outside(data, to, request)) as answers:
+            while (event := await self._next(answers)) is not None:
+                if isinstance(event, Done):
+                    return
+                yield event
+                self._hands.back()
+
+    async def ask(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Reply | None:
+        """Hand in a message and give its first reply; None when it came to rest without one. As ``replies`` otherwise.
+
+        What comes of it later is for ``events``, also after the conversation was resumed.
+        """
+        async with self._answers(self._outside(data, to, request)) as answers:
+            event = await self._next(answers)
+            if not isinstance(event, Reply):
+                return None
+            end = answers.next_there()
+            if isinstance(end, Done):
+                self._hands.give(end)
+            elif end is not None:
+                answers.put_back([end, *answers.rest()])
+            return event
+
+    def _outside(self, data: bytes, to: str | None, own: str | None) -> Outside:
+        key = None if own is None else receipts.key(self._principal, self._conversation, own, data, to)
+        return Outside(data, self._host.new_id(), to, key)
+
+    async def _hand_in(self, outside: Outside) -> str:
+        if self._left:
+            raise RuntimeError("the handle was detached: resume the conversation")
+        self._hands.back()
+        return await self._host.submit(self._principal, self._conversation, outside)
+
+    @asynccontextmanager
+    async def _answers(self, outside: Outside) -> AsyncIterator[Stream]:
+        """The events that a message leads to. Those not taken go to ``events``, but for acknowledged ones."""
+        stream, request = Stream(), outside.request
+        settled: set[EventPlace] = set()
+        self._asked[request] = [stream]  # before it is committed, or what it leads to could be missed
+        try:
+            kept = await self._hand_in(outside)
+            if kept != request:
+                del self._asked[request]
+                request = kept
+                self._asked.setdefault(request, []).append(stream)
+                settled = await self._repeat(request, stream)
+            yield stream
+        finally:
+            self._asked[request].remove(stream)
+            if not self._asked[request]:  # others who sent the same message have the same events
+                del self._asked[request]
+                if self._all is not None and not self._over:
+                    self._all.put_back(event for event in stream.rest() if event.place not in settled)
+
+    async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
+        """Begin a stream with all that left for a request before; gives the places that are for no other stream."""
+        told = await self._host.told(self._conversation, request)
+        if len(self._asked[request]) > 1:  # another task has it first, and may be done with it by then
+            told = [event._replace(redelivered=True) for event in told]
+        mine = [] if self._all is None else self._all.take(request)
+        stream.catch_up((*mine, *told))
+        if self._over:
+            stream.end()
+        return {event.place for event in told} - {event.place for event in mine}
+
+    async def _tell_again(self, request: str) -> None:
+        """Let ``events`` give again what left for a request, passed this handle, and was not acknowledged."""
+        if self._all is None:
+            return
+        left = [event for event in await self._host.outbox(self._conversation) if event.request == request]
+        known = {event.place: event for event in self._all.take(request)}
+        known = {event.place: event for event in left if event.place <= self._latest} | known
+        self._all.put_back(known[place] for place in sorted(known))
+
+    async def _next(self, stream: Stream) -> Event | None:
+        event = await stream.get()
+        return None if event is None else self._give(event)
+
+    def _give(self, event: Event) -> Event:
+        given = self._hands.give(event)
+        self._let_go()
+        return given
+
+    def events(self) -> AsyncIterator[Reply | Done]:
+        """Everything that ``replies`` and ``ask`` do not take from now on, until the conversation is over."""
+        return self._events(self.listen())
+
+    async def _events(self, stream: Stream) -> AsyncIterator[Reply | Done]:
+        self._hands.back()
+        while (event := await self._next(stream)) is not None:
+            yield event
+            self._hands.back()
+
+    def waiting(self) -> Iterator[Reply | Done]:
+        """The events that ``events`` would give without waiting."""
+        self._hands.back()
+        while self._all is not None and (event := self._all.next_there()) is not None:
+            yield self._give(event)
+            self._hands.back()
+
+    def detach(self) -> None:
+        """Go without ending the conversation: what still comes is kept until its principal resumes it."""
+        self._left = True
+        self._hands.clean()
+        self._host.detach(self._conversation)
+
+    async def close(self) -> None:
+        """End the conversation, cancelling all that runs in it."""
+        await self._host.close(self._conversation)
+        self._hands.drop()
+        self._host.detach(self._conversation)
+
+    # For the pump
+
+    @property
+    def over(self) -> bool:
+        """True when nothing more comes of the conversation."""
+        return self._over
+
+    @property
+    def told(self) -> set[EventPlace]:
+        """The places of what was given and is not acknowledged."""
+        return self._hands.told
+
+    def deliver(self, event: Event) -> None:
+        """Pass a committed event to the streams that wait for it."""
+        self._latest = event.place
+        asked = self._asked.get(event.request, () if self._all is None else (self._all,))
+        for stream in asked[:1]:
+            stream.put(event)
+        for stream in asked[1:]:  # of a task that sent the message again meanwhile
+            stream.put(event._replace(redelivered=True))
+
+    def listen(self) -> Stream:
+        """Keep events from now on, before anybody asks for them."""
+        if self._all is None:
+            self._all = Stream()
+            if self._over:
+                self._all.end()
+        return self._all
+
+    def catch_up(self, before: Iterable[Event]) -> None:
+        """Give what left before in front of what has come since."""
+        before = tuple(before)
+        self._latest = max((event.place for event in before), default=self._latest)
+        self.listen().catch_up(before)
+
+    def settle(self) -> None:
+        """The server stops in good order, and the gateway with it."""
+        self._hands.clean()
+
+    def finish(self) -> None:
+        """Let everybody who waits go: there is nothing more to come."""
+        if not self._over:
+            self._over = True
+            for stream in self._streams():
+                stream.end()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Once it is over and all was given, others may resume the conversation."""
+        if self._over and all(stream.drained() for stream in self._streams()):
+            self._host.detach(self._conversation)
+
+    def _streams(self) -> Iterator[Stream]:
+        asked = (stream for streams in self._asked.values() for stream in streams)
+        return (stream for stream in (*asked, self._all) if stream is not None)

@@ -1,0 +1,178 @@
+"""The conversations that gateways have, one gateway each.
+
+Owns who has which, what was told and not acknowledged, and what becomes of a message that was sent before. Refuses to
+decide anything about messages: ``Receiver`` does.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol
+
+from agentserver.ports import OtherMessageError, RepeatedError
+from agentserver.pump.ingress.handle import Returns, ServerHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agentserver.core.messages import Done, EventPlace, Outside, Reply
+    from agentserver.core.receipts import Receipt
+    from agentserver.ports import Engine
+
+
+class OverError(RuntimeError):
+    """The conversation is closed, so that it takes no message."""
+
+
+class Receiver(Protocol):
+    """The entrance of messages into the server."""
+
+    def new_id(self) -> str:
+        """An id for a request."""
+        ...
+
+    async def receive(self, principal: str, conversation: str, outside: Outside) -> None:
+        """Commit an outside message. Raises RepeatedError, OverError, or RuntimeError when none can be kept."""
+        ...
+
+    async def close(self, conversation: str) -> None:
+        """End a conversation."""
+        ...
+
+    async def alive(self, conversation: str) -> bool:
+        """True when a conversation takes messages. Raises EngineError."""
+        ...
+
+
+class Handles:
+    """Every handle that a gateway has.
+
+    Args:
+        engine: where conversations are kept.
+        receiver: lets messages in.
+    """
+
+    def __init__(self, engine: Engine, receiver: Receiver) -> None:
+        self._engine = engine
+        self._receiver = receiver
+        self._told: dict[str, set[EventPlace]] = {}
+        self._stopped = False
+        self._returns = Returns()
+        self.known: dict[str, ServerHandle] = {}
+
+    def open(self, principal: str, conversation: str) -> ServerHandle:
+        """A handle for a conversation that no gateway has."""
+        told = self._told.pop(conversation, set())
+        handle = self.known[conversation] = ServerHandle(self, principal, conversation, told)
+        return handle
+
+    async def conversations_of(self, principal: str) -> tuple[str, ...]:
+        """The principal's conversations that no gateway has and that can be resumed, oldest first."""
+        return tuple([key async for key in self._engine.conversations_of(principal) if key not in self.known])
+
+    async def resume(self, principal: str, conversation: str) -> ServerHandle:
+        """A handle with what left before. Raises LookupError when the principal has none such to resume."""
+        found = await self.conversations_of(principal)
+        taken = conversation in self.known  # another gateway may have been quicker meanwhile
+        if taken or conversation not in found:
+            raise LookupError("no such conversation")
+        with ExitStack() as undo:
+            undo.callback(self.detach, conversation)  # or it could not be resumed any more
+            handle = self.open(principal, conversation)
+            handle.listen()
+            left = await self.outbox(conversation)
+            if await self._receiver.alive(conversation):
+                handle.catch_up(left)
+            else:  # of one that is over it is not remembered what was told
+                handle.catch_up(event._replace(redelivered=True) for event in left)
+                handle.finish()
+            undo.pop_all()
+        return handle
+
+    def deliver(self, conversation: str, events: Iterable[Reply | Done]) -> None:
+        """Pass on what has left a conversation."""
+        handle = self.known.get(conversation)
+        if handle is not None:
+            for event in events:
+                handle.deliver(event)
+
+    def over(self, conversation: str) -> None:
+        """A conversation is closed: its gateway has it until it has taken what is left."""
+        self._told.pop(conversation, None)
+        handle = self.known.get(conversation)
+        if handle is not None:
+            handle.finish()
+
+    def settle(self) -> None:
+        """The server stops in good order, and every gateway with it."""
+        for handle in tuple(self.known.values()):
+            handle.settle()
+
+    def stop(self) -> None:
+        """Let everybody go who waits. What is taken from now on is told again."""
+        self._stopped = True
+        for handle in tuple(self.known.values()):
+            handle.finish()
+
+    # For handles
+
+    @property
+    def returns(self) -> Returns:
+        """Tells which tasks of gateways are over."""
+        return self._returns
+
+    def new_id(self) -> str:
+        """An id for a request."""
+        return self._receiver.new_id()
+
+    async def submit(self, principal: str, conversation: str, outside: Outside) -> str:
+        """Commit an outside message; gives its request, which is an earlier one when the message was sent before.
+
+        Raises RuntimeError when it cannot be kept, OtherMessageError when its key is another message's.
+        """
+        try:
+            await self._receiver.receive(principal, conversation, outside)
+        except RepeatedError as repeated:
+            return _same(repeated.receipt, outside)
+        except OverError:
+            receipt = None
+            if outside.key is not None:
+                receipt = await self._engine.receipt(conversation, outside.key.name)
+            if receipt is None:
+                raise
+            return _same(receipt, outside)
+        return outside.request
+
+    async def told(self, conversation: str, request: str) -> list[Reply | Done]:
+        """Everything that left for a request with a key."""
+        return [event async for event in self._engine.told(conversation, request)]
+
+    async def outbox(self, conversation: str) -> list[Reply | Done]:
+        """The events that left the conversation and were not acknowledged."""
+        return [event async for event in self._engine.outbox(conversation)]
+
+    def acknowledge(self, conversation: str, place: EventPlace) -> None:
+        """An event was taken."""
+        if not self._stopped:
+            self._engine.acknowledge(conversation, place)
+
+    def detach(self, conversation: str) -> None:
+        """A gateway has the conversation no longer."""
+        handle = self.known.pop(conversation, None)
+        if handle is not None:
+            if handle.told and not handle.over:
+                self._told[conversation] = handle.told
+            handle.finish()
+
+    async def close(self, conversation: str) -> None:
+        """End a conversation for its gateway, which wants nothing more of it."""
+        await self._receiver.close(conversation)
+        self._engine.abandon(conversation)
+        self._told.pop(conversation, None)
+
+
+def _same(receipt: Receipt, outside: Outside) -> str:
+    """The request of a message that was sent before. Raises OtherMessageError when that was another message."""
+    if outside.key is None or receipt.content != outside.key.content:
+        raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
+    return receipt.request

@@ -1,0 +1,1 @@
+"""Turns: the order of deliveries, and the share of each principal. Internal."""

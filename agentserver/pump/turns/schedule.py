@@ -1,0 +1,188 @@
+"""The order of deliveries: those that may run, those that wait for their listener, messages that want to come in.
+
+Owns the concurrency limit of each listener, the queue between the pump and its workers, and how much of either passes
+before the event loop comes round. Refuses to know what a delivery is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import coroutine
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.pump.turns.alone import Alone
+from agentserver.pump.turns.rounds import Rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from agentserver.core.messages import Delivery
+
+
+BACKOFF = 0.1
+"""Seconds before the first repetition of a failed invocation; each further one waits twice as long."""
+
+BACKOFF_LIMIT = 5.0
+"""Seconds that a repetition waits at most."""
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait after so many failures in a row."""
+    return float(min(BACKOFF * 2.0 ** (failures - 1), BACKOFF_LIMIT))
+
+
+class Ticket(NamedTuple):
+    """A runnable delivery and the principal on whose account it runs."""
+
+    principal: str
+    delivery: Delivery
+
+
+class Schedule:
+    """Hands each delivery on as soon as its listener has room; those that are parked take turns.
+
+    Args:
+        limits: invocations at once by listener.
+        hand_on: called with a delivery whose turn has come; it counts as running until ``done``.
+    """
+
+    def __init__(self, limits: Mapping[str, int], hand_on: Callable[[Ticket], None]) -> None:
+        self._room = dict(limits)
+        self._parked: dict[str, Rounds[Ticket]] = {name: Rounds() for name in limits}
+        self._hand_on = hand_on
+
+    def put(self, ticket: Ticket) -> None:
+        """Hand the delivery on, or park it until its listener has room."""
+        listener = ticket.delivery.to
+        if self._room[listener] > 0:
+            self._room[listener] -= 1
+            self._hand_on(ticket)
+        else:
+            self._parked[listener].put(ticket.principal, ticket.delivery.conversation, ticket)
+
+    def done(self, listener: str) -> None:
+        """One invocation of a listener is over: its room goes to the next that is parked."""
+        parked = self._parked[listener]
+        if parked.count:
+            self._hand_on(parked.take())
+        else:
+            self._room[listener] += 1
+
+
+BATCH = 4
+"""Deliveries that workers take in a row before everything else on the event loop gets a turn."""
+
+
+class RunQueue:
+    """The queue that workers take from; principals and conversations take turns in it.
+
+    Idle workers are woken at the end of the event loop's turn, for what is then left: a worker that comes back
+    meanwhile finds the next message of its chain without another one being woken for it, as asyncio.Queue would. Once
+    all workers together have taken a stretch, the one that wants more lets the loop turn.
+    """
+
+    def __init__(self) -> None:
+        self._ready: Rounds[Delivery] = Rounds()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._dealing = self._turning = False
+        self._stretch = 0
+
+    def put(self, ticket: Ticket) -> None:
+        """Add a delivery."""
+        delivery = ticket.delivery
+        self._ready.put(ticket.principal, delivery.conversation, delivery)
+        if not self._dealing:
+            self._deal_soon()
+
+    async def take(self) -> Delivery:
+        """The next delivery, when there is one."""
+        while not self._ready.count or self._stretch >= BATCH:
+            if self._turning or not self._ready.count:
+                idle = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
+                continue
+            if not self._dealing:
+                self._deal_soon()
+            self._turning = True
+            try:
+                await turn()
+            finally:
+                self._turning = False
+        self._stretch += 1
+        delivery = self._ready.take()
+        if self._stretch >= BATCH and self._ready.count and not self._dealing:
+            self._deal_soon()  # who takes the next may not be back for long
+        return delivery
+
+    def _deal_soon(self) -> None:
+        self._dealing = True
+        asyncio.get_running_loop().call_soon(self._deal)
+
+    def _deal(self) -> None:
+        """The loop has come round: wake as many idle workers as may take a delivery, less the one that let it turn."""
+        self._dealing = False
+        self._stretch = 0
+        wanted = min(self._ready.count, BATCH) - self._turning
+        while wanted > 0 and self._idle:
+            idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                wanted -= 1
+
+
+@coroutine
+def turn() -> Generator[None, None, None]:
+    """Let the event loop come round once."""
+    yield
+
+
+ARRIVALS = 2
+"""Messages from outside that are let in before everything else on the event loop gets a turn."""
+
+
+class Door:
+    """The place where messages from outside wait for the event loop to come round; their principals take turns.
+
+    Each is let in in a later turn of the loop than the one it came in, so that sending without a pause stops nothing.
+    Those of one conversation are dealt with one after another, ``alone``: what a conversation already has in hand never
+    waits for more than one of them, nor does a worker of it.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Rounds[asyncio.Future[None]] = Rounds()
+        self._entering = 0
+        self._opening = False
+        self.alone = Alone()
+
+    async def enter(self, principal: str, conversation: str) -> None:
+        """Wait for a turn."""
+        if self._entering < ARRIVALS and not self._waiting.count:
+            self._entering += 1
+            try:
+                await turn()
+            finally:
+                self._entering -= 1
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.put(principal, conversation, waiting)
+        self._open_soon()
+        await waiting
+
+    def _open_soon(self) -> None:
+        if not self._opening:
+            self._opening = True
+            asyncio.get_running_loop().call_soon(self._open)
+
+    def _open(self) -> None:
+        """Let the next in, not counting those that have given up."""
+        self._opening = False
+        room = ARRIVALS
+        while room and self._waiting.count:
+            waiting = self._waiting.take()
+            if not waiting.done():
+                waiting.set_result(None)
+                room -= 1
+        if self._waiting.count:
+            self._open_soon()

@@ -1,0 +1,195 @@
+"""Records with less in them, for readers who may not see everything.
+
+Owns what of a message is taken out, and what of the details that quote it. Pure. Refuses to know which values are
+secret: that is passed in. Who talked to whom, when, and why not, stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from lxml import etree
+
+from agentserver.core.records.details import GuardAsks, GuardQuestions, reworded, words
+from agentserver.findings import Findings
+from agentserver.payload.names import local
+from agentserver.wire import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.records.details import Detail
+    from agentserver.findings import FindingFacts
+
+MARK = "[redacted]"
+
+EVERY = "*"
+"""The pattern of field names that leaves nothing of a payload."""
+
+GRAM = 8
+"""Characters of a value that was taken out of a message by which a quotation of it is known in a detail."""
+
+SHORTEST = 4
+"""Characters of a whole value by which a quotation is known; a shorter one would occur by chance."""
+
+_BOUNDS = envelope.Bounds(bytes=1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """The parts that are taken out of records.
+
+    Args:
+        fields: patterns (``*``, ``?``, ``[...]``) of the local names of payload elements and attributes whose
+            content goes. ``*`` leaves only how long a message is and its SHA-256.
+        secrets: takes values that are not for reading out of a text.
+    """
+
+    fields: tuple[str, ...] = ()
+    secrets: Callable[[str], str] = str
+
+    def covers(self, name: str) -> bool:
+        """True when a field's content is taken out."""
+        return any(fnmatchcase(name, pattern) for pattern in self.fields)
+
+
+def redacted(records: Sequence[AuditRecord], redaction: Redaction) -> tuple[AuditRecord, ...]:
+    """The records with less in them. Their messages may be no XML afterwards.
+
+    A finding about a field that is taken out, or about words that came in one, loses its words. Where the words of any
+    other detail quote what was taken out of any of the messages, in pieces of GRAM characters or more, in capital or
+    small letters, the quotation goes too. A message that cannot be read goes whole.
+    """
+    gone: list[str] = []
+    shown = [_message(record.message, redaction, gone) for record in records]
+    details = [_covered(record.detail, redaction) for record in records]
+    texts = [text for detail in details if gone for text in words(detail)]
+    quoted = _quoted(texts, gone) if gone else set()
+
+    def cleaned(text: str) -> str:
+        return redaction.secrets(_without(text, quoted))
+
+    return tuple(
+        record._replace(
+            sender=redaction.secrets(record.sender),
+            to=redaction.secrets(record.to),
+            detail=None if detail is None else reworded(detail, cleaned),
+            message=redaction.secrets(text).encode("utf-8", "backslashreplace"),
+        )
+        for record, detail, text in zip(records, details, shown, strict=True)
+    )
+
+
+def _covered(detail: Detail | None, redaction: Redaction) -> Detail | None:
+    """The detail without the words of fields that the redaction covers."""
+    match detail:
+        case Findings():
+            return detail._replace(findings=tuple([_finding(one, redaction) for one in detail.findings]))
+        case GuardQuestions():
+            asked = [GuardAsks(one.guard, _covered(one.why, redaction) or one.why) for one in detail.asked]
+            return detail._replace(asked=tuple(asked))
+        case _:
+            return detail
+
+
+def _finding(one: FindingFacts, redaction: Redaction) -> FindingFacts:
+    fields = [one.argument] if one.trail is None else [one.argument, one.trail.field]
+    if not any(redaction.covers(_last(field)) for field in fields if field):
+        return one
+    trail = None if one.trail is None else one.trail._replace(excerpt=MARK, quoted=MARK)
+    return one._replace(value=MARK, detail=MARK if one.detail else "", trail=trail)
+
+
+def _last(path: str) -> str:
+    """The local name of the field at the end of a path, without the index of a repetition."""
+    return path.rpartition(".")[2].partition("[")[0]
+
+
+def _message(data: bytes, redaction: Redaction, gone: list[str]) -> str:
+    """The message as text, less what the redaction covers; that is added to ``gone``."""
+    if not data or not redaction.fields:
+        return data.decode("utf-8", "backslashreplace")
+    read = envelope.read(data, _BOUNDS)
+    if isinstance(read, envelope.Malformed):
+        return _measured(data)
+    if EVERY in redaction.fields:
+        gone += _content(read.payload)
+        return _measured(data)
+    covered = [each for each in read.payload.iter(etree.Element) if redaction.covers(local(str(each.tag)))]
+    for element in read.payload.iter(etree.Element):
+        for name, value in element.attrib.items():
+            if redaction.covers(local(str(name))):
+                gone.append(str(value))
+                element.set(name, MARK)
+    for element in covered:
+        gone += _content(element)
+        tail = element.tail
+        element.clear()
+        element.text, element.tail = MARK, tail
+    return etree.tostring(read.payload.getroottree(), encoding="unicode")
+
+
+def _measured(data: bytes) -> str:
+    return f"[redacted: {len(data)} bytes, sha256 {sha256(data).hexdigest()}]"
+
+
+def _content(element: etree._Element) -> Iterator[str]:
+    """Every text and attribute inside an element."""
+    for each in element.iter(etree.Element):
+        yield from map(str, each.attrib.values())
+    yield from map(str, element.itertext())
+
+
+# Quotations. What is looked for is found among the pieces of the details, which are few and bounded, so that the work
+# is one pass over the payloads and the memory does not grow with them.
+
+
+def _quoted(details: Iterable[str], gone: Iterable[str]) -> set[str]:
+    """The pieces of the details that stand in what is gone too."""
+    pieces = {piece for detail in details for size in _SIZES for piece in _pieces(_folded(detail), size)}
+    return {piece for value in gone for piece in _needles(_folded(value)) if piece in pieces}
+
+
+_SIZES = range(SHORTEST, GRAM + 1)
+
+
+def _needles(value: str) -> Iterator[str]:
+    if SHORTEST <= len(whole := value.strip()) < GRAM:
+        yield whole
+    yield from _pieces(value, GRAM)
+
+
+def _pieces(text: str, size: int) -> Iterator[str]:
+    return (text[start : start + size] for start in range(len(text) - size + 1))
+
+
+def _folded(text: str) -> str:
+    """Small letters, as many characters as before."""
+    return "".join(small if len(small := each.lower()) == 1 else each for each in text)
+
+
+def _without(detail: str, quoted: set[str]) -> str:
+    """The detail with a mark where it quotes."""
+    if not quoted:
+        return detail
+    folded = _folded(detail)
+    hidden = [False] * len(detail)
+    for size in _SIZES:
+        for start, piece in enumerate(_pieces(folded, size)):
+            if piece in quoted:
+                hidden[start : start + size] = [True] * size
+    return "".join(_marked(detail, hidden))
+
+
+def _marked(detail: str, hidden: Sequence[bool]) -> Iterator[str]:
+    before = False
+    for character, hide in zip(detail, hidden, strict=True):
+        if not hide:
+            yield character
+        elif not before:
+            yield MARK
+        before = hide

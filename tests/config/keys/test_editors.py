@@ -1,0 +1,94 @@
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from agentserver.config.keys.editors import editor_schema
+from tests.config.conftest import ONE
+
+SCHEMA = json.loads(editor_schema())
+
+
+def test_the_file_is_the_generated_schema():
+    file = Path(__file__).parents[3] / "schemas" / "organism.schema.json"
+    assert file.read_text("utf-8") == editor_schema()
+
+
+def test_it_is_a_schema_and_explains_every_key():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    for part in (SCHEMA, *SCHEMA["$defs"].values()):
+        assert part["title"]
+        assert part["description"]
+        assert all(value["title"] and value["description"] for value in part["properties"].values())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "deadline: 30s",
+        "deadline: 2",
+        "peers:",
+        "payload_class: a.b",
+        "payload_class: [a.b, c.d]",
+        "schema: a.xsd",
+    ],
+)
+def test_it_takes_what_the_loader_takes(line):
+    jsonschema.validate(yaml.safe_load(ONE + f"    {line}\n"), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "deadline: soon",
+        "deadline: 0",
+        "colour: red",
+        "payload_class: []",
+        "concurrency: 0",
+        "agent: x",
+        "name: -x",
+    ],
+)
+def test_it_refuses_what_the_loader_refuses(line):
+    data = yaml.safe_load(ONE)
+    data["listeners"][0] |= yaml.safe_load(line)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(data, SCHEMA)
+
+
+TRUST = """
+mode: enforce
+sources: [greeter]
+sinks: {mailer: {arguments: {to: destination, url: {role: destination, accepts: [asked]}}, mode: audit}, other: null}
+fields: {greeter: {text: prose}}
+strict: yes
+plan: required
+effects: {link: block}
+limit: 1000
+"""
+
+
+@pytest.mark.parametrize("keys", [TRUST, "", "sinks: [a, b]", "policy: config/policy.yaml", "strict: 'off'"])
+def test_it_takes_a_policy_that_the_loader_takes(keys):
+    jsonschema.validate({**yaml.safe_load(ONE), "provenance": yaml.safe_load(keys)}, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "moed: enforce",
+        "mode: enforced",
+        "sources: a",
+        "sinks: {a: {argument: {}}}",
+        "sinks: {a: {arguments: {b: {accepts: [c]}}}}",
+        "sinks: {a: {arguments: {b: receiver}}}",
+        "effects: {contents: block}",
+        "fields: {a: {b: trusted}}",
+        "limit: 0",
+    ],
+)
+def test_it_refuses_a_policy_that_the_loader_refuses(keys):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**yaml.safe_load(ONE), "provenance": yaml.safe_load(keys)}, SCHEMA)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from agentserver import TodoUntil
+from agentserver.contract import Code
+from agentserver.core.decide.admission import judge
+from agentserver.core.drafts.replies import draft
+from agentserver.core.drafts.routing import Sender
+from agentserver.core.guard import Denied
+from agentserver.core.records.details import GuardNote
+from agentserver.core.refusals import Refusal
+from agentserver.core.state.todos import WATCHERS
+from agentserver.guards.peers import PeersGuard
+from tests.core.paper import Ask, Note, listener, rules
+
+
+class Denies:
+    """Denies some receivers, each with a code of its own."""
+
+    def __init__(self, **codes):
+        self.codes = codes
+        self.asked = []
+
+    name = "denies"
+
+    def observe(self, memory, delivery, element, at):
+        return memory
+
+    def judge(self, memory, proposal, at):
+        self.asked.append((memory, proposal.to))
+        code = self.codes.get(proposal.to)
+        return None if code is None else Denied(code, f"no {proposal.to}")
+
+
+def shop(*guards):
+    members = [listener(name, payloads=(Note,), broadcast=True) for name in "xyz"]
+    return rules(listener("a", "b", *"xyz"), listener("b"), *members, guards=guards)
+
+
+def asked(rules, *drafts, memory=None, todos=0):
+    place = Sender(rules.blueprint.listeners["a"], "t", "console")
+    made = [draft(payload, to, rules.codecs, rules.bounds) for payload, to in drafts]
+    found = judge(made, place, rules, memory or {}, todos)
+    return found.refusal or [proposal.to for proposal in found.proposals]
+
+
+def test_what_nobody_denies_is_admitted_in_order():
+    assert asked(shop(), (Ask("1"), "b"), (Note("2"), "z"), (Note("3"), None)) == ["b", "z", "x", "y", "z"]
+
+
+def test_one_denial_is_about_all():
+    refusal = asked(shop(Denies(z=Code.DENIED)), (Ask("1"), "b"), (Note("2"), "z"))
+    assert refusal == Refusal(Code.DENIED, GuardNote("denies", "no z"), "z")
+
+
+def test_the_first_that_may_not_be_sent_is_the_reason():
+    rules = shop(Denies(b=Code.DENIED, z=Code.BUDGET))
+    assert asked(rules, (Note("2"), "nobody"), (Ask("1"), "b")).code is Code.ROUTING
+    assert asked(rules, (Ask("1"), "b"), (Note("2"), "nobody")).code is Code.DENIED
+
+
+def test_a_broadcast_leaves_out_whom_it_may_not_reach():
+    assert asked(shop(Denies(y=Code.ROUTING)), (Note("x"), None)) == ["x", "z"]
+
+
+@pytest.mark.parametrize(
+    "codes", [{"y": Code.DENIED}, {"x": Code.ROUTING, "y": Code.DENIED, "z": Code.ROUTING}]
+)
+def test_a_broadcast_is_refused_when_a_member_is_denied_what_it_says(codes):
+    assert asked(shop(Denies(**codes)), (Note("x"), None)) == Refusal(
+        Code.DENIED, GuardNote("denies", "no y")
+    )
+
+
+def test_a_broadcast_that_reaches_nobody_is_undeliverable():
+    refusal = asked(shop(Denies(**dict.fromkeys("xyz", Code.ROUTING))), (Note("x"), None))
+    assert (refusal.code, refusal.to) == (Code.ROUTING, "")
+
+
+def test_guards_are_asked_in_order_with_their_own_memory_until_one_denies():
+    first, second = Denies(b=Code.DENIED), Denies()
+    second.name = "second"
+    asked(shop(first, second), (Note("1"), "z"), (Ask("2"), "b"), memory={"denies": 1, "second": 2})
+    assert first.asked == [(1, "z"), (1, "b")]
+    assert second.asked == [(2, "z")]
+
+
+def test_peers_are_a_matter_of_the_sender_and_nobody_else():
+    rules = shop(PeersGuard())
+    assert asked(rules, (Ask("1"), "b"), (Ask("2"), "a")) == ["b", "a"]
+    place = Sender(rules.blueprint.listeners["b"], "t", "a")
+    for to in ("x", "nobody"):
+        (made,) = [draft(Note("x"), to, rules.codecs, rules.bounds)]
+        assert judge([made], place, rules, {}).refusal.code is Code.ROUTING
+
+
+@pytest.mark.parametrize(
+    ("kept", "new", "fine"), [(0, WATCHERS, True), (1, WATCHERS, False), (WATCHERS, 0, True)]
+)
+def test_todos_are_bounded(kept, new, fine):
+    found = asked(shop(), *[(TodoUntil("X"), "system.todo")] * new, (Ask("x"), "b"), todos=kept)
+    assert isinstance(found, list) is fine

@@ -1,0 +1,525 @@
+"""Messages that wait for a person: bound to what was shown, spent once, and heard of by their sender."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from agentserver import HandlerResponse, TodoUntil
+from agentserver.contract import Code
+from agentserver.core.decide import approving, decisions
+from agentserver.core.encoding import recording
+from agentserver.core.encoding.snapshot import Snapshot, restore, take
+from agentserver.core.guard import Denial, Denied, NeedsApproval, Noted, Rewrite
+from agentserver.core.messages import Done
+from agentserver.core.records.audit import Event
+from agentserver.core.records.details import Answered, Failure, GuardNote
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Answer as Said
+from agentserver.core.state.approvals import Decided, digest
+from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.peers import PeersGuard
+from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
+
+
+def respond(call):
+    return HandlerResponse.respond(Answer(f"re: {call.payload.text}"))
+
+
+def tell(call):
+    """Pass what comes from outside on to the sink, and what comes back to whoever asked."""
+    if isinstance(call.payload, Ask):
+        return HandlerResponse(Ask(call.payload.text), "sink")
+    text = getattr(call.payload, "text", getattr(call.payload, "code", ""))
+    return HandlerResponse.respond(Answer(f"told: {text}"))
+
+
+def paper(a=tell, sink=respond, guards=None, **limits):
+    shop = rules(
+        listener("a", "b", "sink"),
+        listener("b", "sink"),
+        listener("sink"),
+        guards=guards or [PeersGuard(), ApprovalGuard({"sink"})],
+        **limits,
+    )
+    return Paper(shop, {"a": a, "b": respond, "sink": sink})
+
+
+def waiting(p, text="hi", **more):
+    p = paper(**more) if p is None else p
+    p.say(Ask(text), "a")
+    p.run()
+    return p
+
+
+def test_what_needs_a_permission_waits_and_its_listener_hears_nothing_of_it():
+    p = waiting(None)
+    (approval,) = p.conversation.approvals()
+    assert (approval.delivery.sender, approval.delivery.to) == ("a", "sink")
+    assert approval.digest == digest(approval.delivery)
+    assert "a wants to send this to sink" in WORDING.whole(approval.questions[0].why)
+    assert p.seen("sink") == []
+    assert p.replies == []
+    assert not any(isinstance(event, Done) for event in p.events)
+    assert [record.event for record in p.records][-1] is Event.ASKED
+    assert (p.outcomes[-1].asked, p.outcomes[-1].asking) == ((approval,), 1)
+
+
+def test_once_permitted_it_goes_on_and_the_answer_comes_back():
+    p = waiting(None)
+    outcome = p.decide(Said.ONCE)
+    assert outcome.asking == -1
+    p.run()
+    assert p.replies == [Answer("told: re: hi")]
+    approved = next(record for record in p.records if record.event is Event.APPROVED)
+    assert WORDING.whole(approved.detail) == "permitted by somebody, once"
+
+
+def test_denied_its_sender_learns_so_and_nothing_else():
+    p = waiting(None)
+    outcome = p.decide(Said.DENY)
+    assert [delivery.to for delivery in outcome.dropped] == ["sink"]
+    p.run()
+    assert p.seen("sink") == []
+    assert errors(p.seen("a")) == ["denied"]
+    assert p.replies == [Answer("told: denied")]
+    assert isinstance(p.events[-1], Done)
+
+
+def test_an_answer_is_spent_once():
+    p = waiting(None)
+    (approval,) = p.conversation.approvals()
+    p.decide(Said.ONCE)
+    assert p.decide(Said.ONCE, approval) is None
+    assert p.decide(Said.DENY, approval) is None
+
+
+def test_an_answer_to_another_message_than_the_one_shown_counts_for_nothing():
+    p = waiting(None)
+    waiting(p, "other")
+    first, second = p.conversation.approvals()
+    assert p.decide(Said.ONCE, first, digest=second.digest) is None
+    assert p.decide(Said.ONCE, first, approval="another") is None
+    assert len(p.conversation.approvals()) == 2
+
+
+def test_a_message_that_was_changed_while_it_waited_cannot_be_permitted():
+    p = waiting(None)
+    (approval,) = p.conversation.approvals()
+    thread = p.conversation.tree.nodes[approval.delivery.thread]
+    forged = approval._replace(delivery=approval.delivery._replace(message=b"<other/>"))
+    nodes = {**p.conversation.tree.nodes, thread.id: thread._replace(approvals=(forged,))}
+    p.conversation = p.conversation._replace(tree=p.conversation.tree._replace(nodes=nodes))
+    assert p.decide(Said.ONCE, approval) is None
+    assert p.decide(Said.ALWAYS, approval) is None
+    assert p.decide(Said.DENY, approval) is not None, "or it would wait for ever, and its sender with it"
+
+
+def test_two_equal_messages_wait_for_an_answer_each():
+    p = waiting(None)
+    waiting(p)
+    first, second = p.conversation.approvals()
+    assert first.digest != second.digest
+    p.decide(Said.DENY, first)
+    p.decide(Said.ONCE, second)
+    p.run()
+    assert sorted(answer.text for answer in p.replies) == ["told: denied", "told: re: hi"]
+
+
+def test_what_is_permitted_for_good_is_not_asked_about_again_and_anything_else_is():
+    p = waiting(None)
+    p.decide(Said.ALWAYS)
+    waiting(p)
+    assert p.conversation.approvals() == ()
+    assert len(p.seen("sink")) == 2
+    waiting(p, "other")
+    assert len(p.conversation.approvals()) == 1
+
+
+def test_once_is_not_for_good():
+    p = waiting(None)
+    p.decide(Said.ONCE)
+    waiting(p)
+    assert len(p.conversation.approvals()) == 1
+
+
+def test_the_other_messages_of_the_same_handler_do_not_wait():
+    def a(call):
+        if isinstance(call.payload, Ask):
+            return [HandlerResponse(Ask("1"), "sink"), HandlerResponse(Ask("2"), "b")]
+        return None
+
+    p = waiting(None, a=a)
+    assert [call.text for call in p.seen("b")] == ["2"]
+    assert len(p.conversation.approvals()) == 1
+
+
+def test_a_message_from_outside_waits_too():
+    p = paper()
+    p.say(Ask("x"), "sink")
+    p.run()
+    assert p.seen("sink") == []
+    p.decide(Said.DENY)
+    assert errors(p.replies) == ["denied"]
+    assert isinstance(p.events[-1], Done)
+
+
+def test_an_answer_that_waits_for_a_person_waits_at_its_caller():
+    """The sink asks b, whose answer to it needs a permission like everything that reaches the sink."""
+
+    def sink(call):
+        return HandlerResponse(Ask("q"), "b") if isinstance(call.payload, Ask) else None
+
+    shop = rules(listener("sink", "b"), listener("b"), guards=[ApprovalGuard({"sink"})])
+
+    def b(call):
+        return None if errors([call.payload]) else respond(call)
+
+    p = Paper(shop, {"sink": sink, "b": b})
+    p.say(Ask("x"), "sink")
+    p.decide(Said.ONCE)
+    p.run()
+    (approval,) = p.conversation.approvals()
+    assert (approval.delivery.sender, approval.delivery.to) == ("b", "sink")
+    p.decide(Said.DENY)
+    p.run()
+    assert errors(p.seen("b")) == ["denied"]
+    assert len(p.seen("sink")) == 1
+
+
+class Asks:
+    """Asks about everything."""
+
+    name = "asks"
+
+    def observe(self, memory, delivery, element, at):
+        return memory
+
+    def judge(self, memory, proposal, at):
+        return NeedsApproval("may it?") if proposal.sender.name != "console" else None
+
+    def permit(self, memory, about):
+        return memory
+
+
+@pytest.mark.parametrize(
+    "said", [HandlerResponse.respond(Answer("x")), HandlerResponse(TodoUntil("Answer"), "system.todo")]
+)
+def test_what_has_nowhere_to_wait_is_denied(said):
+    p = waiting(None, a=lambda call: said if isinstance(call.payload, Ask) else None, guards=[Asks()])
+    assert errors(p.seen("a")) == ["denied"]
+    assert p.conversation.approvals() == ()
+
+
+def test_what_waits_goes_with_its_thread():
+    def a(call):
+        if call.payload == Ask("hi"):
+            return HandlerResponse(Ask("x"), "sink")
+        return HandlerResponse.respond(Answer("never mind"))
+
+    p = paper(a=a)
+    p.say(Ask("hi"), "a")
+    p.step()
+    (approval,) = p.conversation.approvals()
+    thread = p.conversation.tree.nodes[approval.delivery.thread].parent
+    before = p.conversation
+    outcome = decisions.close(p.conversation, p.rules, p.moment(), "over")
+    assert outcome.asking == -1
+    assert approval.delivery in outcome.dropped
+    assert outcome.conversation.approvals() == ()
+    assert before.tree.get(thread) is not None
+
+
+def test_a_thread_whose_message_waits_is_not_at_rest():
+    p = waiting(None)
+    (approval,) = p.conversation.approvals()
+    assert not p.conversation.tree.nodes[approval.delivery.thread].quiet
+    assert p.conversation.requests
+
+
+def test_a_reply_that_a_todo_holds_waits_for_the_person_too():
+    """The todo's other replies are not let go because only held ones are left: another can still come."""
+
+    def a(call):
+        if isinstance(call.payload, Ask):
+            return [
+                HandlerResponse(TodoUntil("Answer", count=2, hold=True), "system.todo"),
+                HandlerResponse(Ask("1"), "b"),
+                HandlerResponse(Ask("2"), "sink"),
+            ]
+        return None
+
+    p = waiting(None, a=a)
+    assert [type(payload).__name__ for payload in p.seen("a")] == ["Ask", "TodoRegistered"]
+    p.decide(Said.ONCE)
+    p.run()
+    assert [payload.text for payload in p.seen("a")[2:]] == ["re: 1", "re: 2"]
+
+
+def test_a_denial_counts_for_the_todo_that_waits_for_it():
+    def a(call):
+        if isinstance(call.payload, Ask):
+            return [
+                HandlerResponse(TodoUntil("Answer", from_listener="sink"), "system.todo"),
+                HandlerResponse(Ask("2"), "sink"),
+            ]
+        return None
+
+    p = waiting(None, a=a)
+    p.decide(Said.DENY)
+    p.run()
+    assert any(watcher.raised for kept in p.conversation.todos.watchers.values() for watcher in kept)
+
+
+def test_budgets_end_what_waits():
+    def a(call):
+        return [HandlerResponse(Ask("x"), "sink")] + [HandlerResponse(Ask(str(n)), "b") for n in range(20)]
+
+    p = paper(a=a, messages=10)
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert errors(p.replies) == ["budget"]
+    assert p.conversation.approvals() == ()
+    assert sum(outcome.asking for outcome in p.outcomes) == 0
+
+
+# What is kept and decided again
+
+
+def test_what_waits_is_kept():
+    p = waiting(None)
+    p.decide(Said.ALWAYS)
+    p.run()
+    waiting(p, "more")
+    kept = restore(take(p.conversation, p.rules.guards), p.rules.guards)
+    assert kept == p.conversation
+    assert kept.approvals() == p.conversation.approvals()
+
+
+def test_a_conversation_of_the_first_format_is_read():
+    p = paper()
+    p.say(Ask("hi"), "a")
+    snapshot = take(p.conversation, p.rules.guards)
+    number, *fields = json.loads(snapshot.state)
+    below = {row[0]: [other[0] for other in fields[8] if other[2] == row[0]] for row in fields[8]}
+    fields[8] = [[*row[:5], below[row[0]], *row[5:8]] for row in fields[8]]
+    fields[10] = [row[:5] for row in fields[10]]
+    older = Snapshot(json.dumps([1, *fields]).encode(), snapshot.waiting, snapshot.values)
+    assert number == 4
+    assert restore(older, p.rules.guards) == p.conversation
+
+
+@pytest.mark.parametrize("answer", list(Said))
+def test_an_answer_is_recorded_and_decided_again(answer):
+    p = waiting(None)
+    before, (approval,) = p.conversation, p.conversation.approvals()
+    outcome = p.decide(answer)
+    known = {approval.delivery.id: approval.delivery}
+    cause = recording.load(recording.dump(outcome), known, recording.gone_out(outcome), p.rules)
+    again = recording.decide(before, cause, p.rules, outcome.moment)
+    assert (again.conversation, again.records) == (outcome.conversation, outcome.records)
+
+
+def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reason():
+    p = waiting(None)
+    (approval,) = p.conversation.approvals()
+    before, decided = p.conversation, Decided(approval.id, approval.digest, Said.DENY, "ada", undone=True)
+    outcome = approving.decide(before, decided, p.rules, p.moment())
+    cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), p.rules)
+    assert cause == decided
+    (withdrawn,) = (record for record in outcome.records if record.event is Event.WITHDRAWN)
+    assert withdrawn.detail == Answered("ada", "undone")
+
+
+def test_an_answer_to_nothing_is_no_decision():
+    p = waiting(None)
+    with pytest.raises(LookupError):
+        recording.decide(p.conversation, Decided("x", "y", Said.ONCE, "z"), p.rules, p.moment())
+
+
+# Several guards
+
+
+class Says:
+    def __init__(self, name, verdict):
+        self.name, self.verdict = name, verdict
+
+    def observe(self, memory, delivery, element, at):
+        return memory
+
+    def judge(self, memory, proposal, at):
+        return self.verdict if proposal.to == "sink" else None
+
+    def permit(self, memory, about):
+        return ("permitted", *about)
+
+
+def test_what_two_guards_ask_is_one_question_and_one_answer():
+    p = waiting(
+        None,
+        guards=[
+            Says("x", NeedsApproval("one?", ("1", "2"))),
+            Says("y", NeedsApproval("two?")),
+            Says("z", None),
+        ],
+    )
+    (approval,) = p.conversation.approvals()
+    assert [tuple(question) for question in approval.questions] == [
+        ("x", GuardNote("x", "one?"), ("1", "2")),
+        ("y", GuardNote("y", "two?"), ()),
+    ]
+    p.decide(Said.ALWAYS)
+    assert p.conversation.memory == {
+        "x": ("permitted", "1", "2"),
+        "y": ("permitted",),
+        "z": None,
+    }
+
+
+def test_a_denial_is_the_last_word():
+    p = waiting(None, guards=[Says("x", NeedsApproval("one?")), Says("y", Denied(Code.DENIED, "no"))])
+    assert p.conversation.approvals() == ()
+    assert errors(p.seen("a")) == ["denied"]
+
+
+def test_what_a_guard_notes_is_on_record_and_the_message_goes_on():
+    p = waiting(None, guards=[Says("x", Noted("look\nhere"))])
+    assert len(p.seen("sink")) == 1
+    flagged = next(record for record in p.records if record.event is Event.FLAGGED)
+    assert (flagged.to, flagged.sender, WORDING.whole(flagged.detail)) == ("sink", "a", "look\nhere")
+
+
+# Peers that are not in force
+
+
+def narrowed(*allowed):
+    """A rewriter that lets b do with fewer peers what a hands it."""
+
+    class Narrows:
+        def rewrite(self, draft, place):
+            if draft.to != "b" or place.listener.name != "a":
+                return None
+            return Rewrite(draft, GuardNote("r", "a handoff"), frozenset(allowed))
+
+        def refused(self, refusal, place):
+            return None
+
+    return Narrows()
+
+
+def desk(b, rewriter):
+    def a(call):
+        return HandlerResponse(call.payload, "b") if isinstance(call.payload, Ask) else None
+
+    shop = rules(listener("a", "b"), listener("b", "c", "sink"), listener("c", "sink"), listener("sink"))
+    return Paper(replace(shop, rewriter=rewriter), {"a": a, "b": b, "c": b, "sink": respond})
+
+
+def test_a_thread_with_fewer_peers_reaches_no_other_and_neither_does_anybody_below():
+    def b(call):
+        if call.payload == Ask("hi"):
+            return HandlerResponse(Ask("below"), "c")
+        return HandlerResponse(Ask("out"), "sink") if call.payload == Ask("below") else None
+
+    p = desk(b, narrowed("c"))
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert p.seen("sink") == []
+    assert errors(p.seen("c")) == ["routing"]
+    below = [thread.allowed for thread in p.conversation.tree.nodes.values() if thread.owner in {"b", "c"}]
+    assert below == [frozenset({"c"})] * 2
+    assert [WORDING.whole(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
+        "a handoff"
+    ]
+
+
+def test_only_the_peers_in_force_are_explained():
+    p = desk(lambda call: None, narrowed("c"))
+    p.say(Ask("1"), "a")
+    p.run()
+    (told,) = [call.metadata.usage_instructions for name, call in p.calls if name == "b"]
+    assert "## c" in told
+    assert "## sink" not in told
+    assert "## sink" in p.rules.blueprint.usage["b"]
+
+
+def test_without_a_narrowing_the_same_listeners_reach_them():
+    def b(call):
+        return HandlerResponse(Ask("out"), "sink") if isinstance(call.payload, Ask) else None
+
+    p = desk(b, None)
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert len(p.seen("sink")) == 1
+
+
+def test_a_thread_at_rest_is_used_again_only_under_the_same_peers():
+    def b(call):
+        return None
+
+    p = desk(b, narrowed("c"))
+    p.say(Ask("1"), "a")
+    p.run()
+    p.rules = replace(p.rules, rewriter=None)
+    p.say(Ask("2"), "a")
+    p.run()
+    first, second = [thread for thread in p.conversation.tree.nodes.values() if thread.owner == "b"]
+    assert (first.allowed, second.allowed) == (frozenset({"c"}), None)
+
+
+def test_fewer_peers_are_kept():
+    p = desk(lambda call: None, narrowed("c"))
+    p.say(Ask("1"), "a")
+    p.run()
+    assert restore(take(p.conversation, p.rules.guards), p.rules.guards) == p.conversation
+
+
+def test_a_rewriter_that_refuses_is_on_record_too():
+    class Refuses:
+        def rewrite(self, draft, place):
+            return (
+                Rewrite(Denial(Code.DENIED, Failure("no such intent")), GuardNote("r", "refused"))
+                if draft.to == "b"
+                else None
+            )
+
+        def refused(self, refusal, place):
+            return None
+
+    p = desk(lambda call: None, None)
+    p.rules = replace(p.rules, rewriter=Refuses())
+    p.say(Ask("1"), "a")
+    p.run()
+    assert errors(p.seen("a")) == ["denied"]
+    assert [WORDING.whole(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
+        "refused"
+    ]
+
+
+def test_questions_are_bounded_in_a_conversation():
+    def flood(call):
+        return [HandlerResponse(Ask("x"), "sink")] * 60 if isinstance(call.payload, Ask) else None
+
+    p = waiting(None, a=flood)
+    assert len(p.conversation.approvals()) == 60
+    waiting(p)
+    assert len(p.conversation.approvals()) == 60
+    assert errors(p.seen("a")) == ["denied"]
+    assert any("more than 100 messages" in WORDING.whole(record.detail) for record in p.records)
+
+
+@pytest.mark.parametrize(
+    ("principal", "by", "counts"),
+    [("ada", "ada", False), ("ada", "ADA", False), ("ada", "аdа", False), ("ada", "", False), ("ada", "bob", True),
+     ("console", "bob", False), ("principal-2", "bob", False)],
+)  # fmt: skip
+def test_a_permission_by_whoever_asked_for_it_does_not_count_where_others_must(principal, by, counts):
+    p = paper(approvers="others")
+    p = waiting(Paper(p.rules, p.handlers, principal))
+    (approval,) = p.conversation.approvals()
+    said = Decided(approval.id, approval.digest, Said.ONCE, by)
+    outcome = approving.decide(p.conversation, said, p.rules, p.moment())
+    assert (outcome is not None) is counts
+    assert approving.decide(p.conversation, said._replace(answer=Said.DENY), p.rules, p.moment()) is not None

@@ -1,0 +1,109 @@
+"""What is refused cannot be made to fill the journal, and is decided again as it was."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.contract import Code
+from agentserver.core.decide import decisions
+from agentserver.core.decide.dismissal import KEPT, Dismissed, excerpted
+from agentserver.core.encoding import recording
+from agentserver.core.messages import Excerpt, Outside, RequestKey, TurnedAway
+from agentserver.core.receipts import given
+from tests.core.paper import Answer, Ask, Paper, listener, rules
+
+SHOP = rules(listener("agent"), payload=1 << 20)
+LONG = b"<nothing>" + b"x" * 800_000
+
+
+def paper():
+    return Paper(SHOP, {"agent": lambda call: HandlerResponse.respond(Answer(call.payload.text))})
+
+
+def received(data, to="agent", key=None):
+    one = paper()
+    return one.conversation, decisions.receive(
+        one.conversation, Outside(data, "1", to, key), SHOP, one.moment()
+    )
+
+
+def again(before, outcome, shop=SHOP):
+    cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), shop)
+    return recording.decide(before, cause, shop, outcome.moment)
+
+
+ASK = SHOP.codecs.of(Ask).encode(Ask("x")).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "to"),
+    [
+        (LONG, "agent"),
+        (b"\xff" * 500_000, None),
+        (ASK.replace(b"<text>", b"<text>" + b" " * 9000 + b"<b/>"), "agent"),
+        (ASK + b" " * 9000, "nobody"),
+    ],
+)
+def test_of_a_long_message_that_is_refused_the_beginning_is_kept(data, to):
+    before, outcome = received(data, to, RequestKey("name", "content"))
+    written = recording.dump(outcome)
+    assert len(written) < 4 * KEPT
+    assert outcome.cause.data == Excerpt(data[:KEPT], len(data), sha256(data).hexdigest())
+    decided = again(before, outcome)
+    assert decided._replace(cause=None) == outcome._replace(cause=None)
+    assert recording.receipt(written) == given(outcome)
+
+
+def test_a_short_one_is_kept_and_can_be_judged_by_other_rules():
+    before, outcome = received(ASK, "other")
+    assert isinstance(outcome.cause, Outside)
+    assert not outcome.added
+    other = rules(listener("agent"), listener("other"), payload=1 << 20)
+    assert again(before, outcome, other).added
+
+
+def test_one_that_is_admitted_is_kept_whole():
+    data = SHOP.codecs.of(Ask).encode(Ask("x" * 9000)).encode()
+    before, outcome = received(data)
+    assert outcome.cause.data == data
+    assert again(before, outcome)._replace(parsed={}) == outcome._replace(parsed={})
+
+
+def test_a_refusal_that_is_on_record_stays_one_under_other_rules():
+    before, outcome = received(ASK + b" " * 9000, "other")
+    assert isinstance(outcome.cause, Dismissed)
+    other = rules(listener("agent"), listener("other"), payload=1 << 20)
+    assert not again(before, outcome, other).added
+
+
+@pytest.mark.parametrize("size", [10, 900_000])
+def test_one_that_is_turned_away_unseen_is_not_kept_whole_either(size):
+    one, data = paper(), b"y" * size
+    outside = Outside(data, "1", "agent", RequestKey("name", "content"))
+    outcome = decisions.turn_away(one.conversation, outside, Code.BUSY, SHOP, one.moment())
+    assert isinstance(outcome.cause, TurnedAway)
+    assert len(recording.dump(outcome)) < 2 * KEPT
+    assert again(one.conversation, outcome)._replace(cause=None) == outcome._replace(cause=None)
+    assert recording.receipt(recording.dump(outcome)) == given(outcome)
+
+
+def test_what_earlier_versions_wrote_is_read():
+    assert recording.load(b'["turn_away","text","1","agent","busy"]', {}, [], SHOP) == TurnedAway(
+        b"text", "1", "agent", Code.BUSY
+    )
+    old = json.dumps(["receive", LONG.decode(), "1", "agent"]).encode()
+    assert recording.load(old, {}, [], SHOP) == Outside(LONG, "1", "agent")
+
+
+@pytest.mark.parametrize("at", [KEPT - 299, KEPT - 150, KEPT - 9, KEPT - 1])
+def test_the_beginning_that_is_kept_cuts_no_secret(at):
+    secret = "".join(chr(0x4E00 + number) for number in range(100))  # 300 bytes
+    data = f"{'x' * at}{secret}{'y' * KEPT}".encode()
+    kept = excerpted(data, lambda text: text.replace(secret, "[redacted]"))
+    assert (kept.length, kept.digest) == (len(data), sha256(data).hexdigest())
+    assert len(kept.beginning) == KEPT
+    assert secret[0] not in kept.beginning.decode(errors="replace")

@@ -1,0 +1,129 @@
+"""The plain step against the general one. ``Paper`` decides every step of the tests here both ways."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver import HandlerResponse
+from agentserver.core.decide import decisions
+from agentserver.core.decide.plain import plain
+from tests.core.paper import Answer, Ask, Paper, listener, rules
+
+
+class Counting:
+    """A guard that remembers how much it has seen, and how often each listener was given something."""
+
+    name = "counting"
+
+    def observe(self, memory, delivery, element, at):
+        seen = dict(memory or {})
+        seen[delivery.to] = (*seen.get(delivery.to, ()), (element.tag, at))
+        return seen
+
+    def judge(self, memory, proposal, at):
+        return None
+
+    def permit(self, memory, about):
+        return memory
+
+
+CHAIN = rules(
+    *(listener(f"s{n}", f"s{n + 1}", f"s{n + 2}") for n in range(8)), listener("s8"), listener("s9")
+)
+WATCHED = rules(
+    *(listener(f"s{n}", f"s{n + 1}", f"s{n + 2}") for n in range(8)), listener("s8"), guards=[Counting()]
+)
+
+
+@pytest.mark.parametrize("shop", [CHAIN, WATCHED], ids=["peers", "a guard with a memory"])
+@settings(max_examples=25)
+@given(st.integers(0, 2**32))
+def test_whatever_listeners_say_one_after_another_both_ways_decide_the_same(shop, seed):
+    random = Random(seed)
+
+    def handler(number):
+        peers = [f"s{number + 1}", f"s{number + 2}"]
+        return lambda call: random.choice(
+            [
+                HandlerResponse.respond(Answer("back")),
+                *(HandlerResponse(Ask("on"), to) for to in peers),
+                [HandlerResponse(Ask("both"), to) for to in peers],
+                HandlerResponse(Ask("self"), f"s{number}") if random.random() < 0.1 else None,
+            ]
+        )
+
+    paper = Paper(shop, {f"s{number}": handler(number) for number in range(10)})
+    for _ in range(3):
+        paper.say(Ask("go"), "s0")
+        paper.run()
+
+
+def test_a_request_its_calls_and_its_answers_are_plain():
+    shop = rules(listener("a", "b"), listener("b"))
+    said = {"Ask": HandlerResponse(Ask("on"), "b"), "Answer": HandlerResponse.respond(Answer("there"))}
+    paper = Paper(
+        shop,
+        {
+            "a": lambda call: said[type(call.payload).__name__],
+            "b": lambda call: HandlerResponse.respond(Answer("x")),
+        },
+    )
+    paper.say(Ask("go"), "a")
+    paper.run()
+    assert (len(paper.calls), paper.plain, paper.received) == (3, 2, 1)
+    paper.say(Ask("go"), "a")
+    paper.run()
+    assert (len(paper.calls), paper.plain, paper.received) == (6, 4, 2)
+
+
+def test_an_answer_that_leaves_is_plain_and_ends_its_request_when_nothing_else_is_under_way():
+    shop = rules(listener("a"), listener("b"))
+    paper = Paper(shop, dict.fromkeys("ab", lambda call: HandlerResponse.respond(Answer("x"))))
+    paper.say(Ask("one"), "a", "r1")
+    paper.say(Ask("two"), "b", "r2")
+    paper.run()
+    assert (paper.plain, paper.received) == (2, 2)
+    assert paper.ends == {"r1": True, "r2": True}
+    assert not paper.conversation.requests
+
+
+@pytest.mark.parametrize("limits", [{"hops": 0}, {"messages": 0}, {"conversation_messages": 0}], ids=str)
+def test_a_request_for_which_there_is_no_room_is_not_plain(limits):
+    paper = Paper(rules(listener("a"), **limits), {"a": lambda call: None})
+    paper.say(Ask("go"), "a")
+    assert (paper.received, paper.waiting) == (0, [])
+
+
+def test_a_request_on_a_thread_that_another_may_have_been_taken_up_on_is_not_plain():
+    shop = rules(listener("a"), listener("b"))
+    paper = Paper(shop, dict.fromkeys("ab", lambda call: HandlerResponse.respond(Answer("x"))))
+    paper.say(Ask("one"), "a", "r1")
+    paper.run()
+    paper.say(Ask("two"), "b", "r2")
+    paper.say(Ask("three"), "a", "r3")
+    assert paper.received == 2
+    paper.run()
+    assert not paper.conversation.requests
+
+
+@pytest.mark.parametrize("limits", [{"hops": 1}, {"messages": 1}, {"conversation_messages": 1}], ids=str)
+def test_what_exceeds_a_budget_is_not_plain(limits):
+    shop = rules(listener("a", "b"), listener("b"), **limits)
+    paper = Paper(shop, {"a": lambda call: HandlerResponse(Ask("on"), "b")})
+    paper.say(Ask("go"), "a")
+    paper.run()
+    assert paper.plain == 0
+
+
+def test_a_delivery_whose_turn_is_over_is_not_plain():
+    paper = Paper(
+        rules(listener("a", "b"), listener("b")), {"a": lambda call: HandlerResponse(Ask("x"), "b")}
+    )
+    paper.say(Ask("go"), "a")
+    finished = paper.invoke(paper.waiting[0])
+    closed = decisions.close(paper.conversation, paper.rules, paper.moment(), "over").conversation
+    assert plain(closed, finished, paper.rules, paper.moment()) is None

@@ -1,0 +1,215 @@
+"""One step's commands, carried out: what is handed over must add up whatever happened in between."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import get_args
+
+import pytest
+
+from agentserver import HandlerResponse, TodoUntil
+from agentserver.contract import Code
+from agentserver.core.decide import commands, transaction
+from agentserver.core.decide.commands import (
+    Begin,
+    Bury,
+    Close,
+    Enter,
+    Permit,
+    Prune,
+    Requeue,
+    Retry,
+    Send,
+    Take,
+)
+from agentserver.core.decide.lives import ImpossibleError
+from agentserver.core.decide.transaction import transact
+from agentserver.core.drafts.routing import Proposal, Route
+from agentserver.core.messages import Closing, Failed, Moment
+from agentserver.core.records.audit import Event
+from agentserver.core.records.details import Failure
+from agentserver.core.state.conversation import Conversation
+from tests.core.paper import Answer, Ask, Paper, listener, rules
+
+SHOP = rules(listener("a"), listener("b"), messages=5, hops=3)
+OPENED = Conversation.opened("console", Moment(1.0, b"0" * 16))
+FAILED = Failed(Code.INTERNAL, Failure("x"))
+
+
+def asks(to, origin=OPENED.tree.root, route=Route.PEER, text="x", element=None, hop=1):
+    codec = SHOP.codecs.of(Ask)
+    sender = SHOP.blueprint.principal("console")
+    return Send(Proposal(sender, origin, to, route, codec.name, codec.encode(Ask(text)), element), "r", hop)
+
+
+def step(*commands, before=OPENED):
+    begin = () if "r" in before.requests else (Begin("r"),)
+    return transact(
+        before, SHOP, Moment(2.0, bytes([1 + before.version]) * 16), Closing("a test"), (*begin, *commands)
+    )
+
+
+def called(*names):
+    return step(*(asks(name) for name in names))
+
+
+def test_what_is_sent_is_counted_recorded_and_ready():
+    outcome = called("a", "b", "a")
+    assert [d.to for d in outcome.added] == ["a", "b", "a"]
+    assert outcome.ready == outcome.added
+    assert outcome.conversation.requests["r"].pending == 3
+    assert outcome.conversation.messages == 3
+    assert [(r.event, r.message) for r in outcome.records] == [(Event.SENT, d.message) for d in outcome.added]
+    assert (outcome.before, outcome.conversation.version) == (0, 1)
+
+
+def test_the_second_message_of_a_thread_is_not_ready():
+    before = called("a")
+    (child,) = before.conversation.tree.nodes[OPENED.tree.root].children
+    outcome = step(asks("a", child, Route.NOTICE), before=before.conversation)
+    assert (len(outcome.added), len(outcome.ready)) == (1, 0)
+
+
+@pytest.mark.parametrize(("before", "hop"), [(1, 4), (5, 1)])
+def test_what_overruns_a_budget_ends_its_request_within_the_step(before, hop):
+    outcome = step(*(asks("a") for _ in range(before)), asks("b", hop=hop))
+    assert (outcome.added, outcome.dropped, outcome.ready, outcome.parsed) == ((), (), (), {})
+    assert [type(reply).__name__ for reply in outcome.replies] == ["Reply", "Done"]
+    assert len(outcome.conversation.tree.nodes) == 1
+
+
+def test_the_parsed_form_of_what_is_sent_rides_beside_it():
+    element = object()
+    outcome = step(asks("a", element=element), asks("b", element=element))
+    assert outcome.parsed == {delivery.id: element for delivery in outcome.added}
+
+
+def test_another_attempt_keeps_its_place_and_its_name():
+    before = called("a")
+    outcome = step(Retry(before.added[0], FAILED), before=before.conversation)
+    assert outcome.retry == before.added[0]._replace(attempt=1)
+    assert (outcome.done, outcome.ready, outcome.replies) == (None, (), ())
+    assert outcome.conversation.tree.nodes[before.added[0].thread].inbox == (outcome.retry,)
+
+
+def test_ending_closes_everything_and_tells_what_was_dropped():
+    before = called("a", "b")
+    outcome = step(Close("over"), before=before.conversation)
+    assert outcome.dropped == before.added
+    assert set(outcome.closed) == {d.thread for d in before.added}
+    assert outcome.conversation.closed
+    assert outcome.conversation.requests == {}
+
+
+def test_ids_of_a_step_are_all_different_and_follow_from_its_moment():
+    outcome, again = called("a", "b", "a"), called("a", "b", "a")
+    ids = [each for d in outcome.added for each in (d.id, d.thread)]
+    assert len(set(ids)) == len(ids)
+    assert outcome == again
+
+
+def test_commands_leave_the_conversation_as_it_was():
+    before = called("a").conversation
+    kept = (dict(before.tree.nodes), dict(before.requests))
+    step(asks("b"), Close("over"), before=before)
+    assert (dict(before.tree.nodes), dict(before.requests)) == kept
+
+
+def test_every_command_is_carried_out_by_one_function():
+    assert set(transaction._APPLY) == set(get_args(commands.Command))
+    assert len(set(transaction._APPLY.values())) == len(transaction._APPLY)
+
+
+# Commands that a life does not allow
+
+
+@pytest.mark.parametrize("command", [Take, lambda d: Retry(d, FAILED), lambda d: Bury(d, FAILED)])
+@pytest.mark.parametrize("which", ["behind another", "gone"])
+def test_only_what_runs_is_taken_tried_again_or_given_up(command, which):
+    before = called("a").conversation
+    (child,) = before.tree.nodes[OPENED.tree.root].children
+    if which == "gone":
+        delivery = called("a").added[0]._replace(id="another")
+    else:
+        sent = step(asks("a", child, Route.NOTICE), before=before)
+        before, (delivery,) = sent.conversation, sent.added
+    with pytest.raises(ImpossibleError):
+        step(command(delivery), before=before)
+
+
+def test_a_delivery_is_done_once():
+    before = called("a")
+    with pytest.raises(ImpossibleError, match="done"):
+        step(Take(before.added[0]), Take(before.added[0]), before=before.conversation)
+
+
+def test_what_is_done_may_still_be_given_up_and_is_counted_once():
+    before = called("a")
+    outcome = step(Take(before.added[0]), Bury(before.added[0], FAILED), before=before.conversation)
+    assert [r.event for r in outcome.records[:2]] == [Event.HANDLED, Event.FAILED]
+    assert outcome.conversation.requests == {}
+    assert outcome.grown == -len(before.added[0].message)
+
+
+def test_what_waits_is_not_queued_again():
+    before = called("a")
+    with pytest.raises(ImpossibleError, match="requeue: a delivery that is running"):
+        step(Requeue(before.added[0], None), before=before.conversation)
+
+
+def test_a_question_that_does_not_wait_is_not_answered():
+    before = called("a")
+    approval = SimpleNamespace(id="q", delivery=before.added[0])
+    with pytest.raises(ImpossibleError, match="no question q"):
+        step(Permit(approval, "ada"), before=before.conversation)
+
+
+def test_a_request_is_begun_once():
+    with pytest.raises(ValueError, match="is open"):
+        step(Begin("r"), before=called("a").conversation)
+
+
+def test_a_note_is_about_a_delivery_or_about_a_thread():
+    before = called("a")
+    about = {"thread": "t", "to": "a", "detail": Failure("x")}
+    outcome = step(
+        Enter(Event.FLAGGED, about), Enter(Event.DISCARDED, {}, before.added[0]), before=before.conversation
+    )
+    assert [(r.event, r.thread, r.delivery) for r in outcome.records] == [
+        (Event.FLAGGED, "t", ""),
+        (Event.DISCARDED, before.added[0].thread, before.added[0].id),
+    ]
+
+
+def test_pruning_a_thread_takes_back_what_it_held_from_below():
+    def a(call):
+        match call.payload:
+            case Ask("hi"):
+                todo = TodoUntil(wait_for=Answer, count=3, hold=True)
+                return [HandlerResponse(todo, "system.todo"), *[HandlerResponse(Ask("x"), "b")] * 2,
+                        HandlerResponse(Ask("c"), "c")]  # fmt: skip
+            case Answer("from c"):
+                return HandlerResponse.respond(Answer("done"))
+        return None
+
+    shop = rules(listener("a", "b", "c"), listener("b"), listener("c"))
+    paper = Paper(
+        shop,
+        {
+            "a": a,
+            "b": lambda c: HandlerResponse.respond(Answer("from b")),
+            "c": lambda c: HandlerResponse.respond(Ask("not awaited")),
+        },
+    )
+    request = paper.say(Ask("hi"), "a")
+    paper.step()
+    paper.step([d.to for d in paper.waiting].index("b"))
+    thread = paper.calls[0][1].metadata.thread_id
+    assert len(paper.conversation.tree.nodes[thread].held) == 1
+    outcome = transact(paper.conversation, shop, paper.moment(), Closing("a test"), [Prune(thread)])
+    assert outcome.conversation.tree.nodes[thread].held == ()
+    assert (outcome.conversation.requests[request].pending, outcome.conversation.requests[request].held) == (
+        1,
+        0,
+    )
+    assert len(outcome.dropped) == 3

@@ -1,0 +1,100 @@
+"""The changes of the steps, laid over any earlier state, give the conversation; they are as long as what was changed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver.core.encoding.changes import between
+from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, by_owner, dumping, restore, take
+from agentserver.core.state import overlay
+from agentserver.core.state.todos import TodoBook
+from tests.core.decide.test_decisions_laws import SHOP
+from tests.core.encoding.test_snapshot import lived
+from tests.core.paper import Ask, Paper, listener, rules
+from tests.core.test_sizes import FEW, MANY, pingpong
+
+DUMP = dumping(SHOP.guards)
+
+
+def stored(owned):
+    return {(owner, name): value for owner, values in owned.items() for name, value in values.items()}
+
+
+@pytest.mark.parametrize("few", [1, overlay.FEW])
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(0, 100))
+def test_a_state_and_the_changes_since_are_the_conversation(few, seed, start):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlay, "FEW", few)
+        outcomes = lived(seed).outcomes[start:]
+    if not outcomes:
+        return
+    base = take(outcomes[0].since, SHOP.guards)
+    owned, changes = by_owner(base.values), []
+    for outcome in outcomes:
+        changed = between(outcome.since, outcome.conversation, DUMP)
+        changes.append(changed.state)
+        owned.update(changed.values)
+        whole = take(outcome.conversation, SHOP.guards)
+        assert stored(owned) == whole.values
+        back = restore(Snapshot(base.state, whole.waiting, whole.values, changes), SHOP.guards)
+        assert back == outcome.conversation
+        assert take(back, SHOP.guards) == whole
+
+
+def test_changes_to_another_version_are_refused():
+    paper = Paper(rules(listener("a")), {})
+    paper.say(Ask("x"), "a")
+    paper.say(Ask("y"), "a")
+    first, second = paper.outcomes
+    changes = [between(one.since, one.conversation, dumping(())).state for one in (first, second)]
+    base, whole = take(first.since), take(second.conversation)
+    assert restore(Snapshot(base.state, whole.waiting, whole.values, changes)) == second.conversation
+    for wrong in (changes[1:], changes[::-1], [changes[0], changes[0]], [b"[]"], [b""]):
+        with pytest.raises(UnreadableError):
+            restore(Snapshot(base.state, whole.waiting, whole.values, wrong))
+
+
+@pytest.mark.parametrize("what", ["threads", "requests"])
+def test_a_step_of_a_large_conversation_has_no_more_to_keep(what):
+    def one(number):
+        paper = pingpong(**{what: number})
+        for _ in range(6):
+            paper.step()
+        return max(
+            len(between(each.since, each.conversation, dumping(())).state) for each in paper.outcomes[1:]
+        )
+
+    assert one(MANY) <= one(FEW) + len(str(MANY))
+
+
+def test_a_message_to_a_long_inbox_is_kept_alone():
+    paper = Paper(rules(listener("a"), messages=10**6, conversation_messages=10**6), {"a": lambda call: None})
+    for _ in range(3):
+        paper.say(Ask("x"), "a")
+    before = paper.conversation
+    (thread,) = [node for node in before.tree.nodes.values() if node.inbox][:1]
+    long = thread.with_inbox(tuple(thread.inbox[0]._replace(id=f"d{number}") for number in range(MANY)))
+    tree = before.tree._replace(nodes={**before.tree.nodes, thread.id: long})
+    queued = long.with_inbox((*long.inbox[1:], thread.inbox[0]))
+    after = before._replace(tree=tree._replace(nodes={**tree.nodes, thread.id: queued}))
+    changed = between(before._replace(tree=tree), after, dumping(()))
+    assert len(changed.state) < 200
+
+
+def test_a_thread_whose_todos_went_and_came_back_stands_at_the_end():
+    paper = lived(917504)
+    watched = [one for one in paper.outcomes if len(one.since.todos.watchers) > 1]
+    assert watched
+    before = watched[0].since
+    first, *others = before.todos.watchers
+    again = {key: before.todos.watchers[key] for key in (*others, first)}
+    again[first] = (*again[first], again[first][0])
+    after = before._replace(todos=TodoBook(again), version=before.version + 1)
+    base, whole = take(before), take(after)
+    changes = [between(before, after, DUMP).state]
+    back = restore(Snapshot(base.state, whole.waiting, whole.values, changes))
+    assert list(back.todos.watchers) == [*others, first]
+    assert back == after

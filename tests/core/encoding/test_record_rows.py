@@ -1,0 +1,129 @@
+"""The kept form of records: compact, complete, and that of earlier servers is read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core.encoding.detail_form import dump
+from agentserver.core.encoding.record_rows import detail_kept, dump_records, load_records
+from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.messages import Reply
+from agentserver.core.records.audit import NOTED, AuditRecord, Event
+from agentserver.core.records.details import Answered, Failure, HandoffAttempt, KeptText
+from agentserver.core.records.wording import WORDING
+from tests.core.paper import Answer, Ask, Paper, listener, rules
+
+ATTEMPT = json.dumps({"timestamp": "t", "result": "reject", "intent": "review", "reason": "schema"})
+
+
+def relay(call):
+    return (
+        HandlerResponse(call.payload, "b")
+        if isinstance(call.payload, Ask)
+        else HandlerResponse.respond(call.payload)
+    )
+
+
+@pytest.fixture
+def paper():
+    handlers = {"a": relay, "b": lambda call: HandlerResponse.respond(Answer(call.payload.text))}
+    made = Paper(rules(listener("a", "b"), listener("b")), handlers)
+    made.say(Ask("hi"), "a")
+    return made.run()
+
+
+def kept(paper, outcome):
+    return json.loads(dump_records(outcome))
+
+
+def loaded(paper, outcome, rows):
+    deliveries = {each.id: each for one in paper.outcomes for each in one.added}
+    replies = [event for event in outcome.replies if isinstance(event, Reply)]
+    data = json.dumps(rows).encode()
+    return load_records(data, paper.conversation.id, outcome.moment.now, deliveries, replies)
+
+
+def test_the_record_of_a_plain_hop_has_no_detail_and_repeats_nothing(paper):
+    hop = paper.outcomes[1]
+    assert [record.event for record in hop.records] == [Event.HANDLED, Event.SENT]
+    assert [record.detail for record in hop.records] == [None, None]
+    assert kept(paper, hop) == [["handled", hop.done], ["sent", hop.added[0].id]]
+
+
+def test_a_record_knows_its_request(paper):
+    of_request = [record for one in paper.outcomes for record in one.records if record.event not in NOTED]
+    assert of_request
+    assert {record.request for record in of_request} == {paper.outcomes[0].added[0].request}
+
+
+def test_how_long_a_handler_took_is_kept(paper):
+    hop = paper.outcomes[1]
+    slow = hop._replace(records=tuple(record._replace(took=0.5) for record in hop.records))
+    assert loaded(paper, slow, kept(paper, slow)) == slow.records
+    assert slow.records[0].began == slow.records[0].at - 0.5
+
+
+def test_the_rows_of_earlier_servers_are_read(paper):
+    for outcome in paper.outcomes:
+        rows = [
+            [r.event, r.thread, r.sender, r.to, r.root, r.hop, r.code, "", r.delivery, ""]
+            for r in outcome.records
+        ]
+        assert loaded(paper, outcome, rows) == tuple(
+            r._replace(request="", took=None) for r in outcome.records
+        )
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "told"),
+    [
+        (Event.REFUSED, KeptText, "peers: no"),
+        (Event.FLAGGED, KeptText, "SEEN: a\nLineage: b"),
+        (Event.APPROVED, Answered, "permitted by ada, once"),
+        (Event.WITHDRAWN, Answered, "not permitted: no answer in time"),
+        (Event.ATTEMPTED, HandoffAttempt, "reject review: schema"),
+        (Event.ATTEMPTED, KeptText, "an account"),
+        (Event.ATTEMPTED, KeptText, '["result"]'),
+        (Event.ATTEMPTED, KeptText, '{"more": 1}'),
+    ],
+)
+def test_the_text_of_an_earlier_server_is_told_as_before(event, kind, told):
+    text = (
+        ATTEMPT
+        if kind is HandoffAttempt
+        else told.removeprefix("permitted by ").removeprefix("not permitted: ")
+    )
+    detail = detail_kept(text, event)
+    assert type(detail) is kind
+    assert WORDING.whole(detail) == told
+
+
+def test_what_was_made_and_dropped_in_one_step_is_kept_whole(paper):
+    gone = paper.outcomes[0].records[-1]
+    assert gone.event is Event.SENT
+    step = paper.outcomes[1]._replace(
+        records=(gone, gone._replace(event=Event.DROPPED, message=b"")), added=()
+    )
+    deliveries = {}
+    assert load_records(dump_records(step), gone.conversation, gone.at, deliveries, ()) == step.records
+
+
+def test_a_failure_is_kept_with_its_detail(paper):
+    hop = paper.outcomes[1]
+    failed = hop.records[0]._replace(event=Event.FAILED, code="internal", detail=Failure("boom"), took=1.5)
+    rows = kept(paper, hop._replace(records=(failed,)))
+    assert rows == [["failed", failed.delivery, 1.5, "internal", dump(failed.detail)]]
+    assert loaded(paper, hop, rows) == (failed,)
+
+
+def test_a_record_of_a_delivery_that_is_nowhere_is_damage(paper):
+    with pytest.raises(UnreadableError):
+        load_records(b'[["handled","x"]]', "c", 1.0, {}, ())
+
+
+def test_a_new_record_has_nothing():
+    record = AuditRecord(Event.SENT, 1.0, "c", "t")
+    assert (record.detail, record.request, record.took, record.began) == (None, "", None, None)

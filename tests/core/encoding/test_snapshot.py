@@ -1,0 +1,258 @@
+"""What is kept of a conversation gives it back, whatever has happened in it; what was decided is decided again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver import HandlerResponse
+from agentserver.contract import Code
+from agentserver.core.decide import decisions
+from agentserver.core.decide.requeue import requeue
+from agentserver.core.encoding import record_rows, recording
+from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore, take
+from agentserver.core.guard import Denied
+from agentserver.core.messages import Failed, Finished, Moment, Outside, Reply
+from agentserver.core.records.details import Failure
+from agentserver.core.state.conversation import Conversation
+from tests.core.decide.test_decisions_laws import SHOP, whims
+from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
+
+
+def lived(seed, most=200, each=lambda paper: None):
+    """A conversation in which anything has happened."""
+    random = Random(seed)
+    paper = Paper(SHOP, whims(random))
+    running = []
+    for _ in range(random.randrange(most)):
+        choice = random.random()
+        if choice < 0.1:
+            paper.say(
+                random.choice([Ask("go"), Note("odd"), b"\xff\xfe"]), random.choice(["a", "b", "c", "nobody"])
+            )
+        elif choice < 0.6 and paper.waiting:
+            started = paper.invoke(paper.waiting.pop(random.randrange(len(paper.waiting))))
+            running += [started] if started else []
+        elif running:
+            paper.conclude(running.pop(random.randrange(len(running))))
+        each(paper)
+    return paper
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_a_conversation_survives_its_snapshot(seed):
+    def check(paper):
+        conversation = paper.conversation
+        snapshot = take(conversation, SHOP.guards)
+        back = restore(snapshot, SHOP.guards)
+        assert back == conversation
+        assert list(back.tree.nodes) == list(conversation.tree.nodes)
+        assert take(back, SHOP.guards) == snapshot
+
+    lived(seed, each=check)
+
+
+def again(story, outcome, deliveries, known=SHOP):
+    """One recorded step, read and decided again."""
+    cause = recording.load(recording.dump(outcome), deliveries, recording.gone_out(outcome), known)
+    return recording.decide(story, cause, known, outcome.moment)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_what_was_decided_is_decided_again(seed):
+    paper = lived(seed)
+    paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
+    root = paper.outcomes[0].conversation.tree.root
+    story = Origin(paper.conversation.id, "console", root).conversation()
+    deliveries = {d.id: d for o in paper.outcomes for d in o.added}
+    for outcome in paper.outcomes:
+        decided = again(story, outcome, deliveries)
+        for field in ("conversation", "done", "added", "dropped", "ready", "retry", "closed", "replies"):
+            assert getattr(decided, field) == getattr(outcome, field), field
+        assert [r._replace(detail=None) for r in decided.records] == [
+            r._replace(detail=None) for r in outcome.records
+        ]
+        story = decided.conversation
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32))
+def test_records_survive_without_repeating_messages(seed):
+    paper = lived(seed)
+    deliveries = {d.id: d for o in paper.outcomes for d in o.added}
+    beginning = Origin(paper.conversation.id, "console", paper.conversation.tree.root)
+    for outcome in paper.outcomes:
+        data = record_rows.dump_records(outcome)
+        replies = [event for event in outcome.replies if isinstance(event, Reply)]
+        assert (
+            record_rows.load_records(data, beginning.id, outcome.moment.now, deliveries, replies)
+            == outcome.records
+        )
+        assert all(delivery.message not in data for delivery in outcome.added)
+
+
+@dataclass
+class Counting:
+    """A guard that remembers how much it has seen."""
+
+    name = "counting"
+
+    def observe(self, memory, delivery, element, at):
+        return (memory or 0) + 1
+
+    def judge(self, memory, proposal, at):
+        return Denied(Code.DENIED, "enough") if (memory or 0) > 2 else None
+
+    def dump(self, memory):
+        return {"seen": str(memory).encode()}
+
+    def load(self, parts):
+        return int(parts["seen"])
+
+
+class Secretive(Counting):
+    dump = load = None
+
+
+def observed(guard):
+    shop = rules(listener("a"), guards=[guard])
+    paper = Paper(shop, {"a": lambda call: HandlerResponse.respond(Answer("x"))})
+    paper.say(Ask("x"), "a")
+    return paper.run().conversation
+
+
+def test_what_a_guard_remembers_is_kept_in_its_own_words():
+    guard = Counting()
+    conversation = observed(guard)
+    snapshot = take(conversation, [guard])
+    assert snapshot.values == {("guard counting", "seen"): b"1"}
+    assert restore(snapshot, [guard]).memory == {"counting": 1}
+
+
+def test_a_memory_that_cannot_be_kept_is_an_error_not_a_loss():
+    with pytest.raises(TypeError, match="counting has a memory"):
+        take(observed(Counting()), [])
+
+
+def test_a_guard_that_is_gone_is_not_silently_off():
+    guard = Counting()
+    with pytest.raises(UnreadableError, match="guard counting, which is not there"):
+        restore(take(observed(guard), [guard]), [])
+
+
+@pytest.mark.parametrize("state", [b"", b"[]", b"[2]", b"[1, 2]", b"{}", b'[1,"a"]', b"null"])
+def test_what_is_no_snapshot_is_refused(state):
+    with pytest.raises(UnreadableError):
+        restore(Snapshot(state, {}, {}))
+
+
+def test_a_snapshot_without_a_delivery_that_waits_is_refused():
+    paper = Paper(rules(listener("a")), {})
+    paper.say(Ask("x"), "a")
+    with pytest.raises(UnreadableError):
+        restore(take(paper.conversation)._replace(waiting={}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'["dance"]',
+        b'["conclude","x",0,true,["failed","internal",""]]',
+        b'["receive",[1],"r",null]',
+    ],
+)
+def test_what_is_no_decision_is_refused(data):
+    with pytest.raises(UnreadableError):
+        recording.load(data, {}, [], SHOP)
+
+
+def test_a_step_without_a_cause_is_no_record():
+    paper = Paper(rules(listener("a")), {})
+    paper.say(Ask("x"), "a")
+    with pytest.raises(TypeError, match="cause"):
+        recording.dump(paper.outcomes[0]._replace(cause=None))
+
+
+def test_text_that_is_no_unicode_is_recorded_as_it_was():
+    paper = Paper(rules(listener("a")), {})
+    paper.say(b"\xff\xfe\x00", "a")
+    (outcome,) = paper.outcomes
+    cause = recording.load(recording.dump(outcome), {}, [], paper.rules)
+    assert cause == Outside(b"\xff\xfe\x00", "r1", "a")
+    turned = decisions.turn_away(
+        Conversation.opened("console", paper.moment()),
+        Outside(b"x", "r", None),
+        Code.BUSY,
+        paper.rules,
+        paper.moment(),
+    )
+    assert recording.load(recording.dump(turned), {}, [], paper.rules) == turned.cause
+
+
+def test_markup_that_was_refused_is_recorded_and_refused_again():
+    shop = rules(listener("a", "b"), listener("b", payloads=(Note,)))
+    paper = Paper(shop, {"a": lambda call: HandlerResponse(Ask("x"), "b")})
+    paper.say(Ask("go"), "a")
+    before = paper.conversation
+    outcome = paper.step()
+    assert "Ask" in json.loads(recording.dump(outcome))[4][1][0][1]
+    deliveries = {d.id: d for o in paper.outcomes for d in o.added}
+    assert again(before, outcome, deliveries, shop).conversation == outcome.conversation
+
+
+# A dead letter
+
+
+def crashed():
+    calls = []
+
+    def a(call):
+        calls.append(call.payload)
+        if len(calls) == 1:
+            raise RuntimeError("boom")
+        return HandlerResponse.respond(Answer("at last"))
+
+    paper = Paper(rules(listener("a")), {"a": a})
+    paper.say(Ask("x"), "a", "r")
+    letter = paper.waiting[0]
+    return paper.run(), letter
+
+
+def test_a_dead_letter_runs_again_under_its_own_id_and_its_answer_goes_where_the_first_one_went():
+    paper, letter = crashed()
+    assert paper.ends == {"r": True}
+    outcome = paper.apply(requeue(paper.conversation, letter, paper.rules, paper.moment()))
+    assert [d.id for d in outcome.ready] == [letter.id]
+    paper.run()
+    assert paper.replies[-1] == Answer("at last")
+    assert [event.request for event in paper.events] == ["r"] * 4
+    assert recording.load(recording.dump(outcome), {letter.id: letter}, [], paper.rules) == outcome.cause
+
+
+def test_a_dead_letter_that_waits_or_that_nobody_waits_for_stays_dead():
+    paper, letter = crashed()
+    waiting = requeue(paper.conversation, letter, paper.rules, paper.moment()).conversation
+    with pytest.raises(LookupError, match="waits already"):
+        requeue(waiting, letter, paper.rules, paper.moment())
+    closed = decisions.close(paper.conversation, paper.rules, Moment(1.0, b"x" * 16), "over").conversation
+    with pytest.raises(LookupError, match="thread is closed"):
+        requeue(closed, letter, paper.rules, paper.moment())
+
+
+def test_a_delivery_for_a_listener_that_is_gone_fails():
+    paper = Paper(rules(listener("a")), {})
+    paper.say(Ask("x"), "a")
+    paper.rules = rules(listener("b"))
+    finished = paper.waiting.pop()
+    paper.conclude(Finished(finished, None, Failed(Code.INTERNAL, Failure("no listener is called a"))))
+    assert [reply.code for reply in paper.replies] == ["internal"]

@@ -1,0 +1,112 @@
+"""The kinds of details: each is kept, shown by name, cleaned and put into words."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.core.encoding.detail_form import _LOADED, dump, fields, load
+from agentserver.core.encoding.parts import encode
+from agentserver.core.records.details import (
+    NAMES,
+    WORDS,
+    Detail,
+    Ground,
+    GuardNote,
+    KeptText,
+    reworded,
+    words,
+)
+from agentserver.core.records.wording import LINES, PHRASES, WORDING
+from tests.core.samples import FOUND, SAMPLES, altered
+
+KINDS = set(get_args(Detail))
+
+
+def test_every_kind_is_in_every_table_and_among_the_samples():
+    assert set(NAMES) == set(LINES) == {type(one) for one in SAMPLES} == KINDS
+    assert set(NAMES.values()) == set(_LOADED)
+    assert len(set(NAMES.values())) == len(NAMES)
+    assert set(Ground) <= set(PHRASES)
+
+
+def inside(value):
+    """The types of all named tuples in a value."""
+    if isinstance(value, tuple):
+        if hasattr(value, "_fields"):
+            yield type(value)
+        for each in value:
+            yield from inside(each)
+
+
+def test_every_part_of_a_kind_says_which_fields_are_words():
+    parts = {kind for one in SAMPLES for kind in inside(one)}
+    assert parts == set(WORDS)
+    assert all(names <= set(kind._fields) for kind, names in WORDS.items())
+
+
+@pytest.mark.parametrize("detail", SAMPLES, ids=lambda one: NAMES[type(one)])
+def test_what_is_kept_decodes_to_an_equal_detail(detail):
+    assert load(json.loads(encode(dump(detail)))) == detail
+
+
+def test_no_detail_is_an_empty_text():
+    assert dump(None) == ""
+    assert load("") is None
+    assert fields(None) is None
+
+
+@given(st.text(min_size=1), st.text())
+def test_any_words_are_kept(text, guard):
+    assert load(json.loads(json.dumps(dump(GuardNote(guard, text))))) == GuardNote(guard, text)
+    assert load(text) == KeptText(text)
+
+
+@pytest.mark.parametrize(
+    "plain", [["nothing"], ["failure"], ["failure", "x", "y"], 3, None, ["grounds", "x", []]]
+)
+def test_what_is_no_detail_is_an_error(plain):
+    with pytest.raises((LookupError, TypeError, ValueError)):
+        load(plain)
+
+
+@pytest.mark.parametrize("detail", SAMPLES, ids=lambda one: NAMES[type(one)])
+def test_programs_get_names_and_json(detail):
+    found = fields(detail)
+    assert json.loads(json.dumps(found)) == found
+    assert found["kind"] == NAMES[type(detail)]
+    assert set(found) == {"kind", *detail._fields}
+
+
+@pytest.mark.parametrize("detail", SAMPLES, ids=lambda one: NAMES[type(one)])
+def test_cleaning_changes_words_and_nothing_else(detail):
+    """No name of a kind, no token and no hash goes, whatever a secret happens to be."""
+    assert reworded(detail, str) == detail
+    gone = reworded(detail, lambda text: text and "[gone]")
+    assert set(words(gone)) <= {"[gone]", ""}
+    assert len(WORDING.lines(gone)) <= len(WORDING.lines(detail))
+    assert load(json.loads(encode(dump(gone)))) == gone
+
+
+def test_a_secret_that_is_a_token_of_ours_leaves_the_layout():
+    assert len(WORDING.lines(reworded(FOUND, lambda text: text.replace("deny", "*")))) == len(
+        WORDING.lines(FOUND)
+    )
+
+
+# A change of wording
+
+
+@pytest.mark.parametrize("where", ["", "/trace"])
+@pytest.mark.parametrize("detail", SAMPLES, ids=lambda one: NAMES[type(one)])
+def test_no_layout_depends_on_a_phrase(detail, where):
+    ours, other = WORDING.lines(detail, where), altered().lines(detail, where)
+    assert len(ours) == len(other)
+    assert ours
+    for one, two in zip(ours, other, strict=True):
+        for text in words(detail):
+            assert "\n" in text or len(text) < len("some") or (text in one) == (text in two)

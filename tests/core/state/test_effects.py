@@ -1,0 +1,138 @@
+"""What a running handler changes counts when it is committed, and nobody else can change it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from agentserver import TodoUntil, xmlify
+from agentserver.core.messages import Delivery, Effects
+from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
+from agentserver.core.state.todos import TodoBook
+from agentserver.payload.codec import Codecs
+from agentserver.payload.fields.field_table import PayloadError
+from agentserver.wire.envelope import Bounds
+from tests.core.paper import Ask, Note
+
+CODECS = Codecs([Ask, Note])
+NOTE, ASK = CODECS.of(Note).name, CODECS.of(Ask).name
+
+
+@xmlify
+@dataclass
+class Basket:
+    items: list[str]
+
+
+def storage(limit=1000, **stored):
+    return ThreadStorage({CODECS.of(type(v)).name: CODECS.of(type(v)).encode(v).encode() for v in stored.values()},
+                         CODECS, Bounds(bytes=limit), limit)  # fmt: skip
+
+
+def todos():
+    book = TodoBook().watch("t", TodoUntil("Sum"), "done").watch("t", TodoUntil("Other"), "open")
+    sum_of = Delivery("d", "c", "r", "t", "o", "b", "a", "{urn:x}Sum", b"", 2)
+    return ThreadTodos("t", "a", book.notice(sum_of).of("t"))
+
+
+def test_a_value_is_kept_under_its_own_class():
+    kept = storage()
+    assert kept.get(Note) is None
+    assert kept.get(Note, Note("none")) == Note("none")
+    kept.set(Note("x"))
+    assert kept.get(Note) == Note("x")
+    assert kept.get(Ask) is None
+    kept.set(Note("y"))
+    assert list(kept.changes) == [NOTE]
+    assert kept.get(Note) == Note("y")
+
+
+def test_what_is_kept_cannot_be_changed_from_outside():
+    basket = Basket(["a"])
+    kept = ThreadStorage({}, Codecs([Basket]), Bounds(), 1000)
+    kept.set(basket)
+    basket.items.append("b")
+    kept.get(Basket).items.append("c")
+    assert kept.get(Basket) == Basket(["a"])
+
+
+def test_deleting_hides_what_was_kept_and_is_a_change():
+    kept = storage(one=Note("x"))
+    kept.delete(Note)
+    assert kept.get(Note) is None
+    assert kept.changes == {NOTE: None}
+    kept.set(Note("y"))
+    assert kept.get(Note) == Note("y")
+
+
+def test_the_bound_counts_all_values_together_and_a_replaced_one_once():
+    size = len(CODECS.of(Note).encode(Note("x" * 100)))
+    kept = storage(limit=2 * size, one=Ask("x" * 100))
+    for text in "xyz":
+        kept.set(Note(text * 100))
+    with pytest.raises(ValueError, match=f"at most {2 * size} bytes"):
+        kept.set(Note("x" * 110))
+    assert kept.get(Note) == Note("z" * 100)
+    kept.delete(Ask)
+    kept.set(Note("x" * 110))
+
+
+def test_the_bound_may_be_reached():
+    size = len(CODECS.of(Note).encode(Note("x" * 100)))
+    storage(limit=size).set(Note("x" * 100))
+    with pytest.raises(ValueError):
+        storage(limit=size).set(Note("x" * 101))
+
+
+@pytest.mark.parametrize("value", [Note("\x00"), Note(None), Note("x" * 2000)])
+def test_a_value_that_is_invalid_or_too_large_is_not_kept(value):
+    kept = storage()
+    with pytest.raises(ValueError):
+        kept.set(value)
+    assert kept.changes == {}
+
+
+@pytest.mark.parametrize("value", [42, object(), "text"])
+def test_only_payloads_are_kept(value):
+    with pytest.raises(PayloadError):
+        storage().set(value)
+
+
+@pytest.mark.parametrize("data", [b"junk", b'<Note xmlns="urn:agentserver:payload:Note:v1"/>'])
+def test_what_no_longer_satisfies_its_schema_is_not_given_out(data):
+    kept = ThreadStorage({NOTE: data}, CODECS, Bounds(), 1000)
+    with pytest.raises(ValueError, match="Note does not satisfy its schema"):
+        kept.get(Note)
+    kept.set(Note("new"))
+    assert kept.get(Note) == Note("new")
+
+
+def test_only_the_running_threads_complete_todos_are_shown():
+    own = todos()
+    assert [w.watcher_id for w in own.get_raised_for("t", "a")] == ["done"]
+    assert own.get_raised_for("t", None) == own.get_raised_for("t", "a")
+    assert own.get_raised_for("t2", "a") == own.get_raised_for("t", "b") == ()
+
+
+def test_a_todo_is_closed_once_and_only_if_it_is_the_threads():
+    own = todos()
+    assert not own.close("elsewhere")
+    assert own.close("open")
+    assert own.close("done")
+    assert own.close("done")
+    assert own.closed == ["open", "done"]
+    assert own.get_raised_for("t", "a") == ()
+
+
+def test_what_is_collected_does_not_change_any_more():
+    kept, own = storage(), todos()
+    assert collect(kept, own) == Effects({})
+    kept.set(Note("x"))
+    own.close("done")
+    effects = collect(kept, own)
+    kept.delete(Note)
+    own.close("open")
+    assert effects.closed == ("done",)
+    assert list(effects.stored) == [NOTE]
+    assert effects.stored[NOTE]

@@ -1,0 +1,242 @@
+"""The suite against the engines, and the suite against engines that break one promise each: a check must be able to fail."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
+import pytest
+
+from agentserver.core.encoding import recorded
+from agentserver.core.messages import Requeued
+from agentserver.engines.conformance import suite
+from agentserver.engines.conformance.reader import an_engine_says_what_it_can_do
+from agentserver.engines.conformance.suite import (
+    CHECKS,
+    BrokenPromiseError,
+    SampleConversation,
+    Subject,
+    a_restart_takes_up_what_was_committed,
+    broken_promises,
+)
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.memory.record import MemoryReader
+from agentserver.ports import ConflictError, RepeatedError, UnfitError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_memory_engine_keeps_every_promise(check, recorded):
+    await check(Subject(partial(MemoryEngine, recorded=recorded), durable=False))
+
+
+async def test_the_memory_engine_keeps_nothing_that_is_over():
+    async with MemoryEngine() as engine:
+        assert await engine.expire(1e12) == 0
+        assert [event async for event in engine.outbox("nobody")] == []
+
+
+class Forgetful(MemoryEngine):
+    async def load(self, conversation):
+        return None
+
+
+class Careless(MemoryEngine):
+    async def commit(self, outcome):
+        self._kept[outcome.conversation.id] = outcome.conversation
+
+
+class Late(MemoryEngine):
+    """Refuses a stale commit after having made it."""
+
+    async def commit(self, outcome):
+        try:
+            await super().commit(outcome)
+        except ConflictError:
+            self._kept[outcome.conversation.id] = outcome.conversation
+            raise
+
+
+class Impatient(MemoryEngine):
+    """Takes what only waits for a person for finished."""
+
+    async def active(self):
+        async for key in super().active():
+            if any(thread.inbox for thread in self._kept[key].tree.nodes.values()):
+                yield key
+
+
+class Idle(MemoryEngine):
+    async def active(self):
+        return
+        yield
+
+
+class Global(MemoryEngine):
+    """Counts versions for all conversations together."""
+
+    version = 0
+
+    async def commit(self, outcome):
+        if outcome.before != self.version:
+            raise ConflictError
+        self.version += 1
+        self._kept[outcome.conversation.id] = outcome.conversation
+
+
+class Credulous(MemoryEngine):
+    """Takes a message that was sent before for another one."""
+
+    def _keep_receipt(self, outcome):
+        with suppress(RepeatedError):
+            super()._keep_receipt(outcome)
+
+
+class Discreet(MemoryEngine):
+    """Does not mark what it tells again."""
+
+    async def told(self, conversation, request):
+        async for event in super().told(conversation, request):
+            yield event._replace(redelivered=False)
+
+
+@pytest.mark.parametrize("broken", [Forgetful, Careless, Late, Impatient, Idle, Global, Credulous, Discreet])
+async def test_a_broken_engine_is_found_out(broken):
+    assert await broken_promises(Subject(broken, durable=False))
+
+
+# Engines that mislead operators
+
+
+class Reading(MemoryEngine):
+    """Gives operators a reader of another class."""
+
+    reads = MemoryReader
+
+    def __init__(self):
+        super().__init__(recorded=True)
+
+    def reader(self):
+        return self.reads(*super().reader())
+
+
+class Blind(MemoryReader):
+    def approvals(self, conversation):
+        return ()
+
+
+class Stubborn(MemoryReader):
+    """Lists what was queued again."""
+
+    seen: ClassVar[list] = []
+
+    def dead(self):
+        self.seen.extend(super().dead())
+        return self.seen
+
+
+class Jumbled(MemoryReader):
+    def story(self, conversation):
+        found = super().story(conversation)
+        return replace(found, steps=found.steps[::-1])
+
+
+class Unsigned(recorded.RecordedConversation):
+    """Its records do not tell why."""
+
+    def records(self):
+        return tuple(record._replace(detail=None) for record in super().records())
+
+
+class Anonymous(MemoryReader):
+    def story(self, conversation):
+        found = super().story(conversation)
+        return Unsigned(found.beginning, found.steps, found.deliveries)
+
+
+class Alarmed(MemoryReader):
+    def altered(self, story):
+        return 1
+
+
+class Backwards(MemoryReader):
+    def conversations(self):
+        return reversed(list(super().conversations()))
+
+
+@pytest.mark.parametrize("reads", [Blind, Stubborn, Jumbled, Anonymous, Alarmed, Backwards])
+async def test_a_misleading_reader_is_found_out(reads):
+    assert await broken_promises(Subject(type("Misled", (Reading,), {"reads": reads}), durable=False))
+
+
+# What is said of it
+
+
+class Boastful(MemoryEngine):
+    durable = True
+
+
+async def test_a_broken_promise_is_named():
+    found = await broken_promises(Subject(Forgetful, durable=False))
+    assert (
+        "the engine breaks the promise that a committed conversation is there:"
+        " it does not hold that a commit can be loaded" in found
+    )
+
+
+async def test_an_error_of_the_engine_names_the_promise_too():
+    (found,) = await broken_promises(Subject(Spiteful, durable=False))
+    assert found == (
+        "the engine breaks the promise that the calendar outlives a restart: it raised RuntimeError: no calendars here"
+    )
+
+
+class Spiteful(MemoryEngine):
+    async def calendar(self):
+        raise RuntimeError("no calendars here")
+
+
+async def test_a_check_that_hangs_is_a_broken_promise(monkeypatch):
+    class Stuck(MemoryEngine):
+        async def calendar(self):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(suite, "PATIENCE", 0.0)
+    found = await broken_promises(Subject(Stuck, durable=False))
+    assert any("TimeoutError" in each and "the calendar outlives a restart" in each for each in found)
+
+
+async def test_what_an_engine_says_of_itself_is_held_against_its_subject():
+    with pytest.raises(BrokenPromiseError, match="outlives the process"):
+        await an_engine_says_what_it_can_do(Subject(Boastful, durable=False))
+
+
+async def test_steps_are_recorded_only_when_asked_for():
+    story = SampleConversation()
+    async with MemoryEngine() as engine:
+        await engine.commit(story.said(story.opened(), "1"))
+        assert not await engine.read(lambda reader: reader.recorded)
+
+
+async def test_what_cannot_be_recorded_is_not_kept():
+    story = SampleConversation()
+    said = story.said(story.opened(), "1")
+    async with MemoryEngine(recorded=True) as engine:
+        for outcome in (said._replace(moment=None), said._replace(cause=None)):
+            with pytest.raises(UnfitError):
+                await engine.commit(outcome)
+        await engine.commit(said)
+        with pytest.raises(UnfitError, match="no dead letter"):
+            await engine.commit(
+                said._replace(before=1, cause=Requeued(said.ready[0]), conversation=said.conversation)
+            )
+
+
+async def test_an_engine_that_only_claims_to_be_durable_is_found_out():
+    with pytest.raises(BrokenPromiseError, match="restart"):
+        await a_restart_takes_up_what_was_committed(Subject(MemoryEngine, durable=True))

@@ -1,0 +1,142 @@
+"""Answers by way of the journal's file, beside the server that has it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agentserver.core.decide import approving
+from agentserver.core.state.approvals import Answer, Decided
+from agentserver.engines.conformance.suite import AskingGuard, SampleConversation
+from agentserver.engines.sqlite.care import answers, restore
+from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
+from agentserver.engines.sqlite.lock import Lock
+from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.sqlite.writer import Writer
+from agentserver.ports import EngineError
+
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "journals" / "shop-1.sqlite"
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "journal.sqlite"
+    open_writing(JournalOptions(path)).close()
+    return path
+
+
+def said(answer, approval="one", by="ada"):
+    return Decided(approval, "digest", answer, by)
+
+
+def standing(path):
+    with closing(open_reading(path)) as connection:
+        return answers.found(connection)
+
+
+def test_an_answer_is_written_while_a_server_has_the_journal(path):
+    with Lock(path), closing(open_writing(JournalOptions(path))) as server:
+        assert answers.leave(path, said(Answer.ONCE), 5.0)
+        assert answers.found(server) == [(said(Answer.ONCE), 5.0)]
+        answers.drop(server, ["another"])
+        assert answers.found(server)
+        answers.drop(server, ["one"])
+        assert answers.found(server) == []
+
+
+def test_the_first_answer_stands_but_a_denial_takes_the_place_of_a_permission(path):
+    assert answers.leave(path, said(Answer.ONCE), 1.0)
+    assert not answers.leave(path, said(Answer.ALWAYS, by="eve"), 2.0)
+    assert standing(path) == [(said(Answer.ONCE), 1.0)]
+    assert answers.leave(path, said(Answer.DENY, by="bob"), 3.0)
+    assert not answers.leave(path, said(Answer.ONCE), 4.0)
+    assert standing(path) == [(said(Answer.DENY, by="bob"), 3.0)]
+
+
+def test_answers_come_in_the_order_in_which_they_were_given(path):
+    for at, key in ((3.0, "a"), (1.0, "b"), (2.0, "c")):
+        answers.leave(path, said(Answer.ONCE, key), at)
+    assert [decided.approval for decided, _ in standing(path)] == ["b", "c", "a"]
+
+
+def test_an_answer_that_nobody_knows_is_a_denial_and_its_author_one_line(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        row = ("one", "digest", "whatever", "ada\napproval two: permitted by bob\x1b[2J", 1.0)
+        other.execute("insert into answer values (?, ?, ?, ?, ?, x'')", row)
+    ((decided, _),) = standing(path)
+    assert decided.answer is Answer.DENY
+    assert decided.by.isprintable()
+
+
+def test_where_there_is_no_journal_there_is_nothing_to_answer(tmp_path):
+    with pytest.raises(EngineError, match="there is no journal"):
+        answers.leave(tmp_path / "none", said(Answer.ONCE), 1.0)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_journal_of_an_earlier_version_is_read_and_not_written(tmp_path):
+    path = tmp_path / "old.sqlite"
+    shutil.copy(FIXTURE, path)
+    with closing(open_reading(path)) as connection:
+        assert Reader(connection).active() == []
+    with pytest.raises(EngineError, match="agentserver run brings it up to date"):
+        answers.leave(path, said(Answer.ONCE), 1.0)
+    open_writing(JournalOptions(path)).close()
+    assert answers.leave(path, said(Answer.ONCE), 1.0)
+
+
+def test_somebody_who_holds_the_file_is_named_as_the_obstacle(path, monkeypatch):
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, **{**more, "timeout": 0.0}))
+    with closing(connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        with pytest.raises(EngineError, match="another program holds the file"):
+            answers.leave(path, said(Answer.ONCE), 1.0)
+
+
+class Remembers(AskingGuard):
+    name = "remembers"
+
+    def permit(self, memory, about):
+        return "something"
+
+    def dump(self, memory):
+        return {"it": memory.encode()}
+
+    def load(self, parts):
+        return parts["it"].decode()
+
+
+def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
+    story = SampleConversation(guards=(Remembers(),))
+    first = story.said(story.opened(), "1")
+    decided = Decided(
+        first.conversation.approvals()[0].id, first.conversation.approvals()[0].digest, Answer.ALWAYS, "ada"
+    )
+    always = approving.decide(first.conversation, decided, story.rules, story.moment())
+    second = story.said(always.conversation, "2")
+    other = story.said(story.opened(), "3")
+    with closing(open_writing(JournalOptions(path))) as connection:
+        assert (
+            Writer(connection, path, story.rules.guards).commit([first, always, second, other]) == [None] * 4
+        )
+    with closing(open_reading(path)) as connection:
+        reader = Reader(connection)
+        found = [one for key in reader.active() for one in reader.approvals(key)]
+    assert found == [*second.conversation.approvals(), *other.conversation.approvals()]
+
+
+def test_a_copy_of_some_conversations_holds_no_answers(path, tmp_path):
+    story = SampleConversation(guards=(AskingGuard(),))
+    first, second = story.said(story.opened(), "1"), story.said(story.opened(), "2")
+    with closing(open_writing(JournalOptions(path))) as connection:
+        Writer(connection, path).commit([first, second])
+    answers.leave(path, said(Answer.ONCE), 1.0)
+    restore.export(path, tmp_path / "all")
+    restore.export(path, tmp_path / "some", [first.conversation.id])
+    assert len(standing(tmp_path / "all")) == 1
+    assert standing(tmp_path / "some") == []

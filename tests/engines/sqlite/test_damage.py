@@ -1,0 +1,286 @@
+"""A journal that is not what was written is noticed: when it is opened, loaded or verified. Nothing is silently wrong."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+
+from agentserver.cli import cli
+from agentserver.contract import Code
+from agentserver.core.decide import decisions
+from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.messages import Drafts, Effects, Failed, Finished, RequestKey, Returned
+from agentserver.core.records.details import Failure
+from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.elapsed import Calendar, Jump
+from agentserver.engines.conformance.suite import SampleConversation
+from agentserver.engines.sqlite import calendar
+from agentserver.engines.sqlite.care import answers, aside, maintenance
+from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing
+from agentserver.engines.sqlite.lock import HEAD, beside
+from agentserver.engines.sqlite.proof.verify import findings
+from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.sqlite.rows import Left
+from agentserver.engines.sqlite.writer import Writer
+from agentserver.ports import EngineError
+
+TABLES = (
+    "conversation",
+    "step",
+    "delivery",
+    "event",
+    "value",
+    "receipt",
+    "answer",
+    "head",
+    "calendar",
+    "aside",
+    "state",
+)
+KEYS = {"state": "conversation", "value": "conversation", "receipt": "conversation", "answer": "approval"}
+"""What stands for the number of a row where there is none."""
+
+
+def conclude(story, outcome, result):
+    finished = Finished(outcome.ready[0], None, result)
+    return decisions.conclude(outcome.conversation, finished, story.rules, story.moment())
+
+
+def keyed(story, said):
+    """The same message under an id of its sender's."""
+    outside = said.cause._replace(key=RequestKey(f"name {said.cause.request}", "content"))
+    return decisions.receive(story.opened(), outside, story.rules, story.moment())
+
+
+@pytest.fixture
+def journal(tmp_path, everything):
+    path = tmp_path / "j"
+    path.write_bytes(everything)
+    return path
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """One of everything: open and finished, kept whole and as changes, queued, done, dead, discarded, dropped, stored, taken and not."""
+    path, story = tmp_path_factory.mktemp("journal") / "j", SampleConversation()
+    with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
+        writer, outcomes = Writer(connection, path), []
+        for number in range(12):
+            said = story.said(story.opened(), f"some words {number}")
+            if number % 3 == 1:
+                said = keyed(story, said)
+            outcomes.append(said)
+            if number % 4 == 1:
+                outcomes.append(story.answered(said.conversation, said.ready[0]))
+            elif number % 4 == 2:
+                outcomes.append(conclude(story, said, Failed(Code.INTERNAL, Failure("went wrong"))))
+            elif number % 4 == 3:
+                stored = {"name": b"value %d" % number, "other": bytes(99)}
+                outcomes.append(conclude(story, said, Returned(Drafts(), Effects(stored))))
+            if number == 0:
+                outcomes[-1] = said._replace(since=None)  # so that the state is kept whole
+                outcomes.append(story.said(said.conversation, "more"))
+            if number > 7:
+                outcomes.append(story.closed(outcomes[-1].conversation))
+        left = [Left(outcomes[2].conversation.id)]
+        assert writer.commit(outcomes) == [None] * len(outcomes)
+        assert writer.commit([], left) == []
+        calendar.keep(connection, Calendar((Jump(5.0, 9.0),), 11.0))
+        for number in (3, 4, 5):
+            assert writer.set_aside(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None
+        aside.put_back(connection, Reader(connection).aside()[0].id, 21.0)
+        aside.discard(connection, Reader(connection).aside()[0].id, 21.0)
+        maintenance.discard(connection, Reader(connection).dead()[0].delivery.id)
+    assert answers.leave(path, Decided("one", "digest", Answer.DENY, "ada"), 5.0)
+    assert list(findings(path)) == []
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+    return path.read_bytes()
+
+
+def content(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return {table: sorted(map(repr, connection.execute(f"select * from {table}"))) for table in TABLES}
+
+
+def noticed(path):
+    """What is said of the journal when it is opened and verified."""
+    try:
+        with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
+            said = list(map(str, Reader(connection).damaged()))
+        return said + list(findings(path))
+    except (EngineError, *DRIVER) as error:  # an engine makes one of the other
+        return [str(error)]
+
+
+def columns():
+    """All but those of ``handoff``, which audit verify compares with the file that they are of."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        from agentserver.engines.sqlite.file import MIGRATIONS
+
+        for script in MIGRATIONS:
+            fresh.executescript(script)
+        return [
+            (table, name)
+            for table in sorted(
+                row[0]
+                for row in fresh.execute(
+                    "select name from sqlite_master where type = 'table' and name != 'handoff'"
+                )
+            )
+            for _, name, *_ in fresh.execute(f"pragma table_info({table})")
+        ]
+
+
+def other(value):
+    match value:
+        case bytes():
+            return bytes([value[0] ^ 4]) + value[1:] if value else b"x"
+        case str():
+            return chr(ord(value[0]) ^ 1) + value[1:] if value else "x"
+        case int():
+            return value ^ 1 if value in (0, 1) else value + 1000
+        case float():
+            return value + 0.5
+        case None:
+            return 7.0
+
+
+@pytest.mark.parametrize(("table", "column"), columns())
+def test_any_column_of_any_row_that_changes_is_noticed(journal, table, column):
+    before = journal.read_bytes()
+    key = KEYS.get(table, "rowid")
+    with closing(sqlite3.connect(journal)) as connection:
+        rows = connection.execute(f"select {key}, {column} from {table} order by 1").fetchall()
+    assert rows, "one of everything"
+    for where, value in rows[:: max(1, len(rows) // 5)]:
+        journal.write_bytes(before)
+        with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+            try:
+                text = column in {"sender", "root"} and value is None
+                changed = "x" if text else other(value)
+                connection.execute(f"update {table} set {column} = ? where {key} = ?", (changed, where))
+            except sqlite3.IntegrityError:
+                continue
+        assert noticed(journal), (where, value)
+
+
+@pytest.mark.parametrize(
+    "table", [table for table in TABLES if table not in {"answer", "aside", "head", "calendar"}]
+)
+def test_any_row_that_goes_is_noticed(journal, table):
+    before = journal.read_bytes()
+    with closing(sqlite3.connect(journal)) as connection:
+        (count,) = connection.execute(f"select count(*) from {table}").fetchone()
+    for number in range(count):
+        journal.write_bytes(before)
+        with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+            key = KEYS.get(table, "number")
+            connection.execute(
+                f"delete from {table} where {key} = (select {key} from {table} order by 1 limit 1 offset ?)",
+                (number,),
+            )
+        assert noticed(journal), number
+
+
+def flipped(path, before, places):
+    whole = content(path)
+    silent = []
+    for place, bit in places:
+        data = bytearray(before)
+        data[place] ^= 1 << bit
+        path.write_bytes(data)
+        for suffix in ("-wal", "-shm"):
+            path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+        if not noticed(path) and content(path) != whole:
+            silent.append((place, bit))
+    path.write_bytes(before)
+    return silent
+
+
+def test_a_bit_that_flips_is_noticed_or_harmless(journal):
+    before, random = journal.read_bytes(), Random(3)
+    used = [place for place, byte in enumerate(before) if byte]
+    places = [(place, random.randrange(8)) for place in (*range(100), *random.sample(used, 300))]
+    assert flipped(journal, before, places) == []
+
+
+@pytest.mark.soak
+def test_every_bit_that_flips_is_noticed_or_harmless(journal, soak_scale):
+    before, random = journal.read_bytes(), Random(4)
+    places = [(random.randrange(len(before)), random.randrange(8)) for _ in range(50 * soak_scale)]
+    assert flipped(journal, before, places) == []
+
+
+def test_a_conversation_that_is_damaged_is_unreadable_and_the_others_are_not(journal):
+    with closing(open_writing(JournalOptions(journal))) as connection:
+        reader = Reader(connection)
+        first, second, *_ = reader.active()
+        connection.execute("update conversation set touched = touched + 1 where id = ?", (first,))
+        with pytest.raises(UnreadableError, match="not what was written"):
+            reader.load(first)
+        assert reader.load(second) is not None
+        assert [first in str(error) for error in reader.damaged()] == [True]
+
+
+def test_text_that_is_none_any_more_is_unreadable(journal):
+    with closing(open_writing(JournalOptions(journal))) as connection:
+        reader = Reader(connection)
+        key = reader.active()[0]
+        connection.execute("update delivery set thread = cast(x'ff' as text) where state = 0")
+        with pytest.raises(UnreadableError, match="not what was written"):
+            reader.load(key)
+
+
+def test_nothing_is_committed_on_top_of_what_is_damaged(tmp_path):
+    path, story = tmp_path / "j", SampleConversation()
+    said = story.said(story.opened(), "1")
+    with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
+        assert Writer(connection, path).commit([said]) == [None]
+        connection.execute("update delivery set hop = 9")
+        (error,) = Writer(connection, path).commit([story.answered(said.conversation, said.ready[0])])
+        assert "not what was written" in str(error)
+
+
+def test_a_damaged_head_stops_the_start(journal):
+    with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+        connection.execute("update head set steps = steps + 1")
+    with pytest.raises(EngineError, match="head is not what was written"):
+        open_writing(JournalOptions(journal))
+
+
+def test_the_verb_says_what_is_wrong_and_ends_with_one(journal):
+    verb = ["journal", "verify", "--journal", str(journal)]
+    done = CliRunner().invoke(cli, verb)
+    assert (done.exit_code, done.output.strip()) == (0, f"{journal}: everything is what was written")
+    with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+        connection.execute("update step set at = at + 1 where number = 1")
+    done = CliRunner().invoke(cli, verb)
+    assert done.exit_code == 1
+    assert "step 1 is not what was written" in done.output
+    assert "1 faults" in done.output
+
+
+def test_a_journal_that_is_older_than_its_head_is_a_finding(journal):
+    older = journal.read_bytes()
+    story = SampleConversation()
+    story._moments = 10**6
+    with closing(open_writing(JournalOptions(journal))) as connection:
+        assert Writer(connection, journal).commit([story.said(story.opened(), "1")]) == [None]
+    journal.write_bytes(older)
+    assert "the last 1 of its" in next(findings(journal))
+    beside(journal, HEAD).unlink()
+    assert list(findings(journal)) == []
+
+
+def test_a_journal_at_work_can_be_verified(tmp_path):
+    path, story = tmp_path / "j", SampleConversation()
+    with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection, closing(open_reading(path)):
+        writer = Writer(connection, path)
+        for number in range(3):
+            assert writer.commit([story.said(story.opened(), str(number))]) == [None]
+            assert list(findings(path)) == []

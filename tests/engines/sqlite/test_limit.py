@@ -1,0 +1,88 @@
+"""A journal that holds what it may: nothing new, and what is in hand comes to rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.core.messages import Reply
+from agentserver.core.state.elapsed import STEADY
+from agentserver.engines.conformance.suite import SampleConversation
+from agentserver.engines.sqlite.care.maintenance import held
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.ports import EngineError, UnfitError
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import desk
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = 1 << 20
+
+
+async def fill(engine, story):
+    """Say something until no more is kept; gives what was."""
+    kept = []
+    while True:
+        outcome = story.said(story.opened(), "x" * 60)
+        try:
+            await engine.commit(outcome)
+        except EngineError as error:
+            return kept, error
+        kept.append(outcome)
+
+
+async def in_use(engine):
+    return await engine._do(lambda: held(engine._connection))
+
+
+async def test_beyond_its_limit_nothing_new_is_kept_and_what_is_in_hand_comes_to_rest(tmp_path):
+    story = SampleConversation()
+    async with SqliteEngine(JournalOptions(tmp_path / "j"), limit=LIMIT, retention=10.0) as engine:
+        kept, error = await fill(engine, story)
+        assert LIMIT <= await in_use(engine) < 1.1 * LIMIT
+        assert not isinstance(error, UnfitError)
+        assert "its limit is 1048576 (journal.limit)" in str(error)
+        for said in kept:
+            answered = story.answered(said.conversation, said.ready[0])
+            await engine.commit(answered)
+            await engine.commit(story.closed(answered.conversation))
+        with pytest.raises(EngineError, match="Nothing new is accepted"):
+            await engine.commit(story.said(story.opened(), "1"))
+        assert await engine.expire(1e9, STEADY) == len(kept)
+        await engine.commit(story.said(story.opened(), "1"))
+    async with SqliteEngine(JournalOptions(tmp_path / "j")) as engine:
+        more = await fill_some(engine, story, len(kept))
+        assert len(more) == len(kept), "without a limit there is none"
+
+
+async def fill_some(engine, story, count):
+    outcomes = [story.said(story.opened(), "x" * 60) for _ in range(count)]
+    for outcome in outcomes:
+        await engine.commit(outcome)
+    return outcomes
+
+
+async def test_a_gateway_is_told_that_nothing_can_be_kept_and_handlers_go_on(tmp_path, caplog):
+    seen = []
+
+    async def slow(payload, metadata):
+        if isinstance(payload, Ask):
+            engine._writer._limit = 1
+            return HandlerResponse(payload, "b")
+        seen.append(payload)
+        return HandlerResponse.respond(Answer("done"))
+
+    async def other(payload, metadata):
+        return HandlerResponse.respond(Answer("there"))
+
+    engine = SqliteEngine(JournalOptions(tmp_path / "j"), limit=LIMIT)
+    async with engine, desk((listener("a", "b"), slow), (listener("b"), other), engine=engine) as d:
+        handle = await d.open()
+        events = [event async for event in handle.replies(d.markup(Ask("x")), "a")]
+        assert [d.decode(event) for event in events if isinstance(event, Reply)] == [Answer("done")]
+        with pytest.raises(RuntimeError, match="cannot keep messages at present"):
+            await d.send(handle, Ask("more"))
+        assert "its limit is 1 " in caplog.text
+        engine._writer._limit = LIMIT
+        assert await d.ask(Ask("again"), "b", handle) == Answer("there")

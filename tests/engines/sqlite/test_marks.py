@@ -1,0 +1,139 @@
+"""Marks outlive the process, and what cannot be read says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.engines.sqlite.marks import HEADER, MAGIC, MarkFile, blank, read
+from agentserver.ports import NO_PAST, Past
+
+KEY = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+OTHER = "00000000-7425-40de-944b-e07fc1f90ae7"
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return tmp_path / "journal.sqlite"
+
+
+def left_by(journal, code):
+    """What a process that ended by itself in the middle left."""
+    script = f"""
+import asyncio, os
+from pathlib import Path
+from agentserver.engines.sqlite.marks import MarkFile
+marks = MarkFile(Path({str(journal)!r}))
+asyncio.run(marks.begin({{"s": 2, "t": 0}}, 3))
+slots = [marks.enter({KEY!r}), marks.enter({OTHER!r})]
+{code}
+os._exit(1)
+"""
+    subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[3])
+    return asyncio.run(MarkFile(journal).past())
+
+
+def test_what_ran_is_known_when_the_process_is_gone(journal):
+    assert left_by(journal, "marks.leave(slots[1]); marks.acquit('t')") == Past(
+        frozenset({KEY}), "", {"s": 2}
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("marks.end()", Past(frozenset(), "", {"s": 2, "t": 0})),
+        ("marks.close()", Past(frozenset({KEY, OTHER}), "", {"s": 2, "t": 0})),  # taken down, and none asked
+        ("marks.end(); marks.close()", Past(frozenset(), "", {"s": 2, "t": 0})),
+        (f"marks.hold({KEY!r})", Past(frozenset({KEY, OTHER}), KEY, {"s": 2, "t": 0})),
+    ],
+)
+def test_whose_fault_an_end_was_is_known(journal, code, found):
+    assert left_by(journal, code) == found
+
+
+def test_there_are_as_many_marks_as_there_is_room_for(journal):
+    marks = MarkFile(journal)
+    assert asyncio.run(marks.past()) == NO_PAST
+    asyncio.run(marks.begin({}, 2))
+    slots = [marks.enter(f"{number}") for number in range(3)]
+    assert asyncio.run(marks.past()).running == {"0", "1"}
+    for slot in slots:
+        marks.leave(slot)
+    assert asyncio.run(marks.past()).running == frozenset()
+    assert len({marks.enter("x"), marks.enter("x")}) == 2
+    marks.close()
+    marks.close()
+    marks.end()
+    marks.leave(marks.enter("y"))
+    assert asyncio.run(marks.past()).running == {"x"}
+
+
+@given(st.binary(max_size=400))
+def test_any_file_can_be_read(data):
+    assert isinstance(read(data), Past)
+    assert isinstance(read(MAGIC + data), Past)
+    whole = blank({"s": 1}, 2)
+    assert isinstance(read(whole[: len(data)] + data[: len(whole) - len(data)]), Past)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"AGSVMRK1",
+        b"AGSVMRK2" + blank({}, 1)[8:],
+        blank({}, 1)[:-1],
+        blank({}, 1) + b"x",
+        HEADER.pack(MAGIC, 1 << 31, 1, 0, b"") + bytes(64),
+    ],
+)
+def test_what_is_torn_foreign_or_of_another_version_says_nothing(journal, data):
+    (journal.parent / "journal.sqlite.marks").write_bytes(data)
+    assert asyncio.run(MarkFile(journal).past()) == NO_PAST
+
+
+def test_what_is_no_file_says_nothing_and_is_done_without(journal, caplog):
+    (journal.parent / "journal.sqlite.marks").mkdir()
+    marks = MarkFile(journal)
+    assert asyncio.run(marks.past()) == NO_PAST
+    asyncio.run(marks.begin({}, 1))
+    assert "no marks are kept" in caplog.text
+    marks.leave(marks.enter("x"))
+    marks.hold("x")
+    marks.end()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: (path.touch(), os.truncate(path, 1 << 40)),
+    ],
+)
+def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
+    path = journal.parent / "journal.sqlite.marks"
+    made(path)
+    marks = MarkFile(journal)
+    assert asyncio.run(marks.past()) == NO_PAST
+    asyncio.run(marks.begin({"s": 1}, 1))
+    assert asyncio.run(marks.past()) == Past(frozenset(), "", {"s": 1})
+    assert path.is_file()
+    assert not path.is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_is_done_without(journal):
+    journal.parent.chmod(0o500)
+    marks = MarkFile(journal)
+    asyncio.run(marks.begin({}, 1))
+    journal.parent.chmod(0o700)
+    assert asyncio.run(marks.past()) == NO_PAST

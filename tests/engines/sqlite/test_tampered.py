@@ -1,0 +1,69 @@
+"""A recorded conversation that was tampered with differs, and the report says where."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from agentserver.engines.conformance.suite import SampleConversation
+from agentserver.engines.sqlite.file import JournalOptions, open_writing
+from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.sqlite.writer import Writer
+from agentserver.history.replay import replay
+
+
+@pytest.fixture
+def told(tmp_path):
+    """A story of three steps and the rules it was decided by."""
+    story = SampleConversation()
+    said = story.said(story.opened(), "1")
+    answered = story.answered(said.conversation, said.ready[0])
+    over = story.closed(answered.conversation)
+    with closing(open_writing(JournalOptions(tmp_path / "j"))) as connection:
+        assert Writer(connection, tmp_path / "j").commit([said, answered, over]) == [None] * 3
+        yield Reader(connection).story(said.conversation.id), story.rules
+
+
+def changed(story, number, **fields):
+    steps = list(story.steps)
+    steps[number] = steps[number]._replace(**fields)
+    return replace(story, steps=tuple(steps))
+
+
+def test_what_was_decided_is_decided_again(told):
+    assert replay(*told) is None
+
+
+def test_a_record_that_nothing_gives_any_more(told):
+    story, rules = told
+    more = story.steps[2].records[:-1] + b"," + story.steps[2].records[1:]
+    difference = replay(changed(story, 2, records=more), rules)
+    assert difference.version == 3
+    assert (difference.then.split()[0], difference.now) == ("closed", "nothing more")
+    fewer = replay(changed(story, 2, records=b"[]"), rules)
+    assert (fewer.then, fewer.now.split()[0]) == ("nothing more", "closed")
+
+
+def test_another_reply(told):
+    story, rules = told
+    events = tuple(event._replace(request="2") for event in story.steps[1].events)
+    difference = replay(changed(story, 1, events=events), rules)
+    assert (difference.version, difference.then) == (2, "what left the conversation")
+
+
+def test_a_step_that_is_missing(told):
+    story, rules = told
+    difference = replay(changed(story, 0, version=2), rules)
+    assert (difference.version, difference.then, difference.now) == (2, "step 2", "step 1")
+
+
+def test_a_decision_that_cannot_be_taken(told, monkeypatch):
+    story, rules = told
+
+    def gone(*_):
+        raise LookupError("no such thing")
+
+    monkeypatch.setattr("agentserver.history.replay.recording.decide", gone)
+    assert replay(story, rules).now == "none can be taken: no such thing"

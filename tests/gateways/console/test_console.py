@@ -1,0 +1,458 @@
+"""Sessions on a real server, fed with lines."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from dataclasses import replace
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from agentserver.assembly import build
+from agentserver.core.blueprint import Limits
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.gateways.console import hops
+from agentserver.gateways.console.complete import Ids
+from agentserver.gateways.console.console import Console
+from agentserver.gateways.console.hops import HopView
+from agentserver.gateways.console.input import ControlKey
+from agentserver.gateways.console.session import ConsoleSession, ConsoleSessions
+from agentserver.ports import EngineError
+from agentserver.testing import listener, organism_of
+from agentserver.trace.store import CONVERSATIONS
+from agentserver.trace.terminal import Screen
+from tests.gateways.payloads import DESK, Greet, Wait, greet, wait
+
+pytestmark = pytest.mark.anyio
+
+
+IDLE = organism_of(listener("greeter", greet, Greet), limits=Limits(idle=0.25))
+CROWDED = organism_of(listener("waiter", wait, Wait), limits=Limits(principal_conversations=1))
+HASTY = replace(DESK, limits=Limits(drain=0.05))
+NAMESAKE = organism_of(listener("console", greet, Greet))
+
+
+class Feed:
+    """Lines, keys, and functions to call between them. Strings that stand in ``until`` are waited for on the screen."""
+
+    def __init__(self, steps, shown, *, concurrent=False):
+        self.concurrent = concurrent
+        self.steps = list(steps)
+        self.shown = shown
+        self.prompts = []
+
+    async def next(self, prompt):
+        self.prompts.append(prompt)
+        while self.steps:
+            step = self.steps.pop(0)
+            if isinstance(step, str | ControlKey):
+                return step
+            await step(self.shown)
+        return ControlKey.END
+
+
+def until(text):
+    """A step: wait until the screen shows a text."""
+
+    async def step(shown):
+        while text not in shown.getvalue():  # noqa: ASYNC110 - the screen is a plain stream
+            await anyio.sleep(0.005)
+
+    return step
+
+
+def send(number, pause=10):
+    """A step: a signal, and time for what it does."""
+
+    async def step(shown):
+        os.kill(os.getpid(), number)
+        await anyio.sleep(pause)
+
+    return step
+
+
+async def session(*steps, interactive=False, organism=None, redact=str, engine=None, meanwhile=None):
+    """The status and everything shown."""
+    shown = io.StringIO()
+    feed = Feed(steps, shown, concurrent=interactive)
+    with anyio.fail_after(10):
+        async with build(organism or DESK, engine=engine) as server:
+            screen = Screen(redact=redact, out=lambda: shown)
+            console = Console(server, screen, interactive=interactive)
+            async with anyio.create_task_group() as tasks:
+                if meanwhile is not None:
+                    tasks.start_soon(meanwhile, shown)
+                status = await console.run(feed)
+                tasks.cancel_scope.cancel()
+    return status, shown.getvalue(), feed.prompts
+
+
+async def test_a_script_that_is_answered_exits_0():
+    status, shown, prompts = await session("@greeter Ada", "Bob", "", "/quit", "never read")
+    assert status == 0
+    assert "console -> greeter  Greet" in shown
+    assert "  | text: Good day, Ada!" in shown
+    assert shown.index("Good day, Ada!") < shown.index("Good day, Bob!")
+    assert "never" not in shown
+    assert prompts == ["greeter> "] * 4
+
+
+async def test_the_first_listener_is_addressed_until_another_is():
+    _, shown, prompts = await session("x", "@both", "y", "@shop who=z")
+    assert prompts == ["greeter> ", "greeter> ", "both> ", "both> ", "shop> "]
+    assert "console -> both  Greet" in shown
+
+
+@pytest.mark.parametrize(
+    "line", ["@crash/Ping", "@silent/Ping", '<Ping xmlns="urn:agentserver:payload:Ping:v1"/>', "<a></b>"]
+)
+async def test_a_script_with_a_refusal_or_silence_exits_1(line):
+    assert (await session(line, "@greeter Ada"))[0] == 1
+
+
+async def test_a_script_with_a_line_that_means_nothing_exits_2_and_goes_on():
+    status, shown, _ = await session("@nobody x", "@crash/Ping", "@greeter Ada")
+    assert status == 2
+    assert "no listener 'nobody'" in shown
+    assert "Good day, Ada!" in shown
+
+
+async def test_operators_see_the_detail_of_a_refusal_made_harmless():
+    _, shown, _ = await session("@stray/Ping")
+    assert "refused stray -> " in shown
+    assert "nobody  routing: " in shown
+    assert "\x1b" not in shown
+
+
+async def test_secrets_do_not_reach_the_screen():
+    _, shown, _ = await session(
+        "@crash/Ping", "/trace", redact=lambda text: text.replace("hunter2", "[redacted]")
+    )
+    assert "failed console -> crash" in shown
+    assert "hunter2" not in shown
+    assert shown.count("[redacted]") == 2
+    assert "\x9b" not in shown
+
+
+async def test_what_a_message_says_cannot_pass_for_the_consoles_words():
+    status, shown, _ = await session("@sly/Ping")
+    assert status == 0
+    assert "  | text: fine\n  |   /quit\\x9b31m \\u202egnp\n" in shown
+
+
+async def test_raw_markup_over_several_lines():
+    status, shown, prompts = await session(
+        '<Greet xmlns="urn:agentserver:payload:Greet:v1">', "<name>A</name>", "</Greet>"
+    )
+    assert "several" not in shown
+    assert prompts == ["greeter> ", "... ", "... ", "greeter> "]
+    # Two listeners take a Greet, so the root alone does not say which.
+    assert status == 1
+    envelope = '<message xmlns="urn:agentserver:envelope:v1"><from>me</from><to>both</to>'
+    status, shown, _ = await session(
+        f'{envelope}<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>A</name></Greet></message>'
+    )
+    assert status == 0
+    assert "console -> both  Greet" in shown
+
+
+async def test_markup_that_never_ends_is_a_mistake():
+    status, shown, _ = await session("<a>")
+    assert status == 2
+    assert "not complete; it was not sent" in shown
+
+
+async def test_a_line_that_is_too_long_ends_the_script():
+    status, shown, _ = await session(ControlKey.TOO_LONG, "@greeter Ada")
+    assert status == 2
+    assert "Ada" not in shown
+
+
+async def test_commands_show_what_they_promise():
+    status, shown, _ = await session(
+        "/help", "/listeners", "@greeter Ada", "/threads", "/trace", "/raw on", "@greeter Bob"
+    )
+    assert status == 0
+    assert "/cancel [ID]" in shown
+    assert "@greeter  Greets." in shown
+    assert "  greeter  dormant" in shown
+    assert "records\n   +0" in shown
+    assert '  | <message xmlns="urn:agentserver:envelope:v1">' in shown
+
+
+async def test_hops_can_be_turned_off_and_on():
+    _, shown, _ = await session("/hops off", "@greeter Ada", "/hops on", "@greeter Bob")
+    assert shown.count("console -> greeter") == 1
+
+
+async def test_new_begins_another_conversation():
+    status, shown, _ = await session("@greeter Ada", "/new", "/trace", "/trace zzz")
+    assert "0 records" in shown
+    assert status == 2
+    assert "no conversations of this session begin with zzz" in shown
+
+
+async def test_an_id_may_be_shortened_as_long_as_it_is_one(fresh_server):
+    shown = io.StringIO()
+    console = Console(fresh_server, Screen(out=lambda: shown), interactive=False)
+
+    class Knowing(Feed):
+        async def next(self, prompt):
+            line = await super().next(prompt)
+            return line.format(first=console.ids().conversations[0][:6]) if isinstance(line, str) else line
+
+    assert (
+        await console.run(Knowing(["@greeter Ada", "/new", "/trace {first}", "/cancel {first}"], shown)) == 0
+    )
+    assert "console -> greeter  Greet" in shown.getvalue().split("records")[1]
+
+
+@pytest.fixture
+async def fresh_server():
+    async with build(DESK) as server:
+        yield server
+
+
+async def test_old_conversations_are_forgotten(fresh_server):
+    console = Console(fresh_server, Screen(out=io.StringIO), interactive=False)
+    await console.run(Feed(["@greeter Ada", "/new"] * (CONVERSATIONS + 20), io.StringIO()))
+    assert len(console.ids().conversations) <= CONVERSATIONS + 2
+
+
+async def test_a_server_that_stops_is_no_crash(fresh_server):
+    class Stopping:
+        id = "c"
+
+        async def replies(self, data, to=None):
+            raise RuntimeError("the server is stopping")
+            yield
+
+        async def close(self):
+            pass
+
+    class Host:
+        rules, trace = fresh_server.rules, fresh_server.trace
+
+        async def open(self, principal):
+            return Stopping()
+
+        async def drain(self):
+            pass
+
+        def conversation(self, conversation):
+            return SimpleNamespace(requests={})
+
+    shown = io.StringIO()
+    console = Console(Host(), Screen(out=lambda: shown), interactive=False)
+    assert await console.run(Feed(["@greeter Ada"], shown)) == 1
+    assert "the server is stopping" in shown.getvalue()
+
+
+async def test_the_pump_does_not_wait_for_the_screen(monkeypatch):
+    monkeypatch.setattr(hops, "WAITING", 2)
+    shown = io.StringIO()
+    screen = Screen(out=lambda: shown)
+    talks = ConsoleSessions(None, "console")
+    talks._known["c"] = ConsoleSession(None)
+    view = HopView(talks, screen)
+    for conversation in "cdccc":
+        view.note(AuditRecord(Event.SENT, 1.0, conversation, "t", "a", "b"))
+    view.flush()
+    await screen.written()
+    assert shown.getvalue().splitlines() == ["2 hops not shown", "   +0.000s  a -> b", "   +0.000s  a -> b"]
+
+
+async def test_a_conversation_that_was_cancelled_is_replaced():
+    status, shown, _ = await session("@greeter Ada", "/cancel", "@greeter Bob", "/threads")
+    assert status == 0
+    assert " is over" in shown
+    assert "the conversation was closed" not in shown
+    assert "Good day, Bob!" in shown
+
+
+async def test_a_conversation_that_idled_away_is_replaced_with_a_word():
+    async def idle(shown):
+        await anyio.sleep(0.8)
+
+    status, shown, _ = await session("Ada", idle, "Bob", organism=IDLE)
+    assert status == 0
+    assert "the conversation was closed; this is a new one" in shown
+
+
+async def test_a_person_need_not_wait():
+    status, shown, _ = await session(
+        "@waiter seconds=0.2", until("console -> waiter"), "@greeter Ada", until("waited"), interactive=True
+    )
+    assert status == 0
+    assert shown.index("Good day, Ada!") < shown.index("waited")
+
+
+async def test_what_runs_in_a_conversation_that_was_left_is_still_shown():
+    _, shown, _ = await session(
+        "@relay seconds=0.1", until("waiter"), "/new", until("in conversation"), interactive=True
+    )
+    assert "  | text: waited" in shown
+
+
+async def test_a_persons_mistakes_do_not_change_the_status():
+    assert (await session("@nobody", "@crash/Ping", until("internal"), interactive=True))[0] == 0
+
+
+async def test_ctrl_c_cancels_what_runs_and_leaves_when_idle():
+    status, shown, _ = await session(
+        "@waiter seconds=60", until("console -> waiter"), ControlKey.INTERRUPT, until("cancelled"), ControlKey.INTERRUPT, "@greeter Ada",
+        interactive=True,
+    )  # fmt: skip
+    assert status == 0
+    assert "Ada" not in shown
+
+
+async def test_ctrl_c_forgets_half_an_element():
+    _, shown, prompts = await session("<a>", ControlKey.INTERRUPT, "Ada", until("Good day"), interactive=True)
+    assert prompts[:3] == ["greeter> ", "... ", "greeter> "]
+    assert "not complete" not in shown
+
+
+ENDS = pytest.mark.parametrize(
+    ("interactive", "status", "end"),
+    [
+        (True, 0, "/quit"),
+        (True, 0, ControlKey.END),
+        (True, 0, signal.SIGTERM),
+        (False, 0, signal.SIGTERM),
+        (False, 130, signal.SIGINT),
+    ],
+)
+
+
+async def ended(end, *, interactive, engine=None):
+    """The status and the screen of a session that ends while something runs."""
+    runs = until("console -> waiter")
+
+    async def meanwhile(shown):
+        await runs(shown)
+        os.kill(os.getpid(), end)
+
+    comes = isinstance(end, signal.Signals)  # from beside: a script reads no line while something runs
+    steps = ["@waiter seconds=60", *([until("never")] if comes else [runs, end])]
+    beside = meanwhile if comes else None
+    status, shown, _ = await session(
+        *steps, interactive=interactive, organism=HASTY, engine=engine, meanwhile=beside
+    )
+    return status, shown
+
+
+@ENDS
+async def test_however_a_session_ends_what_is_not_finished_is_kept(interactive, status, end, tmp_path):
+    guards = build(DESK).rules.guards
+    engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards)
+    found, shown = await ended(end, interactive=interactive, engine=engine)
+    assert found == status
+    assert "not finished: it goes on with the next start" in shown
+    async with SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards) as engine:
+        (kept,) = [key async for key in engine.active()]
+        assert len((await engine.load(kept)).requests) == 1
+
+
+@ENDS
+async def test_where_nothing_is_kept_it_is_cancelled(interactive, status, end):
+    found, shown = await ended(end, interactive=interactive)
+    assert found == status
+    assert "cancelled" in shown
+
+
+class Full(MemoryEngine):
+    """Keeps nothing any more once it is told so."""
+
+    full = False
+
+    async def commit(self, outcome):
+        if self.full:
+            raise EngineError("no space left")
+        await super().commit(outcome)
+
+
+@pytest.mark.parametrize("end", ["/quit", send(signal.SIGTERM)])
+async def test_a_journal_that_cannot_be_written_holds_nobody(end):
+    engine = Full()
+
+    async def fill(shown):
+        engine.full = True
+
+    status, _, _ = await session(
+        "@greeter Ada", until("Good day"), fill, end, interactive=True, organism=HASTY, engine=engine
+    )
+    assert status == 0
+
+
+async def test_what_came_to_rest_is_not_kept(tmp_path):
+    guards = build(DESK).rules.guards
+    engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards)
+    status, shown, _ = await session("@greeter Ada", "/new", "@greeter Bob", "/quit", engine=engine)
+    assert (status, "kept" in shown) == (0, False)
+    async with SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards) as engine:
+        assert [key async for key in engine.conversations_of("console")] == []
+
+
+async def test_a_signal_is_ctrl_c_where_no_prompt_reads_keys():
+    status, shown, _ = await session(
+        "@waiter seconds=60",
+        until("console -> waiter"),
+        send(signal.SIGINT, 0),
+        until("cancelled"),
+        send(signal.SIGINT),
+        interactive=True,
+    )
+    assert status == 0
+    assert "cancelled" in shown
+
+
+async def test_sigterm_lets_what_runs_finish():
+    status, shown, _ = await session(
+        "@waiter seconds=0.3",
+        until("console -> waiter"),
+        send(signal.SIGTERM),
+        "@greeter Ada",
+        interactive=True,
+    )
+    assert status == 0
+    assert "waited" in shown
+    assert "Ada" not in shown
+
+
+async def test_a_reader_that_went_away_ends_the_session():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        async with build(DESK) as server:
+            console = Console(server, Screen(out=lambda: stream), interactive=False)
+            assert await console.run(Feed(["@greeter Ada", "@greeter Bob"], io.StringIO())) == 1
+
+
+async def test_a_listener_may_not_have_the_principals_name():
+    async with build(NAMESAKE) as server:
+        with pytest.raises(ValueError, match="'console'"):
+            await Console(server, Screen(out=io.StringIO), interactive=False).run(Feed([], io.StringIO()))
+
+
+def test_the_greeting_says_where_text_goes():
+    console = Console(build(DESK), Screen(), interactive=True)
+    assert console.greeting("desk") == (
+        "desk: 9 listeners. Text goes to @greeter until you address another. /help lists what can be typed."
+    )
+    assert next(iter(console.takers)) == "greeter"
+    assert console.ids() == Ids([], [])
+
+
+async def test_a_principal_with_too_many_conversations_is_told_and_keeps_the_one_it_has():
+    told = until("limits.principal_conversations")
+    _, shown, _ = await session(
+        "seconds=1000", "/new", told, "/threads", "/quit", interactive=True, organism=CROWDED
+    )
+    assert "messages so far" in shown.partition("limits.principal_conversations")[2]

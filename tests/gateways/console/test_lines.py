@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.gateways.console.lines import (
+    HELP,
+    MAX_MARKUP,
+    Address,
+    Blank,
+    Command,
+    Completeness,
+    Gathering,
+    Markup,
+    Mistake,
+    TypedMessage,
+    Verb,
+    read,
+    usage,
+)
+
+
+def said(line, takers, addressee="greeter"):
+    meaning = read(line, addressee, takers)
+    assert isinstance(meaning, TypedMessage), meaning
+    return meaning.to, meaning.data.decode()
+
+
+@pytest.mark.parametrize(
+    ("line", "to", "inside"),
+    [
+        ("@greeter Ada and Bob", "greeter", "<name>Ada and Bob</name>"),
+        ("Ada", "greeter", "<name>Ada</name>"),
+        ("  x <b> & y ", "greeter", "<name>x &lt;b&gt; &amp; y</name>"),
+        ('@greeter name="Ada L" loud=true', "greeter", "<name>Ada L</name><loud>true</loud>"),
+        ("@greeter other=thing", "greeter", "<name>other=thing</name>"),
+        ("@greeter it's late", "greeter", "<name>it's late</name>"),
+        ("@both a=1 b=2", "both", "<a>1</a><b>2</b>"),
+        ("@both hello", "both", "<name>hello</name>"),
+        ("@both/Add a=1 b=2", "both", "<a>1</a><b>2</b>"),
+        ("@silent/Ping", "silent", "<Ping xmlns="),
+        ("@shop who=x items.0.sku='a b'", "shop", "<items><sku>a b</sku></items>"),
+        ("@shop <Order><who>x</who></Order>", "shop", "<Order><who>x</who></Order>"),
+    ],
+)
+def test_messages(line, to, inside, takers):
+    receiver, data = said(line, takers)
+    assert receiver == to
+    assert inside in data
+
+
+@pytest.mark.parametrize(
+    ("line", "meaning"),
+    [
+        ("", Blank()),
+        ("   ", Blank()),
+        ("@shop", Address("shop")),
+        ("/help", Command(Verb.HELP)),
+        ("/trace 1a2b", Command(Verb.TRACE, "1a2b")),
+        ("/raw  on", Command(Verb.RAW, "on")),
+        (" <a>", Markup(" <a>")),
+    ],
+)
+def test_other_meanings(line, meaning, takers):
+    assert read(line, "greeter", takers) == meaning
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("/thread", "did you mean /threads?"),
+        ("/zzz", "no command /zzz; /help lists them"),
+        ("/raw", "say /raw on or /raw off"),
+        ("/hops maybe", "say /hops on or /hops off"),
+        ("/new now", "/new takes no argument"),
+        ("@greetr Ada", "no listener 'greetr'; did you mean @greeter?"),
+        ("@zzzzz Ada", "no listener 'zzzzz'; /listeners lists them"),
+        ("@both/Greeting x", "both takes no Greeting; say @both/Greet, @both/Add"),
+        ("@both/Add x", "write: @both a=<integer> b=<integer>"),
+        ("@both a=1", "Add: missing element b: integer"),
+        ("@waiter soon", "write: @waiter seconds=<"),
+        ('@greeter name="Ada', "a quotation mark is not closed"),
+        ("@greeter name=Ada Bob", "'Bob' is no field=value; write field=\"several words\""),
+        ("@shop who=x tag=y", "tag: no such field; did you mean tags?"),
+        ("caf\udce9", "the line is not UTF-8 text"),
+    ],
+)
+def test_mistakes_say_what_would_be_right(line, hint, takers):
+    meaning = read(line, "greeter", takers)
+    assert isinstance(meaning, Mistake)
+    assert hint in "\n".join(meaning.lines)
+
+
+def test_payloads_with_the_same_fields_must_be_told_apart(takers):
+    double = {"x": (takers["greeter"][0], takers["greeter"][0])}
+    meaning = read("@x name=a", "x", double)
+    assert isinstance(meaning, Mistake)
+    assert "several payloads have these fields: say @x/Greet or @x/Greet" in meaning.lines
+
+
+@given(st.text(max_size=60))
+def test_every_line_means_something(takers, line):
+    read(line, "greeter", takers)
+    read(f"@both {line}", "greeter", takers)
+    read(f"/{line}", "greeter", takers)
+
+
+def test_usage_marks_what_may_be_left_out(takers):
+    (shop,) = takers["shop"]
+    assert usage(shop).startswith("who=<text> [no=<integer>] [colour=<")
+    assert "[tags=<text> ...]" in usage(shop)
+    assert usage(takers["silent"][0]) == "(no fields)"
+
+
+def test_every_verb_has_help():
+    assert set(HELP) == set(Verb)
+
+
+def test_markup_is_gathered_until_its_element_ends():
+    gathering = Gathering()
+    assert gathering.add("<a xmlns='u'>") is Completeness.OPEN
+    assert gathering.add("") is Completeness.OPEN
+    assert gathering.add(" <b/> </a") is Completeness.OPEN
+    assert gathering.add(">") is Completeness.COMPLETE
+    assert gathering.data() == b"<a xmlns='u'>\n\n <b/> </a\n>"
+
+
+@pytest.mark.parametrize(
+    "line", ["<a></b>", "<a/> rest", "<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;", "<a>" + "x" * MAX_MARKUP]
+)
+def test_what_no_further_line_can_save_is_not_waited_for(line):
+    gathering = Gathering()
+    found = gathering.add(line)
+    assert found is Completeness.HOPELESS or (line.startswith("<!") and found is Completeness.OPEN)
+
+
+def test_a_comment_before_the_element_is_part_of_it():
+    gathering = Gathering()
+    assert gathering.add("<!-- x -->") is Completeness.OPEN
+    assert gathering.add("<a/>") is Completeness.COMPLETE

@@ -1,0 +1,368 @@
+"""What waits for a permission, at the console."""
+
+from __future__ import annotations
+
+import io
+import re
+import signal
+
+import anyio
+import pytest
+
+from agentserver import HandlerMetadata, HandlerResponse
+from agentserver.assembly import build
+from agentserver.core.blueprint import Limits
+from agentserver.core.state.approvals import Answer, Decided
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.gateways.approval_view import PAGE
+from agentserver.gateways.console.console import Console
+from agentserver.gateways.console.input import ControlKey
+from agentserver.testing import listener, organism_of
+from agentserver.trace.terminal import Screen
+from tests.gateways.console.test_console import Feed, send, until
+from tests.gateways.payloads import Greet, Greeting, greet
+
+pytestmark = pytest.mark.anyio
+
+
+async def clerk(payload: object, metadata: HandlerMetadata) -> HandlerResponse:
+    if isinstance(payload, Greet):
+        return HandlerResponse(payload, "vault")
+    text = payload.text if isinstance(payload, Greeting) else f"no: {payload.code}"
+    return HandlerResponse.respond(Greeting(text))
+
+
+async def slowly(payload: Greet, metadata: HandlerMetadata) -> HandlerResponse:
+    await anyio.sleep(0.1)
+    return HandlerResponse.respond(Greeting("slowly"))
+
+
+DESK = organism_of(
+    listener("clerk", clerk, Greet, peers=["vault"]),
+    listener("vault", greet, Greet, approval=True),
+    listener("greeter", greet, Greet),
+    limits=Limits(drain=0.1),
+)
+HASTY = organism_of(*DESK.listeners, limits=Limits(approval=0.05))
+BESIDE = organism_of(*DESK.listeners, listener("slow", slowly))
+
+
+def answer(line, number=0):
+    """A step: a command in which ``ID`` is the id of what waits."""
+
+    async def step(shown):
+        found = re.findall(r"approval (\w+)  \w", shown.getvalue())
+        step.line = line.replace("ID", found[number])
+
+    return step
+
+
+class Typing(Feed):
+    """Steps may leave a line to be read."""
+
+    async def next(self, prompt):
+        while self.steps:
+            step = self.steps.pop(0)
+            if not callable(step):
+                self.steps.insert(0, step)
+                return await super().next(prompt)
+            await step(self.shown)
+            if hasattr(step, "line"):
+                return step.line
+        return await super().next(prompt)
+
+
+async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=None, engine=None, **who):
+    """The status and everything shown, on a server that asks at the console."""
+    shown = io.StringIO()
+    server = build(organism, engine=engine)
+    console = Console(server, Screen(out=lambda: shown), interactive=interactive, **who)
+    if asks:
+        server.approver = console.questions
+    with anyio.fail_after(10):
+        async with server, anyio.create_task_group() as tasks:
+            if meanwhile is not None:
+                tasks.start_soon(meanwhile, server)
+            status = await console.run(Typing(steps, shown, concurrent=interactive))
+            tasks.cancel_scope.cancel()
+    return status, shown.getvalue()
+
+
+WAITS = until("/deny")
+
+
+async def test_a_question_is_shown_with_what_is_to_be_permitted():
+    _, shown = await session("@clerk name=Ada", WAITS)
+    lines = shown.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("approval "))
+    key = lines[start].split()[1]
+    assert len(key) == 6
+    assert "clerk -> vault  Greet" in lines[start - 1], "what led to it comes first"
+    assert re.fullmatch(
+        rf"approval {key}  clerk -> vault  Greet  in conversation [\w-]+; refused at \d\d:\d\d:\d\d",
+        lines[start],
+    )
+    assert lines[start + 1 : start + 4] == [
+        "  ? clerk wants to send this to vault, which needs an approval.",
+        '  | name: "Ada"',
+        "  | loud: false",
+    ]
+    assert re.fullmatch(r"  \| sha-256 [0-9a-f]{64}", lines[start + 4])
+    assert lines[start + 5 : start + 6] == [
+        f"  /approve {key}, /approve {key} always, or /deny {key}",
+    ]
+    assert "asked clerk" not in shown, "the question says it"
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome", "said"),
+    [
+        ("/approve ID", "permitted by console, once", "Good day, Ada!"),
+        ("/approve ID always", "permitted by console, always", "Good day, Ada!"),
+        ("/deny ID", "not permitted: console", "no: denied"),
+    ],
+)
+async def test_an_answer_is_passed_on_and_shown_before_what_comes_of_it(line, outcome, said):
+    status, shown = await session("@clerk name=Ada", WAITS, answer(line), until(said))
+    assert status == 0
+    assert shown.index(outcome) < shown.index(said)
+
+
+async def test_what_was_permitted_for_good_is_not_asked_about_again():
+    said = until("Good day, Ada!")
+
+    async def twice(shown):
+        while shown.getvalue().count("Good day, Ada!") < 2:  # noqa: ASYNC110 - the screen is a plain stream
+            await anyio.sleep(0.005)
+
+    again = "@clerk name=Ada"
+    _, shown = await session(again, WAITS, answer("/approve ID always"), said, "/hops off", again, twice)
+    assert shown.count("needs an approval") == 1
+
+
+async def test_two_are_told_apart():
+    two = until('name: "Bob"')
+    _, shown = await session(
+        "@clerk name=Ada", WAITS, "@clerk name=Bob", two, answer("/deny ID", 0), until("no: denied"), "/approvals",
+        answer("/approve ID", 1), until("Good day, Bob!"),
+    )  # fmt: skip
+    assert "Good day, Ada!" not in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/approve", "say which: /approvals lists them"),
+        ("/approve always", "say which: /approvals lists them"),
+        ("/deny", "say which"),
+        ("/deny ID always", "say /deny ID, /approve ID or /approve ID always"),
+        ("/approve ID ever", "say /deny ID, /approve ID or /approve ID always"),
+        ("/approve zz", "no messages wait for a permission under zz"),
+        ("/approvals zz", "no messages wait for a permission under zz"),
+    ],
+)
+async def test_an_answer_that_names_nothing_is_a_mistake(line, said):
+    _, shown = await session("@clerk name=Ada", WAITS, answer(line), until(said))
+    assert "permitted by" not in shown
+
+
+async def test_an_id_that_is_too_short_answers_nothing():
+    """Another message may have taken the place of the one that was meant while somebody typed."""
+
+    async def short(shown):
+        key = re.findall(r"approval (\w+)  ", shown.getvalue())[0]
+        short.line = f"/approve {key[:1]}"
+
+    _, shown = await session("@clerk name=Ada", WAITS, short, until("is too short to be sure: say"))
+    assert "permitted by" not in shown
+
+
+def greeting(name):
+    return f'@clerk <Greet xmlns="urn:agentserver:payload:Greet:v1"><name>{name}</name></Greet>'
+
+
+LONG = greeting("&#10;".join(f"line {number}" for number in range(2 * PAGE + 20)))
+
+
+async def test_nothing_is_permitted_before_all_of_it_was_shown():
+    unseen = "pages of it were not shown: /approvals"
+    _, shown = await session(
+        LONG, WAITS, "/approvals", until("clerk -> vault  Greet  in"),
+        answer("/approve ID"), until(f"2 {unseen}"), answer("/approvals ID 3"), until("page 3 of 3"),
+        answer("/approve ID always"), until(f"1 {unseen}"), answer("/approvals ID"), until("page 2 of 3"),
+        "/threads", until("1 to be permitted"), answer("/approve ID"), until("Good day"),
+    )  # fmt: skip
+    first, third, second = (
+        shown.partition(f"(page {n} of 3)")[0].rpartition("line 0" if n == 1 else "(page")[2]
+        for n in (1, 3, 2)
+    )
+    assert f'"line {PAGE - 1}\\n"' in first
+    assert f'"line {PAGE}\\n"' not in first
+    assert f'"line {2 * PAGE - 1}\\n"' in second
+    assert f'"line {2 * PAGE + 19}"' in third
+    assert "sha-256" in third
+
+
+@pytest.mark.parametrize("page", ["0", "4", "-1", "x", "1 1", "\u0663"])
+async def test_a_page_is_one_of_those_there_are(page):
+    _, shown = await session(LONG, WAITS, answer(f"/approvals ID {page}"), until("PAGE, of 3"))
+    assert "page 2" not in shown
+
+
+async def test_a_denial_needs_no_reading():
+    _, shown = await session(LONG, WAITS, answer("/deny ID"), until("no: denied"))
+    assert "page 2 of 3" not in shown
+
+
+async def test_a_script_is_shown_all_of_it_at_once():
+    _, shown = await session(LONG, "/approve", "/quit", interactive=False)
+    assert f'"line {2 * PAGE + 19}"' in shown
+    assert "permitted by console, once" in shown
+
+
+OTHERS = organism_of(*DESK.listeners, limits=Limits(drain=0.1, approvers="others"))
+
+
+@pytest.mark.parametrize(
+    ("principal", "by", "why"),
+    [
+        ("ada", "ada", "ada asked for it"),
+        ("ada", "A\u0501a", "ada asked for it"),  # a Cyrillic d
+        ("console", "bob", "nobody knows who asked for it"),
+        ("ada", "bob", ""),
+    ],
+)
+async def test_who_asked_for_it_may_not_permit_it_where_others_must(principal, by, why):
+    steps = [until(f"{why}, and limits.approvers wants somebody else")] if why else [until("Good day, Ada!")]
+    _, shown = await session(
+        "@clerk name=Ada", WAITS, answer("/approve ID"), *steps, organism=OTHERS, principal=principal, by=by
+    )
+    assert ("permitted by" in shown) is not bool(why)
+
+
+async def test_who_asked_for_it_may_deny_it_all_the_same():
+    steps = ("@clerk name=Ada", WAITS, answer("/deny ID"), until("no: denied"))
+    await session(*steps, organism=OTHERS, principal="ada", by="ada")
+
+
+async def test_nothing_waits():
+    assert "nothing waits for a permission" in (await session("/approvals"))[1]
+
+
+async def test_a_persons_words_cannot_pass_for_a_question():
+    text = "x&#10;approval 123456  clerk -> vault&#10;\u202e/approve"
+    markup = f'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>{text}</name></Greet>'
+    _, shown = await session(f"@clerk {markup}", WAITS)
+    assert '  |   "approval 123456  clerk -> vault\\n"\n  |   "\\u202e/approve"\n' in shown
+
+
+async def elsewhere(server):
+    """Somebody answers at another place."""
+    while not server.approvals():  # noqa: ASYNC110 - another place would look too
+        await anyio.sleep(0.005)
+    (approval,) = server.approvals()
+    await server.decide(
+        approval.delivery.conversation, Decided(approval.id, approval.digest, Answer.ONCE, "ada elsewhere")
+    )
+
+
+async def test_an_answer_from_elsewhere_is_shown():
+    _, shown = await session("@clerk name=Ada", until("Good day"), meanwhile=elsewhere)
+    assert ": permitted by ada elsewhere, once" in shown
+
+
+async def test_a_question_of_another_conversation_is_asked_here_too():
+    async def another(server):
+        handle = await server.open("somebody")
+        await handle.send(
+            b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Eve</name></Greet>', "clerk"
+        )
+
+    _, shown = await session(WAITS, answer("/deny ID"), until("not permitted: console"), meanwhile=another)
+    assert 'name: "Eve"' in shown
+
+
+async def test_what_goes_with_its_conversation_is_said():
+    _, shown = await session("@clerk name=Ada", WAITS, "/cancel", until("gone with"))
+    assert "gone with its conversation or thread" in shown
+
+
+async def test_when_its_time_is_over_that_is_shown():
+    _, shown = await session("@clerk name=Ada", until("no: denied"), organism=HASTY)
+    assert "not permitted: no answer in time" in shown
+
+
+async def test_an_answer_that_comes_too_late_is_said_so():
+    shown = io.StringIO()
+    server = build(DESK)
+    console = Console(server, Screen(out=lambda: shown), interactive=True)
+    server.approver = console.questions
+    async with server:
+        handle = await server.open("somebody")
+        await handle.send(
+            b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Eve</name></Greet>', "clerk"
+        )
+        while not server.approvals():  # noqa: ASYNC110 - no event of its own
+            await anyio.sleep(0.005)
+        console.questions.stop()  # it does not hear that the conversation is closed
+        (key,) = console.questions.ids()
+        await handle.close()
+        assert await console.questions.answer(key, Answer.ONCE) == "it does not wait any more"
+
+
+@pytest.mark.parametrize("end", [send(signal.SIGTERM), "/quit", ControlKey.END])
+async def test_the_end_of_a_session_keeps_what_waits(end, tmp_path):
+    engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), build(DESK).rules.guards)
+    status, shown = await session("@clerk name=Ada", WAITS, end, engine=engine)
+    assert status == 0
+    assert "still waits for a permission" in shown
+    assert "gone with" not in shown
+
+
+async def test_what_waits_is_gone_where_nothing_is_kept():
+    _, shown = await session("@clerk name=Ada", WAITS, "/quit")
+    assert "gone with" in shown
+
+
+# Scripts
+
+
+async def test_a_script_answers_what_waits():
+    status, shown = await session(
+        "@clerk name=Ada", "/approve", "@clerk name=Bob", "/deny", "/quit", interactive=False
+    )
+    assert "Good day, Ada!" in shown
+    assert "no: denied" in shown
+    assert shown.index("Good day, Ada!") < shown.index('name: "Bob"')
+    assert status == 0
+
+
+async def test_a_script_cannot_answer_two_at_once_without_naming_one():
+    status, shown = await session(
+        "@clerk name=Ada", "@clerk name=Bob", "/approve always", "/quit", interactive=False
+    )
+    assert "2 messages wait for a permission" in shown
+    assert status == 2
+
+
+async def test_a_script_waits_at_its_end_for_whoever_answers_elsewhere():
+    status, shown = await session("@clerk name=Ada", interactive=False, meanwhile=elsewhere)
+    assert status == 0
+    assert "Good day, Ada!" in shown
+
+
+async def test_the_next_line_of_a_script_waits_for_what_runs_beside_a_question():
+    """Only when everything that runs waits for a person is the next line read."""
+    status, shown = await session(
+        "@clerk name=Ada", "@slow name=x", "/approve", "/quit", interactive=False, organism=BESIDE
+    )
+    assert shown.index("slowly") < shown.index("permitted by console")
+    assert status == 0
+
+
+async def test_a_script_on_a_server_that_asks_nobody_is_refused_at_once():
+    status, shown = await session("@clerk name=Ada", "/approvals", interactive=False, asks=False)
+    assert "no: denied" in shown
+    assert "nothing waits for a permission" in shown
+    assert status == 0

@@ -1,0 +1,290 @@
+"""The bridge against a server that speaks the managed agents' protocol, through the real SDK."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+pytest.importorskip("anthropic")
+
+from agentserver.handoff.judgement import Approved, Circumstances, judge
+from agentserver.handoff.managed.agents import ManagedOutput, Patience, SourceLost, Steering
+from agentserver.handoff.managed.orchestrate import Desk, run
+from agentserver.handoff.reference import reference
+from agentserver.handoff.requests import RequestRefusal, read_text
+from tests.handoff.edge.service import Connection, begun, delta, serving
+
+
+@pytest.fixture
+def fake():
+    with serving() as pair:
+        yield pair
+
+
+class Sink:
+    def __init__(self):
+        self.records = []
+
+    def append(self, record):
+        self.records.append(dict(record.members))
+
+
+def request(ticket="LEGAL-12", target="launch-radar", **payload):
+    payload = {"intent": "launch_review", "params": {"ticket_id": ticket}, **payload}
+    return {"type": "handoff_request", "target_agent": target, "payload": payload}
+
+
+def desk(sink):
+    return Desk(sink=sink, clock=lambda: "2026-07-02T00:00:00+00:00")
+
+
+def listen(client, waits=None, **options):
+    patience = Patience(sleep=(waits if waits is not None else []).append)
+    return [
+        attempt.request
+        for attempt in ManagedOutput(client, "sesn_src", patience=patience, **options).attempts()
+    ]
+
+
+def tickets(requests):
+    return [dict(each.params).get("ticket_id") if each.fault is None else each.fault for each in requests]
+
+
+def test_a_message_becomes_a_message_to_the_target_with_the_words_in_a_block_of_their_own(fake):
+    service, client = fake
+    text = f"Handing over.\n```json\n{json.dumps(request(event='see ticket'))}\n```"
+    service.script = [Connection([service.message(text), service.idle(), service.over()])]
+    sink = Sink()
+    run("sesn_src", {"launch-radar": "sesn_t"}, "triage", client=client, desk=desk(sink))
+    ((session, (event,)),) = service.sent
+    assert session == "sesn_t"
+    assert event["type"] == "user.message"
+    steering, data = (block["text"] for block in event["content"])
+    assert "LEGAL-12" in steering
+    assert "see ticket" not in steering
+    assert data.startswith("<handoff-data")
+    assert "| see ticket" in data
+    assert 'source="triage"' in data
+    assert [(each["result"], each["reason"]) for each in sink.records] == [("approve", None)]
+
+
+def test_what_was_said_before_is_not_listened_to(fake):
+    service, client = fake
+    service.history = [service.message(json.dumps(request("OLD-1"))), service.idle()]
+    service.script = [Connection([service.message(json.dumps(request("NEW-1"))), service.over()])]
+    assert tickets(listen(client)) == ["NEW-1"]
+
+
+def test_a_typed_call_is_taken_and_answered(fake):
+    service, client = fake
+    arguments = {
+        "target_agent": "launch-radar",
+        "intent": "launch_review",
+        "params": {"ticket_id": "LEGAL-7"},
+    }
+    good, bad = service.call(arguments), service.call({**arguments, "intent": "pay"})
+    other = service.call({"x": 1}, name="search")
+    service.script = [Connection([good, bad, other, service.over()])]
+    sink = Sink()
+    run("sesn_src", {"launch-radar": "sesn_t"}, client=client, desk=desk(sink))
+    to = [(session, event["type"]) for session, events in service.sent for event in events]
+    assert to == [
+        ("sesn_t", "user.message"),
+        ("sesn_src", "user.custom_tool_result"),
+        ("sesn_src", "user.custom_tool_result"),
+    ]
+    results = [events[0] for session, events in service.sent if session == "sesn_src"]
+    assert [(each["custom_tool_use_id"], each["is_error"]) for each in results] == [
+        (good["id"], False),
+        (bad["id"], True),
+    ]
+    assert "intent" not in results[1]["content"][0]["text"]  # the reason is for the record
+    assert sink.records[1]["reason"] == "unknown_intent"
+
+
+def test_a_request_may_be_spread_over_the_messages_of_a_turn(fake):
+    service, client = fake
+    raw = json.dumps(request())
+    cuts = [raw[:9], raw[9:50], raw[50:]]
+    service.script = [Connection([*map(service.message, cuts), service.idle(), service.over()])]
+    assert tickets(listen(client)) == ["LEGAL-12"]
+
+
+def test_a_turn_that_ends_in_a_request_reports_it(fake):
+    service, client = fake
+    cut = service.message(json.dumps(request())[:-3])
+    service.script = [Connection([cut, service.idle(), service.message("}}}"), service.over()])]
+    assert tickets(listen(client)) == [RequestRefusal.INVALID_JSON]
+
+
+def test_a_dropped_connection_is_resumed_and_nothing_comes_twice(fake):
+    service, client = fake
+    one, two, three, four = (service.message(json.dumps(request(f"LEGAL-{n}"))) for n in range(1, 5))
+    service.script = [
+        Connection([one], ends="cut", happens=[]),
+        Connection([three], happens=[two], ends="close"),
+        Connection([], ends="status", status=503),
+        Connection([two, three, four, service.over()]),
+    ]
+    waits = []
+    assert tickets(listen(client, waits)) == ["LEGAL-1", "LEGAL-2", "LEGAL-3", "LEGAL-4"]
+    assert waits == [0.5, 0.5, 1.0]
+
+
+def test_what_happens_between_history_and_stream_is_had_once(fake):
+    service, client = fake
+    first = service.message(json.dumps(request("LEGAL-1")))
+    service.script = [Connection([first, service.over()], happens=[first])]
+    assert tickets(listen(client)) == ["LEGAL-1"]
+
+
+def test_a_session_that_ended_meanwhile_is_not_waited_for(fake):
+    service, client = fake
+    happened = [service.message(json.dumps(request())), service.over()]
+    service.script = [Connection([], ends="open", happens=happened)]
+    started = time.monotonic()
+    assert tickets(listen(client)) == ["LEGAL-12"]
+    assert time.monotonic() - started < 8
+
+
+def test_a_history_of_many_pages_is_read_to_its_end(fake):
+    service, client = fake
+    missed = [service.message(json.dumps(request(f"LEGAL-{n}"))) for n in range(7)]
+    service.script = [Connection([], happens=missed), Connection([service.over()])]
+    assert tickets(listen(client)) == [f"LEGAL-{n}" for n in range(7)]
+
+
+def test_a_rate_limited_stream_waits_as_long_as_it_is_told(fake):
+    service, client = fake
+    service.script = [
+        Connection([], ends="status", status=429, headers={"retry-after": "7"}),
+        Connection([], ends="status", status=500),
+        Connection([service.over()]),
+    ]
+    waits = []
+    assert listen(client, waits) == []
+    assert waits == [7.0, 1.0]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_session_that_cannot_be_read_is_said_so(fake, status):
+    service, client = fake
+    service.script = [Connection([], ends="status", status=status)]
+    with pytest.raises(SourceLost, match=str(status)):
+        listen(client)
+
+
+def test_previews_give_a_request_once_and_before_its_message(fake):
+    service, client = fake
+    raw = json.dumps(request())
+    whole = service.message(f"Now: {raw} and more")
+    identity = whole["id"]
+    pieces = [delta(identity, part) for part in ("Now: ", raw[:30], raw[30:], " and")]
+    service.script = [Connection([begun(identity), *pieces, whole, service.over()])]
+    assert tickets(listen(client, previews=True)) == ["LEGAL-12"]
+    assert service.opened[0]["event_deltas[]"] == ["agent.message"]
+
+
+def test_a_preview_that_was_cut_short_is_completed_by_its_message(fake):
+    service, client = fake
+    raw = json.dumps(request())
+    whole = service.message(f"{raw} {raw}")
+    service.script = [
+        Connection([begun(whole["id"]), delta(whole["id"], raw), delta(whole["id"], raw[:9])], ends="cut"),
+        Connection([whole, service.over()]),
+    ]
+    assert tickets(listen(client, previews=True)) == ["LEGAL-12", "LEGAL-12"]
+
+
+def test_a_target_without_an_id_is_on_record(fake):
+    service, client = fake
+    service.script = [Connection([service.message(json.dumps(request())), service.over()])]
+    sink = Sink()
+    run("sesn_src", {}, client=client, desk=desk(sink))
+    assert service.sent == []
+    assert [(each["result"], each["reason"]) for each in sink.records] == [("reject", "no_deployed_agent_id")]
+
+
+def test_the_allowlist_comes_before_the_agent_ids(fake):
+    service, client = fake
+    service.script = [Connection([service.message(json.dumps(request(target="mailer"))), service.over()])]
+    sink = Sink()
+    run("sesn_src", {"mailer": "sesn_m"}, client=client, desk=desk(sink))
+    assert service.sent == []
+    assert sink.records[0]["reason"] == "target_not_allowlisted"
+    assert sink.records[0]["target"]["len"] == len("mailer")
+
+
+def test_an_agent_id_gets_a_session_of_its_own(fake):
+    service, client = fake
+    service.script = [Connection([service.message(json.dumps(request())), service.over()])]
+    run("sesn_src", {"launch-radar": "agent_1"}, client=client, environment_id="env_1", desk=desk(Sink()))
+    (created,) = service.created
+    assert (created["agent"], created["environment_id"]) == ("agent_1", "env_1")
+    assert created["initial_events"][0]["type"] == "user.message"
+
+
+@pytest.fixture
+def approved():
+    verdict = judge(reference(), read_text(json.dumps(request())), Circumstances("s", "t"))
+    assert isinstance(verdict, Approved)
+    return verdict
+
+
+def test_a_rate_limited_delivery_is_sent_again(fake, approved):
+    service, client = fake
+    service.refusals = [(429, {"retry-after": "3"}), (529, {})]
+    waits = []
+    assert Steering(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved)
+    assert waits == [3.0, 1.0]
+    assert len(service.sent) == 1
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 0])
+def test_a_delivery_that_may_have_arrived_or_never_will_is_not_sent_again(fake, approved, status):
+    service, client = fake
+    service.refusals = [(status, {})]
+    assert not Steering(client, patience=Patience(sleep=pytest.fail)).steer("sesn_t", approved)
+    assert service.sent == []
+
+
+def test_patience_ends(fake, approved):
+    service, client = fake
+    service.refusals = [(429, {})] * 5
+    waits = []
+    assert not Steering(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved)
+    assert waits == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_a_failed_delivery_is_on_record(fake):
+    service, client = fake
+    service.refusals = [(404, {})]
+    service.script = [Connection([service.message(json.dumps(request())), service.over()])]
+    sink = Sink()
+    run("sesn_src", {"launch-radar": "sesn_gone"}, client=client, desk=desk(sink))
+    assert [each["reason"] for each in sink.records] == ["delivery_failed"]
+
+
+def test_an_answer_that_cannot_be_sent_does_not_stop_the_loop(fake):
+    service, client = fake
+    service.refusals = [(500, {})]
+    bad = service.call({"target_agent": "nobody"})
+    service.script = [Connection([bad, service.message(json.dumps(request())), service.over()])]
+    sink = Sink()
+    run("sesn_src", {"launch-radar": "sesn_t"}, client=client, desk=desk(sink))
+    assert [each["result"] for each in sink.records] == ["reject", "approve"]
+
+
+def test_words_of_the_agent_in_tool_results_are_not_listened_to(fake):
+    service, client = fake
+    content = [{"type": "text", "text": json.dumps(request())}]
+    events = [
+        service.event("agent.tool_result", tool_use_id="x", content=content, is_error=False),
+        service.event("user.message", content=content),
+        service.event("agent.message", content=[{"type": "redacted"}]),
+        service.over(),
+    ]
+    service.script = [Connection(events)]
+    assert listen(client) == []

@@ -1,0 +1,276 @@
+"""The scanner: what it finds, what it reports, and that cuts do not matter."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver.handoff.managed.scanner import DEPTH, WORK, Found, Scanner
+from agentserver.handoff.requests import LONGEST, RequestRefusal
+
+REQUEST = {
+    "type": "handoff_request",
+    "target_agent": "launch-radar",
+    "payload": {
+        "intent": "launch_review",
+        "params": {"ticket_id": "LEGAL-12", "note": 'a "quoted" } brace {'},
+    },
+}
+RAW = json.dumps(REQUEST)
+
+
+def scan(*pieces: str) -> tuple[Found, ...]:
+    scanner = Scanner()
+    return (*(found for piece in pieces for found in scanner.feed(piece)), *scanner.end())
+
+
+def test_a_nested_request_is_found_whole():
+    assert scan(RAW) == (Found(RAW),)
+
+
+def test_the_expression_that_it_replaces_stops_at_the_first_brace():
+    pattern = re.compile(r'\{"type":\s*"handoff_request".*?\}', re.DOTALL)
+    match = pattern.search(RAW)
+    assert match is not None
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(match.group())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(dict(reversed(REQUEST.items()))),
+        json.dumps(REQUEST, indent=2),
+        '{ "type" : "handoff_request" , "target_agent":"a"}',
+        '{"target_agent":"a","\\u0074ype":"handoff\\u005frequest"}',
+        '{"type":"handoff_request","n":[1,-2.5e+3,true,false,null,[],{}]}',
+    ],
+)
+def test_key_order_white_space_and_escapes_do_not_matter(text):
+    assert scan(text) == (Found(text),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Sure: {RAW} Done.",
+        f"```json\n{RAW}\n```",
+        f'a stray {{ brace and {{"a" more {RAW}',
+        f'{{"say": {RAW}',
+        f'{{"open: {RAW}',
+        f"{{{{{RAW}}}}}",
+        f"[1, {RAW}]",
+        f"{{'single': 'quotes'}} {RAW}",
+        f'{{"a":1}}{RAW}{{"b":2}}',
+    ],
+)
+def test_a_request_inside_prose_is_found(text):
+    assert scan(text) == (Found(RAW),)
+
+
+def test_several_in_one_text_come_in_order():
+    other = RAW.replace("LEGAL-12", "LEGAL-13")
+    assert scan(f"{RAW} and {other}") == (Found(RAW), Found(other))
+
+
+def test_a_request_quoted_in_another_document_is_reported_not_asked():
+    text = json.dumps({"tool_output": [REQUEST]})
+    assert scan(text) == (Found(text, RequestRefusal.NESTED_REQUEST),)
+
+
+def test_a_request_inside_a_string_is_text():
+    assert scan(json.dumps({"said": RAW})) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type":"handoff_request","target_agent":oops}',
+        '{"type":"handoff_request","payload":{"intent":"x"',
+        '{"type":"handoff_request",}',
+        '{"type":"handoff_request","type":"handoff_request"}',
+        '{"type":"handoff_request","a":"\\ud800"}',
+        '{"type":"handoff_request","a":01}',
+        '{"type":"handoff_request","a":"\n"}',
+        '{"type":"handoff_request","a":NaN}',
+        '{"type":"handoff_request","a":' + "1" * 65 + "}",
+        '{"type":"handoff_request","a":"\\x"}',
+    ],
+)
+def test_a_text_that_set_out_to_be_a_request_is_reported(text):
+    (found,) = scan(text)
+    assert found.fault is RequestRefusal.INVALID_JSON
+    assert text.startswith(found.raw)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":1}', "{}", "no", "{", '{"type":"other"}', '{"type":["handoff_request"]}', ""]
+)
+def test_other_objects_are_nobodys_request(text):
+    assert scan(text) == ()
+
+
+def test_bounds_are_reported():
+    long = '{"a":"' + "x" * LONGEST + '"}'
+    assert [found.fault for found in scan(long)] == [RequestRefusal.OVER_BOUND]
+    deep = '{"a":' * (DEPTH + 1)
+    assert [found.fault for found in scan(deep)] == [RequestRefusal.OVER_BOUND]
+    spaces = '{"a":' + " " * LONGEST + "1}"
+    assert [found.fault for found in scan(spaces)] == [RequestRefusal.OVER_BOUND]
+    assert scan(long + RAW)[-1] == Found(RAW)
+
+
+def test_what_is_held_is_bounded():
+    scanner = Scanner()
+    scanner.feed("prose without braces " * 1000)
+    assert scanner._held == ""
+    for _ in range(50):
+        scanner.feed('{"a": "' + "y" * 4000)
+        assert len(scanner._held) <= LONGEST + 4007
+
+
+def test_a_copy_goes_on_by_itself():
+    scanner = Scanner()
+    scanner.feed(RAW[:40])
+    other = scanner.copy()
+    assert scanner.feed(RAW[40:]) == (Found(RAW),)
+    (found,) = (*other.feed('",oops'), *other.end())
+    assert found.fault is RequestRefusal.INVALID_JSON
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            '{"type":"handoff_request"',
+            '{"type": ',
+            '"handoff_request"',
+            '"a":',
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            '"',
+            "\\",
+        ),
+        *(
+            "\\u00",
+            "41",
+            "1",
+            "-",
+            "tru",
+            "e",
+            " ",
+            "\n",
+            "prose",
+            "```",
+            RAW,
+            RAW[:30],
+            RAW[30:],
+            '{"x":"',
+            '"}',
+            '\\"',
+        ),
+    ]
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(PIECES, max_size=14).map("".join), st.data())
+def test_where_the_text_is_cut_does_not_matter(text, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert scan(*pieces) == scan(text)
+    assert scan(*text) == scan(text)
+
+
+@settings(max_examples=300)
+@given(st.lists(PIECES, max_size=14).map("".join), st.integers(10, 60))
+def test_cuts_do_not_matter_at_the_bounds_either(text, longest):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("agentserver.handoff.managed.scanner.LONGEST", longest)
+        patched.setattr("agentserver.handoff.managed.scanner.DEPTH", 3)
+        patched.setattr("agentserver.handoff.managed.scanner.WORK", 2)
+        assert scan(*text) == scan(text)
+
+
+def test_every_single_cut_of_a_real_text():
+    text = f"Ok.\n```json\n{RAW}\n``` and {{ then {json.dumps(REQUEST, indent=1)}"
+    whole = scan(text)
+    assert len(whole) == 2
+    for at in range(len(text) + 1):
+        assert scan(text[:at], text[at:]) == whole
+
+
+@settings(max_examples=300)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
+        lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=4), x, max_size=3),
+        max_leaves=8,
+    ),
+    st.text('ab{}"\\[]:, \n', max_size=20),
+)
+def test_whatever_a_request_carries_it_is_found_behind_any_prose(value, prose):
+    raw = json.dumps({"x": value, "type": "handoff_request"})
+    assert Found(raw) in scan(prose, "\n}\n", raw) or '"' in prose or "{" in prose
+    assert Found(raw) in scan(prose.replace("{", ""), raw)
+
+
+class Counting(Scanner):
+    """Counts the characters that candidates read."""
+
+    __slots__ = ("work",)
+
+    def __init__(self):
+        super().__init__()
+        self.work = 0
+
+    def _settle(self, candidate, step):
+        self.work += candidate.pos - candidate.start
+        yield from super()._settle(candidate, step)
+
+
+def work(text):
+    scanner = Counting()
+    scanner.feed(text)
+    scanner.end()
+    assert scanner.work <= WORK * (len(text) + LONGEST) + LONGEST
+    return scanner.work
+
+
+ALPHABET = ['{"', '"', "{", "}", ":", ",", "[", "\\", '{"a":"', '{"a":{', " ", "x", "\n", "1", RAW[:25]]
+
+
+@settings(max_examples=150)
+@given(st.lists(st.sampled_from(ALPHABET), max_size=400).map("".join))
+def test_fuzzed_texts_are_read_in_bounded_work(text):
+    assert work(text) <= 40 * len(text) + 40
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":["{",' + '":1,",' * 10000,
+        '{"k":"' + "{ " * 30000 + "\n",
+        '{"a":' * 10000,
+        '{"a":["{",' + '":{",' * 10000,
+        "{" * 100_000,
+        ('{"a":' * 31 + '"' + "x" * 65_000 + "\n") * 2,
+    ],
+)
+def test_hostile_texts_are_read_in_bounded_work(text):
+    assert work(text) <= 40 * len(text)
+
+
+def test_a_scan_that_costs_too_much_is_given_up_and_says_so(monkeypatch):
+    monkeypatch.setattr("agentserver.handoff.managed.scanner.WORK", 0)
+    assert [found.fault for found in scan('{"a" {"b" }')] == [
+        RequestRefusal.OVER_BOUND,
+        RequestRefusal.OVER_BOUND,
+    ]

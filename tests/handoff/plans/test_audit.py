@@ -1,0 +1,119 @@
+"""Auditing a plan file: the schemas are opened, findings have lines, and there are three ways to write them."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+import pytest
+
+from agentserver.handoff.plans.audit import TOLD, FindingsFormat, audit_plan, fails, written
+from agentserver.handoff.plans.chain import StepSeverity
+from agentserver.handoff.plans.steps import StepsError
+from agentserver.handoff.validation import loader
+
+DAY = date(2026, 7, 2)
+FOLDER = "schemas/handoff-payloads"
+GOOD = {
+    "type": "object",
+    "properties": {"x": {"type": "null"}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / FOLDER).mkdir(parents=True)
+    for name, own in (("a.v1", "a/v1"), ("a.v2", "a/v2"), ("b.v1", "c/v1")):
+        (tmp_path / FOLDER / f"{name}.schema.json").write_text(
+            json.dumps({**GOOD, "$id": f"{own}.schema.json"})
+        )
+    return tmp_path
+
+
+def plan(root, *rows):
+    path = root / "p.steps.csv"
+    path.write_text("step,payload_schema_in,payload_schema_out,notes\n" + "".join(f"{row}\n" for row in rows))
+    return path
+
+
+def cell(name):
+    return f"{FOLDER}/{name}.schema.json"
+
+
+def found(root, *rows, day=DAY):
+    return [(each.row, each.code, str(each.severity)) for each in audit_plan(plan(root, *rows), root, day)]
+
+
+def test_a_plan_that_fits(root):
+    rows = (f'1,,{cell("a.v1")},"two\nlines"', f"2,{cell('a.v1')},,")
+    assert found(root, *rows) == []
+    assert written([], "p.csv", FindingsFormat.TEXT) == "p.csv: every handoff is typed and fits"
+
+
+def test_findings_have_the_line_of_the_step_that_hands_over(root):
+    rows = (
+        f'1,,{cell("a.v1")},"two\nlines"',
+        f"2,{cell('a.v2')},,",
+        f"3,{cell('a.v1')},{cell('b.v1')},a,b",
+        f"4,{cell('b.v1')},,",
+    )
+    assert found(root, *rows) == [
+        (2, "PAYLOAD_MISMATCH", "HARD"),
+        (4, "PAYLOAD_UNTYPED", "HARD"),
+        (5, "ROW_OVERFLOW", "WARN"),
+        (5, "PAYLOAD_REJECTED", "HARD"),
+        (5, "PAYLOAD_REJECTED", "HARD"),
+    ]
+
+
+def test_equal_cells_are_no_proof(root):
+    """The published comparison takes equal texts for equal schemas."""
+    rows = (f"1,,{cell('b.v1')},", f"2,{cell('b.v1')},,")
+    assert {code for _, code, _ in found(root, *rows)} == {"PAYLOAD_REJECTED"}
+    gone = (f"1,,{cell('gone.v1')},", f"2,{cell('gone.v1')},,")
+    assert {code for _, code, _ in found(root, *gone)} == {"PAYLOAD_REJECTED"}
+
+
+def test_hard_findings_fail(root):
+    rows = ("1,,,", "2,,,")
+    early = audit_plan(plan(root, *rows), root, date(2026, 6, 30))
+    assert [each.severity for each in early] == [StepSeverity.WARN]
+    assert not fails(early)
+    assert fails(audit_plan(plan(root, *rows), root, DAY))
+
+
+def test_each_schema_is_opened_once(root, monkeypatch):
+    opened = []
+    admit = loader.admit
+    monkeypatch.setattr(loader, "admit", lambda value, at: opened.append(value) or admit(value, at))
+    found(root, *(f"{n},{cell('a.v1')},{cell('a.v1')}," for n in range(9)))
+    assert opened == [cell("a.v1")]
+
+
+def test_the_three_forms(root):
+    findings = audit_plan(plan(root, "1,,,", "2,,,"), root, DAY)
+    assert written(findings, "p.csv", FindingsFormat.TEXT).startswith(
+        "p.csv:2: HARD PAYLOAD_UNTYPED: step 1->step 2"
+    )
+    assert json.loads(written(findings, "p.csv", FindingsFormat.JSON))[0]["row"] == 2
+    sarif = json.loads(written(findings, "p.csv", FindingsFormat.SARIF))
+    (run,) = sarif["runs"]
+    assert {rule["id"] for rule in run["tool"]["driver"]["rules"]} == set(TOLD)
+    (result,) = run["results"]
+    assert result["level"] == "error"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 2
+    spaced = json.loads(written(findings, "a plan/p#1.csv", FindingsFormat.SARIF))["runs"][0]["results"][0]
+    assert spaced["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%20plan/p%231.csv"
+    warned = audit_plan(plan(root, "1,,,", "2,,,"), root, date(2026, 1, 1))
+    assert (
+        json.loads(written(warned, "p", FindingsFormat.SARIF))["runs"][0]["results"][0]["level"] == "warning"
+    )
+
+
+def test_what_is_no_plan_is_said(root):
+    path = root / "p.steps.csv"
+    path.write_text("")
+    with pytest.raises(StepsError):
+        audit_plan(path, root, DAY)

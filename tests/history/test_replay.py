@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agentserver import HandlerResponse
+from agentserver.contract import Code
+from agentserver.core.decide import decisions
+from agentserver.core.decide.requeue import requeue
+from agentserver.core.encoding.detail_form import dump
+from agentserver.core.encoding.recording import encode
+from agentserver.core.messages import Closing, Outside, Requeued, TurnedAway
+from agentserver.core.records.audit import Event
+from agentserver.core.records.details import KeptText
+from agentserver.core.state.approvals import Answer, Decided
+from agentserver.history.replay import replay, told
+from tests.core.paper import Answer as Reply
+from tests.core.paper import Ask, Note, Paper, listener, rules
+from tests.engines.stories import story_of
+
+SHOP = rules(listener("agent", "tool"), listener("tool"), listener("dud"))
+
+
+def agent(call):
+    if isinstance(call.payload, Ask):
+        return HandlerResponse(Ask(call.payload.text), "tool")
+    return HandlerResponse.respond(Reply("done"))
+
+
+def dud(call):
+    raise RuntimeError("no")
+
+
+HANDLERS = {"agent": agent, "tool": lambda call: HandlerResponse.respond(Note("ok")), "dud": dud}
+
+
+@pytest.fixture
+def paper():
+    paper = Paper(SHOP, HANDLERS)
+    paper.say(Ask("tea"), "agent")
+    return paper.run()
+
+
+def changed(story, version, /, **fields):
+    steps = tuple(step._replace(**fields) if step.version == version else step for step in story.steps)
+    return replace(story, steps=steps)
+
+
+def altered(story, version, change):
+    """The story with a record of a step changed."""
+    (step,) = (step for step in story.steps if step.version == version)
+    records = [change(record._asdict()) for record in story.records_of(step)]
+    rows = [[r["event"], r["thread"], r["sender"], r["to"], r["root"], r["hop"], r["code"], dump(r["detail"]), r["delivery"],
+             r["message"].decode()] for r in records]  # fmt: skip
+    return changed(story, version, records=encode(rows))
+
+
+def test_every_kind_of_decision_is_taken_again(paper):
+    paper.say(Ask("x"), "dud")
+    paper.run()
+    letter = next(d for outcome in paper.outcomes for d in outcome.added if d.to == "dud")
+    paper.apply(requeue(paper.conversation, letter, SHOP, paper.moment()))
+    paper.run()
+    outside = Outside(b"<x/>", "late", None)
+    paper.apply(decisions.turn_away(paper.conversation, outside, Code.BUSY, SHOP, paper.moment()))
+    paper.apply(decisions.close(paper.conversation, SHOP, paper.moment(), "enough"))
+    assert replay(story_of(paper), SHOP) is None
+
+
+def test_a_refusal_is_told_with_who_finished_what_and_why(paper):
+    found = replay(story_of(paper), rules(listener("agent"), listener("tool"), listener("dud")))
+    assert str(found) == (
+        "step 2 (agent finished with Ask from console): "
+        "then sent agent -> tool Ask; now refused agent -> tool routing: tool is no peer of agent"
+    )
+
+
+def test_another_message_is_told_by_where_it_parts(paper):
+    story = story_of(paper)
+    cause = story.steps[0].cause.replace(b"tea", b"tee")
+    found = replay(changed(story, 1, cause=cause), SHOP)
+    assert found.about == "a message from outside"
+    assert "tea</text>" in found.then
+    assert "tee</text>" in found.now
+
+
+def test_what_is_missing_and_what_is_more(paper):
+    story = story_of(paper)
+    found = replay(changed(story, 1, records=b"[]"), SHOP)
+    assert (found.then, found.now) == ("nothing more", "received console -> agent Ask")
+
+
+@pytest.mark.parametrize(("field", "value"), [("hop", 7), ("thread", "elsewhere")])
+def test_another_field_is_named(paper, field, value):
+    found = replay(
+        altered(story_of(paper), 1, lambda r: {**r, field: value} if r["event"] == Event.SENT else r), SHOP
+    )
+    assert f"with {field} {value}" in found.then
+    assert f"with {field} " in found.now
+
+
+def test_what_an_operator_reads_may_differ(paper):
+    assert (
+        replay(altered(story_of(paper), 1, lambda r: {**r, "detail": KeptText("other words")}), SHOP) is None
+    )
+
+
+def test_other_events_and_versions(paper):
+    story = story_of(paper)
+    answered, done = story.steps[3].events
+    other = (answered, done._replace(answered=False))
+    assert "something else leaves it" in str(replay(changed(story, 4, events=other), SHOP))
+    assert replay(changed(story, 1, version=5), SHOP).now == "step 1"
+
+
+def test_an_answer_that_nothing_waits_for(paper):
+    cause = encode(["decide", "a", "d", Answer.ONCE, "ann"])
+    found = replay(changed(story_of(paper), 2, cause=cause), SHOP)
+    assert (
+        str(found)
+        == "step 2 (the answer once of ann): then a decision; now none can be taken: nothing waits for this answer"
+    )
+
+
+def test_the_names_of_causes():
+    paper = Paper(SHOP, HANDLERS)
+    paper.say(Ask("tea"), "agent")
+    (delivery,) = paper.waiting
+    assert [told(cause) for cause in (TurnedAway(b"", "r", None, Code.BUSY), Closing("idle"), Requeued(delivery),
+                                      Decided("a", "d", Answer.DENY, "ann"))] == [
+        "a message from outside, turned away", "the end: idle", "a dead letter to agent, queued again",
+        "the answer deny of ann",
+    ]  # fmt: skip

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from agentserver.provenance import leaves as face
+from agentserver.provenance.evidence.leaves import DEPTH, leaves, text_of, typed, typed_in
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: int
+    name: str
+
+
+class Model(BaseModel):
+    inner: list[dict[str, str]]
+
+
+def pairs(value: Any) -> list[tuple[str, Any]]:
+    return [(leaf.path, leaf.value) for leaf in leaves(value)]
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("x", [("", "x")]),
+        (3, [("", 3)]),
+        (None, [("", None)]),
+        ({"a": [1, {"b": "c"}]}, [("a[0]", 1), ("a[1].b", "c")]),
+        ({"two words": 1}, [("{}", "two words"), ("two words", 1)]),
+        (Point(1, "p"), [("x", 1), ("name", "p")]),
+        (Model(inner=[{"k": "v"}]), [("inner[0].k", "v")]),
+        (Colour.RED, [("", "red")]),
+        (b"ab\xff", [("", "ab\ufffd")]),
+        ('{"a": "b"}', [("a", "b")]),
+        ("{}", [("", "{}")]),
+        ("[broken]", [("", "[broken]")]),
+        (frozenset({"s"}), [("[0]", "s")]),
+        (1j, [("", "1j")]),
+    ],
+)
+def test_values_are_taken_apart(value: Any, found: list[tuple[str, Any]]) -> None:
+    assert pairs(value) == found
+
+
+def test_what_lies_too_deep_becomes_one_text() -> None:
+    value: Any = "secret"
+    for _ in range(DEPTH + 5):
+        value = [value]
+    [leaf] = leaves(value)
+    assert "secret" in text_of(leaf.value)
+
+
+def test_what_is_too_much_becomes_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setattr(sys.modules["agentserver.provenance.evidence.leaves"], "COUNT", 3)
+    found = leaves(["a", "b", "c", "d", "secret"])
+    assert len(found) == 4
+    assert "secret" in text_of(found[-1].value)
+    assert face is not None
+
+
+@given(
+    st.recursive(
+        st.none() | st.text() | st.integers(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_no_text_is_lost(value: Any) -> None:
+    import json
+
+    said = "\n".join(text_of(leaf.value) for leaf in leaves(json.loads(json.dumps(value))))
+
+    def check(inner: Any) -> None:
+        if isinstance(inner, dict):
+            for each in inner.values():
+                check(each)
+        elif isinstance(inner, list):
+            for each in inner:
+                check(each)
+        elif isinstance(inner, str) and inner[:1] not in {"[", "{"} and inner.strip() == inner:
+            assert inner in said
+
+    check(value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("1,000.00", 1000),
+        ("1 000", Decimal(1000)),
+        (1.50, "1.5"),
+        ("2025-1-2", date(2025, 1, 2)),
+        ("2025-01-02 10:30", datetime(2025, 1, 2, 9, tzinfo=UTC)),
+    ],
+)
+def test_typed_values_compare_by_value(one: Any, other: Any) -> None:
+    assert typed(one) == typed(other) is not None
+
+
+@pytest.mark.parametrize("value", [True, None, time(1), "words", "2025-13-45", "1,00", float("nan")])
+def test_words_have_no_typed_key(value: Any) -> None:
+    assert typed(value) is None
+
+
+def test_numbers_and_dates_in_a_text() -> None:
+    found = set(
+        typed_in(
+            "pay 1,200.50 by January 2nd, 2025 or the 3 of Feb; not 2025-02-30 but 2025-03-01, 31 June 2024"
+        )
+    )
+    assert {"number 1200.5", "date 2025-01-02", "day 02-03", "date 2025-03-01"} <= found
+    assert not any("02-30" in key or "06-31" in key for key in found)
+
+
+def test_scalars_as_text() -> None:
+    assert text_of(datetime(2025, 1, 2, 3, 4, tzinfo=UTC)).startswith("2025-01-02 03:04")
+    assert text_of(None) == ""

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import io
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.characters.printing import visible
+from agentserver.characters.table import unseen
+from agentserver.trace.terminal import MAX_LINE, Screen, Style, paint, plain, visible_lines, wants_colour
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_could_act_on_is_passed_on(text):
+    shown = visible(text)
+    assert not any(map(unseen, shown))
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain ä 漢 🙂", "plain ä 漢 🙂"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\x9b31m", "\\x9b31m"),
+        ("a\rb\x08\x7f\x00", "a\\rb\\x08\\x7f\\x00"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("zero\u200bwidth", "zero\\u200bwidth"),
+        ("line\u2028separator", "line\\u2028separator"),
+        ("\udc80", "\\udc80"),
+        ("non\u00a0breaking\x1b", "non\\xa0breaking\\x1b"),
+        ("C:\\new", "C:\\\\new"),
+    ],
+)
+def test_what_is_dangerous_is_escaped(text, shown):
+    assert visible(text) == shown
+
+
+def test_lines_are_the_texts_own():
+    assert list(visible_lines("a\tb\r\nc\rd\n")) == ["a    b", "c\\rd", ""]
+
+
+def test_a_long_line_is_cut_and_counted():
+    (line,) = visible_lines("x" * (MAX_LINE + 7))
+    assert line == "x" * MAX_LINE + " ... (7 more)"
+
+
+def test_nothing_is_cut_off_what_somebody_decides_about():
+    assert [*visible_lines("x" * MAX_LINE + "to\tmallory\n\nend\r\n", whole=True)] == [
+        "x" * MAX_LINE,
+        "to\\tmallory",
+        "",
+        "end\\r",
+        "",
+    ]
+
+
+def test_paint_escapes_what_is_inside_its_own_colours():
+    line = ((Style.BAD, "\x1b[0m!"), (Style.PLAIN, " ok"))
+    assert paint(line, colour=True) == "\x1b[31m\\x1b[0m!\x1b[0m ok"
+    assert paint(line, colour=False) == "\\x1b[0m! ok"
+
+
+class Tty(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "wanted"),
+    [
+        (Tty(), {"TERM": "xterm"}, True),
+        (Tty(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (Tty(), {"TERM": "xterm", "NO_COLOR": ""}, True),
+        (Tty(), {"TERM": "dumb"}, False),
+        (Tty(), {}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+    ],
+)
+def test_colour_is_for_terminals_whose_owner_did_not_decline(stream, environ, wanted):
+    assert wants_colour(stream, environ) is wanted
+
+
+@pytest.mark.anyio
+async def test_a_screen_redacts_and_prints_whole_lines():
+    out = io.StringIO()
+    screen = Screen(redact=lambda text: text.replace("hunter2", "[redacted]"), out=lambda: out)
+    screen.show()
+    screen.show(plain("it is hunter2"), plain("end"))
+    screen.say("two\nlines")
+    screen.prompt("> \x1b")
+    await screen.written()
+    assert out.getvalue() == "it is [redacted]\nend\ntwo\nlines\n> \\x1b"
+
+
+@pytest.mark.anyio
+async def test_a_reader_that_went_away_is_noticed_once():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        screen = Screen(out=lambda: stream)
+        screen.say("anybody?")
+        await screen.written()
+        assert screen.gone
+        screen.say("nobody")
+        await screen.written()

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from lxml import etree
+
+from agentserver.core.encoding.record_rows import detail_kept
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.wording import WORDING
+from agentserver.trace.html import page
+from agentserver.trace.terminal import Style
+from agentserver.trace.text import json_lines, line, quiet, read, tree, tree_text
+from tests.core.samples import SAMPLES, altered
+
+
+def rec(event, at, thread, sender="", to="", root="", **more):
+    if more.get("detail"):  # as earlier servers kept it
+        more["detail"] = detail_kept(more["detail"], event)
+    return AuditRecord(event, at, "c", thread, sender, to, root, **more)
+
+
+CALL = [
+    rec(Event.RECEIVED, 10.0, "root", "console", "agent", "Ask"),
+    rec(Event.SENT, 10.0, "t1", "console", "agent", "Ask", delivery="d1", message=b"<m/>"),
+    rec(Event.HANDLED, 10.5, "t1", "console", "agent", "Ask", delivery="d1"),
+    rec(Event.SENT, 10.5, "t2", "agent", "tool", "Add", delivery="d2"),
+    rec(Event.HANDLED, 10.6, "t2", "agent", "tool", "Add", delivery="d2"),
+    rec(Event.SENT, 10.6, "t1", "tool", "agent", "Sum", delivery="d3"),
+    rec(Event.HANDLED, 10.7, "t1", "tool", "agent", "Sum", delivery="d3"),
+    rec(Event.CLOSED, 10.7, "t2", to="tool"),
+    rec(Event.ANSWERED, 10.7, "root", "agent", "console", "Answer"),
+]
+
+
+def test_a_call_lies_inside_its_caller_and_its_answer_beside_it():
+    depths = [(hop.record.root, hop.depth) for hop in read(CALL) if hop.record.event is Event.SENT]
+    assert depths == [("Ask", 0), ("Add", 1), ("Sum", 1)]
+
+
+def test_the_tree_leaves_out_what_the_next_line_tells():
+    assert tree_text(CALL).splitlines() == [
+        "   +0.000s  console -> agent  Ask",
+        "   +0.500s    agent -> tool  Add  500 ms",
+        "   +0.600s    tool -> agent  Sum  100 ms",
+        "   +0.700s    closed tool",
+        "   +0.700s  answered agent -> console  Answer  100 ms",
+    ]
+
+
+def test_an_invocation_that_sends_nothing_is_shown():
+    silent = [*CALL[:3], rec(Event.ENDED, 10.5, "root", to="console")]
+    assert tree_text(silent).splitlines()[1:] == [
+        "   +0.500s  handled console -> agent  Ask  500 ms",
+        "   +0.500s  ended console",
+    ]
+
+
+def test_refusals_and_failures_show_code_and_detail_without_control_characters():
+    records = [
+        *CALL[:3],
+        rec(
+            Event.REFUSED,
+            10.5,
+            "t1",
+            "agent",
+            "\x1b[31mnobody",
+            code="routing",
+            detail="not a peer",
+            delivery="d1",
+        ),
+        rec(Event.SENT, 10.5, "t1", "system", "agent", "SystemError", delivery="d4"),
+        rec(
+            Event.FAILED,
+            10.6,
+            "t1",
+            "system",
+            "agent",
+            "SystemError",
+            code="internal",
+            detail="x" * 501,
+            delivery="d4",
+        ),
+    ]
+    lines = tree_text(records).splitlines()
+    assert lines[1] == "   +0.500s  refused agent -> \\x1b[31mnobody  routing: not a peer"
+    assert lines[3].endswith("  100 ms  internal: " + "x" * 490 + " ... (11 more)")
+
+
+def test_a_refused_outside_message_that_named_nobody():
+    assert (
+        tree_text([rec(Event.REFUSED, 1.0, "root", "console", code="routing")])
+        == "   +0.000s  refused console -> ?  routing"
+    )
+
+
+def test_each_outside_message_starts_the_clock_again():
+    assert tree_text(
+        [*CALL[:2], rec(Event.RECEIVED, 99.0, "root"), rec(Event.SENT, 99.2, "t1", "console", "agent")]
+    ).endswith("+0.200s  console -> agent")
+
+
+def test_json_lines_hold_everything():
+    first, second = (json.loads(line) for line in list(json_lines(CALL))[1:3])
+    assert first == {
+        "event": "sent", "at": 10.0, "conversation": "c", "thread": "t1", "sender": "console", "to": "agent", "root": "Ask",
+        "hop": 0, "code": "", "detail": None, "delivery": "d1", "message": "<m/>", "request": "", "took": None, "began": None,
+        "text": "",
+        "depth": 0,
+    }  # fmt: skip
+    assert second["event"] == "handled"
+
+
+ASKED = [
+    *CALL[:3],
+    rec(Event.SENT, 10.5, "t2", "agent", "till", "Pay", delivery="d2", message=b"<m/>"),
+    rec(
+        Event.ASKED,
+        10.5,
+        "t2",
+        "agent",
+        "till",
+        "Pay",
+        detail="agent wants to pay\n30 came from\n  a \x1b page",
+    ),
+    rec(Event.APPROVED, 70.5, "t2", "agent", "till", "Pay", detail="ada, always", delivery="d2"),
+    rec(Event.FLAGGED, 70.6, "t1", "agent", "till", detail="look\nhere"),
+    rec(Event.WITHDRAWN, 80.5, "t2", "agent", "till", "Pay", detail="no answer in time", delivery="d3"),
+    rec(Event.ATTEMPTED, 80.6, "t1", "agent", "till", detail="an account of a handoff"),
+]
+
+
+def test_a_question_its_answer_and_what_guards_remark_are_told_in_their_own_lines():
+    assert tree_text(ASKED).splitlines()[1:] == [
+        "   +0.500s    agent -> till  Pay  500 ms",
+        "   +0.500s    asked agent -> till  Pay  agent wants to pay",
+        "                | 30 came from",
+        "                |   a \\x1b page",
+        "  +60.500s    approved agent -> till  Pay  permitted by ada, always",
+        "  +60.600s  flagged agent -> till  look",
+        "              | here",
+        "  +70.500s    withdrawn agent -> till  Pay  not permitted: no answer in time",
+        "  +70.600s  attempted agent -> till  an account of a handoff",
+    ]
+
+
+def test_the_page_tells_them_too():
+    shown = etree.fromstring(page("x", ASKED), etree.HTMLParser())
+    rows = {row.get("class"): row.text for row in shown.iter("div") if row.get("class")}
+    assert rows["asked"].endswith(
+        "agent wants to pay\n                | 30 came from\n                |   a \\x1b page"
+    )
+    assert rows["approved"].endswith("permitted by ada, always")
+    assert rows["flagged"].endswith("look\n              | here")
+
+
+def test_json_lines_keep_a_detail_whole():
+    details = {
+        fields["event"]: (fields["detail"], fields["text"]) for fields in map(json.loads, json_lines(ASKED))
+    }
+    words = "agent wants to pay\n30 came from\n  a \x1b page"
+    assert details["asked"] == ({"kind": "text", "text": words}, words)
+    assert details["approved"] == (
+        {"kind": "answered", "by": "ada, always", "answer": ""},
+        "permitted by ada, always",
+    )
+
+
+def attempted(account):
+    return rec(Event.ATTEMPTED, 1.0, "t1", "agent", "counsel", detail=account)
+
+
+@pytest.mark.parametrize(
+    ("account", "told"),
+    [
+        ({"result": "approve", "intent": "review", "reason": None}, "approve review"),
+        ({"result": "reject", "intent": "review", "reason": "word_budget"}, "reject review: word_budget"),
+        (
+            {"result": "reject", "intent": {"len": 9, "sha256": "0" * 64}, "reason": "unknown_intent"},
+            "reject: unknown_intent",
+        ),
+        ({"result": "reject", "intent": None, "reason": "invalid_json"}, "reject: invalid_json"),
+        (["result"], '["result"]'),
+        ({"more": 1}, '{"more": 1}'),
+    ],
+)
+def test_a_handoff_is_told_in_words(account, told):
+    assert tree_text([attempted(json.dumps(account))]) == f"   +0.000s  attempted agent -> counsel  {told}"
+
+
+def test_a_live_view_leaves_a_rejected_handoff_to_its_refusal():
+    granted = attempted('{"result": "approve", "intent": "review"}')
+    assert not quiet(granted)
+    assert quiet(attempted('{"result": "reject", "reason": "schema"}'))
+    assert not quiet(attempted("an account of a handoff"))
+    assert quiet(CALL[0])
+    assert not quiet(CALL[1])
+    assert line(next(read([granted])))[-1] == (Style.GOOD, "approve review")
+
+
+# A change of wording
+
+DETAILED = [
+    *CALL[:3],
+    *(
+        AuditRecord(Event.FLAGGED, 11.0, "c", "t1", "agent", "till", detail=detail, request="r", took=0.25)
+        for detail in SAMPLES
+    ),
+]
+"""A record with each kind of detail."""
+
+
+def layout(lines):
+    """The margin and the styles of each line."""
+    return [(each[0][1] if each[0][0] is Style.DIM else "", [style for style, _ in each]) for each in lines]
+
+
+def test_another_wording_changes_neither_layout_nor_data():
+    other = altered()
+    assert layout(tree(DETAILED)) == layout(tree(DETAILED, wording=other))
+    rows, others = ([len(row.text.split("\n")) for row in etree.fromstring(
+        page("x", DETAILED, words), etree.HTMLParser()).iter("div") if row.get("class")] for words in (WORDING, other))  # fmt: skip
+    assert rows == others
+    for one, two in zip(json_lines(DETAILED), json_lines(DETAILED, other), strict=True):
+        assert {**json.loads(one), "text": ""} == {**json.loads(two), "text": ""}
+
+
+def test_nothing_that_is_shown_reads_words():
+    """Records of kept text with our own phrases in them stay the lines that they are."""
+    words = "\n".join(WORDING.lines(SAMPLES[-4]))
+    lines = tree([rec(Event.FLAGGED, 1.0, "t1", "agent", "till", detail=words)])
+    assert len(lines) == len(words.split("\n"))
+
+
+def test_what_took_how_long_is_a_number():
+    took = [rec(Event.HANDLED, 3.0, "t1", "a", "b", took=0.25), rec(Event.SENT, 3.0, "t2", "b", "c")]
+    assert [hop.took for hop in read(took)] == [0.25, 0.25]
+    first = json.loads(next(json_lines(took)))
+    assert (first["took"], first["began"]) == (0.25, 2.75)

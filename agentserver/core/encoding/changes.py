@@ -7,7 +7,7 @@ costs the same in a large conversation as in a small one. Refuses to know where 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agentserver.core.encoding import parts
 from agentserver.core.encoding.parts import FORMAT, ORDINAL
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from agentserver.core.encoding.parts import Row
-    from agentserver.core.messages import Delivery
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.threads import Thread
+
+T = TypeVar("T")
 
 
 class Changes(NamedTuple):
@@ -82,27 +83,36 @@ def _thread(before: Thread, now: Thread) -> Row:
     """The changed fields of a thread; nothing when only its children or what it stores have changed."""
     fields: dict[str, Any] = {}
     if now.inbox is not before.inbox:
-        fields["inbox"] = _queue(before.inbox, now.inbox)
+        fields["inbox"] = _queue(before.inbox, now.inbox, parts.inbox_row)
     if now.called != before.called:
         fields["called"] = now.called
     if now.refusals != before.refusals:
         fields["refusals"] = now.refusals
     if now.held is not before.held:
-        fields["held"] = parts.held_row(now.held)
+        fields["kept"] = _queue(before.held, now.held, parts.held_row)
     if now.approvals is not before.approvals:
-        fields["approvals"] = parts.approvals_row(now.approvals)
+        fields["asked"] = _queue(before.approvals, now.approvals, parts.approvals_row)
     if now.allowed != before.allowed:
         fields["allowed"] = parts.allowed_row(now.allowed)
     return (now.ordinal, fields) if fields else ()
 
 
-def _queue(before: tuple[Delivery, ...], now: tuple[Delivery, ...]) -> Row:
-    """The number of deliveries that are gone from the front of an inbox, and those that have come to its end."""
+def _queue(before: tuple[T, ...], now: tuple[T, ...], rows: Callable[[Iterable[T]], Row]) -> Row:
+    """The entries of a queue that are gone, and those that have come to its end.
+
+    Those that are gone are a number, counted from the front, or else their places.
+    """
     for gone in (0, 1):
         rest = before[gone:]
         if now[: len(rest)] == rest:
-            return gone, parts.inbox_row(now[len(rest) :])
-    return len(before), parts.inbox_row(now)
+            return gone, rows(now[len(rest) :])
+    places: list[int] = []
+    for place, one in enumerate(before):
+        stays = place - len(places)
+        if stays == len(now) or now[stays] != one:
+            places.append(place)
+    left = len(before) - len(places)
+    return (places if left else len(before)), rows(now[left:])
 
 
 def _request(before: OpenRequest | None, now: OpenRequest) -> Row:
@@ -128,12 +138,13 @@ def _memories(
     return {**found, **{f"guard {key}": {} for key in gone}}
 
 
+_QUEUES = {"inbox": parts.INBOX, "kept": parts.HELD, "asked": parts.APPROVALS}
 _FIELDS = {
     "called": parts.CALLED,
     "refusals": parts.REFUSALS,
-    "held": parts.HELD,
-    "approvals": parts.APPROVALS,
     "allowed": parts.ALLOWED,
+    "held": parts.HELD,  # whole, as the first steps that kept changes had these two
+    "approvals": parts.APPROVALS,
 }
 
 
@@ -178,9 +189,15 @@ def applied(fields: list[Any], changes: Iterable[bytes]) -> list[Any]:
 def _updated(row: Row, fields: Mapping[str, Any]) -> Row:
     now = list(row)
     for name, value in fields.items():
-        if name == "inbox":
-            gone, come = value
-            now[parts.INBOX] = now[parts.INBOX][gone:] + come
+        if name in _QUEUES:
+            now[_QUEUES[name]] = _queued(now[_QUEUES[name]], *value)
         else:
             now[_FIELDS[name]] = value
     return now
+
+
+def _queued(queue: list[Any], gone: int | list[int], come: list[Any]) -> list[Any]:
+    if isinstance(gone, int):
+        return queue[gone:] + come
+    without = set(gone)
+    return [one for place, one in enumerate(queue) if place not in without] + come

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.core.encoding.changes import between
+from agentserver.core.encoding import parts
+from agentserver.core.encoding.changes import _queue, _queued, between
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, by_owner, dumping, restore, take
 from agentserver.core.state import overlay
+from agentserver.core.state.approvals import Approval
+from agentserver.core.state.threads import Held
 from agentserver.core.state.todos import TodoBook
 from tests.core.decide.test_decisions_laws import SHOP
 from tests.core.encoding.test_snapshot import lived
@@ -70,18 +75,62 @@ def test_a_step_of_a_large_conversation_has_no_more_to_keep(what):
     assert one(MANY) <= one(FEW) + len(str(MANY))
 
 
-def test_a_message_to_a_long_inbox_is_kept_alone():
-    paper = Paper(rules(listener("a"), messages=10**6, conversation_messages=10**6), {"a": lambda call: None})
-    for _ in range(3):
-        paper.say(Ask("x"), "a")
+QUEUES = {
+    "inbox": lambda delivery: delivery,
+    "held": lambda delivery: Held("watcher", delivery),
+    "approvals": lambda delivery: Approval(f"of {delivery.id}", delivery, (), 0.0, "digest"),
+}
+TURNS = {
+    "one comes": lambda queue, one: (*queue, one),
+    "the first goes": lambda queue, one: queue[1:],
+    "the first goes and one comes": lambda queue, one: (*queue[1:], one),
+    "two in the middle go and one comes": lambda queue, one: (*queue[:7], *queue[8:20], *queue[21:], one),
+    "all go": lambda queue, one: (),
+}
+
+
+def queueing(name, turn):
+    """A conversation in which much waits on a thread, before and after a change to that."""
+    paper = Paper(rules(listener("a")), {"a": lambda call: None})
+    paper.say(Ask("x"), "a")
     before = paper.conversation
-    (thread,) = [node for node in before.tree.nodes.values() if node.inbox][:1]
-    long = thread.with_inbox(tuple(thread.inbox[0]._replace(id=f"d{number}") for number in range(MANY)))
-    tree = before.tree._replace(nodes={**before.tree.nodes, thread.id: long})
-    queued = long.with_inbox((*long.inbox[1:], thread.inbox[0]))
-    after = before._replace(tree=tree._replace(nodes={**tree.nodes, thread.id: queued}))
-    changed = between(before._replace(tree=tree), after, dumping(()))
-    assert len(changed.state) < 200
+    thread = next(node for node in before.tree.nodes.values() if node.inbox)
+    one = thread.inbox[0]
+    queue = tuple(QUEUES[name](one._replace(id=f"d{number}")) for number in range(MANY))
+
+    def having(version, queue):
+        nodes = {**before.tree.nodes, thread.id: thread._replace(**{"inbox": (), name: queue})}
+        return before._replace(version=before.version + version, tree=before.tree._replace(nodes=nodes))
+
+    return having(0, queue), having(1, turn(queue, QUEUES[name](one)))
+
+
+@pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
+@pytest.mark.parametrize("name", QUEUES)
+def test_of_much_that_waits_on_a_thread_what_comes_and_goes_is_kept_alone(name, turn):
+    before, after = queueing(name, turn)
+    changed = between(before, after, dumping(())).state
+    assert len(changed) < 320
+    base, whole = take(before), take(after)
+    assert restore(Snapshot(base.state, whole.waiting, whole.values, [changed])) == after
+
+
+@pytest.mark.parametrize(("name", "as_it_was"), [("held", "kept"), ("approvals", "asked")])
+def test_changes_that_have_what_waits_on_a_thread_whole_are_read(name, as_it_was):
+    before, after = queueing(name, TURNS["one comes"])
+    changed = json.loads(between(before, after, dumping(())).state)
+    ((_, fields),) = changed[6]
+    del fields[as_it_was]
+    thread = next(node for node in after.tree.nodes.values() if getattr(node, name))
+    fields[name] = getattr(parts, f"{name}_row")(getattr(thread, name))
+    base, whole = take(before), take(after)
+    assert restore(Snapshot(base.state, whole.waiting, whole.values, [parts.encode(changed)])) == after
+
+
+@given(st.lists(st.integers(0, 4)), st.lists(st.integers(0, 4)))
+def test_any_queue_becomes_any_other(before, now):
+    change = _queue(tuple(before), tuple(now), list)
+    assert _queued(before, *change) == now
 
 
 def test_a_thread_whose_todos_went_and_came_back_stands_at_the_end():

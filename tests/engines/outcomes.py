@@ -13,8 +13,8 @@ class Journal:
         self.path = path
         self.more = more
 
-    def __call__(self):
-        return SqliteEngine(JournalOptions(self.path), **self.more)
+    def __call__(self, guards=()):
+        return SqliteEngine(JournalOptions(self.path), guards, **self.more)
 
 
 def said(story, number=1):

@@ -64,6 +64,9 @@ async def requests_of_what_is_set_aside_are_answered(subject: Subject) -> None:
         hold([type(event) for event in told] == [Reply, Done], "one request waited")
         hold({event.request for event in told} == {"2"}, "and it is the one that is told")
         hold(isinstance(told[0], Reply) and told[0].error, "it is told an error")
+        waiting = [event async for event in engine.outbox(key)]
+        hold(waiting == list(told), "what it tells waits in the outbox, and nothing that was acknowledged")
+        hold(await engine.set_aside(key, "again", 2.0) == (), "it is set aside once")
         places = [event.place for event in (*answered.replies, *told)]
         hold(places == sorted(set(places)), "at places after all that left before")
     if subject.durable:

@@ -51,6 +51,8 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
         hold(await _found(engine, key) == [key], "a conversation is found by its id")
         hold(key in await _found(engine, key[:20]), "a conversation is found by the beginning of its id")
         hold(await _found(engine, f"{key}x") == [], "an id of no conversation finds none")
+        for part in (key[1:], f"%{key[1:]}", f"_{key[1:]}", key[:-1] + "*"):
+            hold(await _found(engine, part) == [], "nothing but the beginning of its id finds a conversation")
         listed = [each for each in await _listed(engine) if each.id in {key, other.conversation.id}]
         hold([each.id for each in listed] == [key, other.conversation.id], "the last one touched is first")
         first = listed[0]
@@ -60,6 +62,16 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
             "a conversation is listed with its principal, its steps, what waits and when it was touched",
         )
         hold(first.closed is None, "an open conversation is listed as open")
+        hold(first.unread == 0, "nothing has left it")
+        if await _recorded(engine):
+            hold(first.opened == one.conversation.touched, "a conversation is listed with when it was opened")
+        answered = story.answered(again.conversation, one.ready[0])
+        await engine.commit(answered)
+        (first,) = [each for each in await _listed(engine) if each.id == key]
+        hold(
+            first.unread == len(answered.replies),
+            "it is listed with what has left it and was not acknowledged",
+        )
 
 
 async def operators_see_what_is_at_work(subject: Subject) -> None:
@@ -91,6 +103,10 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
             "a message that waits for a person is seen as it was asked about",
         )
         hold(not await engine.read(lambda reader: list(reader.answers())), "it has no answer yet")
+        other = story.said(story.opened(), "2")
+        await engine.commit(other)
+        theirs = await engine.read(lambda reader: tuple(reader.approvals(other.conversation.id)))
+        hold(theirs == other.conversation.approvals(), "of each conversation that which waits in it is seen")
         await engine.commit(story.permitted(asked.conversation, waiting[0]))
         hold(
             await engine.read(lambda reader: list(reader.approvals(key))) == [],
@@ -139,6 +155,59 @@ async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> Non
         hold(await _dead(engine) == [], "what was queued again is no dead letter")
 
 
+async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
+    """Oldest first; one says whether its conversation is open."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        if not await _recorded(engine):
+            return
+        said = [story.said(story.opened(), "1") for _ in range(3)]
+        for outcome in said:
+            await engine.commit(outcome)
+            failed = story.failed(outcome.conversation, outcome.ready[0])
+            await engine.commit(failed)
+        await engine.commit(story.closed(failed.conversation))
+        letters = await _dead(engine)
+        hold(
+            [letter.delivery for letter in letters] == [one.ready[0] for one in said],
+            "dead letters are listed oldest first, those of closed conversations among them",
+        )
+        hold(
+            [letter.open for letter in letters] == [True, True, False],
+            "a dead letter says whether its conversation is open",
+        )
+
+
+async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None:
+    """For a durable engine: what is open, waits for a person, is a dead letter or set aside, as it was before."""
+    if not subject.durable:
+        return
+    story, asking = SampleConversation(), SampleConversation(guards=(AskingGuard(),), since=100)
+    said, failing, illegible = (story.said(story.opened(), "1") for _ in range(3))
+    failed = story.failed(failing.conversation, failing.ready[0])
+    asked = asking.said(asking.opened("ada"), "1")
+    outcomes = (said, failing, illegible, failed, asked)
+    async with subject.open() as engine:
+        for outcome in outcomes:
+            await engine.commit(outcome)
+        await engine.set_aside(illegible.conversation.id, "nothing can be decided", 9.0)
+        before = await _seen(engine, asked)
+    async with subject.open() as engine:
+        hold(await _seen(engine, asked) == before, "operators see after a restart what they saw before")
+        for outcome in (said, asked):
+            key = outcome.conversation.id
+            hold(await _found(engine, key[:20]) == [key], "a conversation is found after a restart")
+        found = await engine.read(lambda reader: tuple(reader.approvals(asked.conversation.id)))
+        hold(found == asked.conversation.approvals(), "what waits for a person is seen after a restart")
+        letters = [letter.delivery for letter in await _dead(engine)]
+        hold(letters == [failing.ready[0]], "a dead letter is there after a restart")
+        aside = [(one.id, one.reason) for one in await engine.read(lambda reader: list(reader.aside()))]
+        hold(
+            aside == [(illegible.conversation.id, "nothing can be decided")],
+            "what is set aside is listed, with the reason",
+        )
+
+
 READER = (
     an_engine_says_what_it_can_do,
     a_conversation_is_found_and_listed,
@@ -146,6 +215,8 @@ READER = (
     operators_see_what_waits_for_a_person,
     a_recorded_conversation_can_be_decided_again,
     what_a_listener_could_not_deal_with_is_listed,
+    dead_letters_are_listed_in_their_order,
+    operators_see_after_a_restart_what_was_there,
 )
 """Every check of this module."""
 
@@ -207,6 +278,11 @@ async def _found(engine: Engine, prefix: str) -> list[str]:
 
 async def _listed(engine: Engine) -> list[Summary]:
     return await engine.read(lambda reader: list(reader.conversations()))
+
+
+async def _seen(engine: Engine, asked: Outcome) -> tuple[object, ...]:
+    active = await engine.read(lambda reader: list(reader.active()))
+    return await _listed(engine), active, await _loaded_alike(engine, asked)
 
 
 async def _dead(engine: Engine) -> list[DeadLetter]:

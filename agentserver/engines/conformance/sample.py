@@ -26,7 +26,7 @@ from agentserver.payload.xmlify import xmlify
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from lxml import etree
@@ -50,10 +50,17 @@ class Subject:
     Args:
         open: gives a new engine on the same storage each time; a memory engine gives an empty one.
         durable: whether what one instance committed is there for the next.
+        guarded: the same as ``open`` for conversations under these guards, of which the engine keeps the memories; not
+            needed for an engine that does not have to be told.
     """
 
     open: Callable[[], Engine]
     durable: bool
+    guarded: Callable[[Sequence[CoreGuard]], Engine] | None = None
+
+    def opened(self, guards: Sequence[CoreGuard]) -> Engine:
+        """A new engine for conversations under these guards."""
+        return self.open() if self.guarded is None else self.guarded(guards)
 
 
 @xmlify
@@ -65,9 +72,15 @@ class Told:
 
 
 class SampleConversation:
-    """A small organism whose conversations give outcomes to commit."""
+    """A small organism whose conversations give outcomes to commit.
 
-    def __init__(self, retries: int = 0, guards: tuple[CoreGuard, ...] = ()) -> None:
+    Args:
+        retries: of its listener.
+        guards: of its rules.
+        since: the moment that its first comes after; the ids of two that share one are the same.
+    """
+
+    def __init__(self, retries: int = 0, guards: tuple[CoreGuard, ...] = (), since: int = 0) -> None:
         listener = Listener("worker", (Told,), "answers what it is told", retries=retries)
         codecs = Codecs([Told])
         name = codecs.of(Told).name
@@ -76,16 +89,16 @@ class SampleConversation:
             {"worker": listener}, Limits(), {"worker": frozenset([name])}, services, {"worker": ""}
         )
         self.rules = Rules(blueprint, codecs, guards, Bounds())
-        self._moments = 0
+        self._moments = since
 
     def moment(self) -> Moment:
         """The next of a fixed row of moments."""
         self._moments += 1
         return Moment(float(self._moments), self._moments.to_bytes(16, "big"))
 
-    def opened(self) -> Conversation:
+    def opened(self, principal: str = "console") -> Conversation:
         """A new conversation."""
-        return Conversation.opened("console", self.moment())
+        return Conversation.opened(principal, self.moment())
 
     def said(self, conversation: Conversation, request: str) -> Outcome:
         """The outcome of a message from outside: one more delivery."""

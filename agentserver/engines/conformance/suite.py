@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.aside import ASIDE
+from agentserver.engines.conformance.left import LEFT
 from agentserver.engines.conformance.reader import READER
 from agentserver.engines.conformance.receipts import RECEIPTS
 from agentserver.engines.conformance.sample import (
@@ -28,6 +29,7 @@ from agentserver.engines.conformance.sample import (
     Subject,
     hold,
 )
+from agentserver.engines.conformance.whole import WHOLE
 from agentserver.ports import ConflictError
 
 if TYPE_CHECKING:
@@ -140,6 +142,32 @@ async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
         await engine.commit(story.answered(said.conversation, said.ready[0]))
     async with subject.open() as engine:
         hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
+
+
+async def a_restart_keeps_versions(subject: Subject) -> None:
+    """For a durable engine: a decision on an earlier version, or on what is closed, is stale after a restart too."""
+    if not subject.durable:
+        return
+    story = SampleConversation()
+    async with subject.open() as engine:
+        first = story.said(story.opened(), "1")
+        second = story.said(first.conversation, "2")
+        over = story.said(story.opened(), "1")
+        closed = story.closed(over.conversation)
+        for outcome in (first, second, over, closed):
+            await engine.commit(outcome)
+    late = story.said(over.conversation, "late")
+    async with subject.open() as engine:
+        for stale in (first, story.said(first.conversation, "other"), late, closed):
+            try:
+                await engine.commit(stale)
+            except ConflictError:
+                pass
+            else:
+                raise BrokenPromiseError("a stale commit raises ConflictError after a restart")
+        found = await engine.load(first.conversation.id)
+        hold(found == second.conversation, "a stale commit leaves the conversation")
+        hold(await engine.load(over.conversation.id) is None, "a closed conversation stays closed")
 
 
 async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject) -> None:
@@ -295,12 +323,15 @@ _CHECKS: tuple[Check, ...] = (
     a_closed_conversation_is_gone,
     conversations_do_not_touch_each_other,
     a_restart_takes_up_what_was_committed,
+    a_restart_keeps_versions,
     conversations_are_found_by_who_opened_them_and_by_age,
     many_at_once_are_each_kept_or_refused,
     a_repetition_outlives_a_restart,
     a_question_waits_for_its_answer,
     what_left_is_there_until_it_is_acknowledged,
     a_commit_is_there_when_it_is_told,
+    *WHOLE,
+    *LEFT,
     *RECEIPTS,
     the_calendar_outlives_a_restart,
     *ASIDE,

@@ -11,7 +11,8 @@ from typing import ClassVar
 import pytest
 
 from agentserver.core.encoding import recorded
-from agentserver.core.messages import Requeued
+from agentserver.core.messages import Finished, Requeued
+from agentserver.core.state.todos import TodoBook
 from agentserver.engines.conformance import suite
 from agentserver.engines.conformance.reader import an_engine_says_what_it_can_do
 from agentserver.engines.conformance.suite import (
@@ -110,6 +111,150 @@ async def test_a_broken_engine_is_found_out(broken):
     assert await broken_promises(Subject(broken, durable=False))
 
 
+# Engines that are nearly right
+
+
+def losing(change):
+    """An engine that loses something of a conversation."""
+
+    class Losing(MemoryEngine):
+        async def load(self, conversation):
+            found = await super().load(conversation)
+            return None if found is None else change(found)
+
+    return Losing
+
+
+def threads(conversation, **changes):
+    nodes = {key: thread._replace(**changes) for key, thread in conversation.tree.nodes.items()}
+    return conversation._replace(tree=conversation.tree._replace(nodes=nodes))
+
+
+def turned(mapping):
+    return dict(reversed(list(mapping.items())))
+
+
+LOSSES = {
+    "what it stores": lambda one: threads(one, storage={}),
+    "what a todo keeps back": lambda one: threads(one, held=()),
+    "its refused attempts": lambda one: threads(one, refusals=0),
+    "the only peers in force": lambda one: threads(one, allowed=None),
+    "what guards remember": lambda one: one._replace(memory={}),
+    "todos, with": lambda one: one._replace(todos=TodoBook()),
+    "requests that have not": lambda one: one._replace(
+        requests={key: request._replace(answered=False) for key, request in one.requests.items()}
+    ),
+    "fraction of a second": lambda one: one._replace(touched=float(int(one.touched))),
+    "threads are there in their order": lambda one: one._replace(
+        tree=one.tree._replace(nodes=turned(one.tree.nodes))
+    ),
+    "requests are there in their order": lambda one: one._replace(requests=turned(one.requests)),
+}
+
+
+@pytest.mark.parametrize("lost", LOSSES)
+async def test_an_engine_that_loses_one_field_is_told_which(lost):
+    found = await broken_promises(Subject(losing(LOSSES[lost]), durable=False))
+    assert any("that a conversation is kept whole: " in each and lost in each for each in found)
+
+
+class Reversed(MemoryEngine):
+    async def outbox(self, conversation):
+        for event in reversed([event async for event in super().outbox(conversation)]):
+            yield event
+
+
+class Shared(MemoryEngine):
+    """Has one outbox."""
+
+    async def outbox(self, conversation):
+        for events in self._outbox.values():
+            for event in events.values():
+                yield event
+
+
+class Deaf(MemoryEngine):
+    def abandon(self, conversation):
+        pass
+
+
+class Rash(MemoryEngine):
+    def abandon(self, conversation):
+        self._outbox.clear()
+
+
+class Leaking(MemoryEngine):
+    """Lets go what a refused commit would have let go."""
+
+    async def commit(self, outcome):
+        try:
+            await super().commit(outcome)
+        except ConflictError:
+            left = {event.place: event for event in outcome.replies}
+            self._outbox.setdefault(outcome.conversation.id, {}).update(left)
+            raise
+
+
+class Receiving(MemoryEngine):
+    """Gives a receipt for a commit that it refuses."""
+
+    async def commit(self, outcome):
+        try:
+            await super().commit(outcome)
+        except ConflictError:
+            if not isinstance(outcome.cause, Finished):
+                self._keep_receipt(outcome)
+            raise
+
+
+class Alike(MemoryEngine):
+    async def conversations_of(self, principal):
+        for one in self._kept.values():
+            if one.principal.lower() == principal.lower():
+                yield one.id
+
+
+class Newest(MemoryEngine):
+    async def conversations_of(self, principal):
+        for key in reversed([key async for key in super().conversations_of(principal)]):
+            yield key
+
+
+class Cleaning(MemoryEngine):
+    async def expire(self, now, calendar=None):
+        self._kept.clear()
+        return 0
+
+
+class Silent(MemoryEngine):
+    """Tells nobody what was set aside."""
+
+    async def set_aside(self, conversation, reason, at):
+        events = await super().set_aside(conversation, reason, at)
+        self._outbox.pop(conversation, None)
+        return events
+
+
+NEARLY = {
+    Reversed: "what leaves a conversation waits in its order",
+    Shared: "what leaves a conversation waits in its order",
+    Deaf: "what leaves a conversation waits in its order",
+    Rash: "what leaves a conversation waits in its order",
+    Leaking: "a refused commit leaves nothing",
+    Receiving: "a refused commit leaves nothing",
+    Alike: "a principal has its own conversations",
+    Newest: "a principal has its own conversations",
+    Cleaning: "what is open does not expire",
+    Silent: "requests of what is set aside are answered",
+}
+
+
+@pytest.mark.parametrize("broken", NEARLY)
+async def test_an_engine_that_is_nearly_right_is_told_what_is_wrong(broken):
+    found = await broken_promises(Subject(broken, durable=False))
+    assert any(f"breaks the promise that {NEARLY[broken]}: " in each for each in found)
+
+
 # Engines that mislead operators
 
 
@@ -169,7 +314,44 @@ class Backwards(MemoryReader):
         return reversed(list(super().conversations()))
 
 
-@pytest.mark.parametrize("reads", [Blind, Stubborn, Jumbled, Anonymous, Alarmed, Backwards])
+class Loose(MemoryReader):
+    def find(self, prefix):
+        return [key for key in self._known() if prefix in key]
+
+
+class Read(MemoryReader):
+    """Counts nothing that waits for a gateway."""
+
+    def conversations(self):
+        return [each._replace(unread=0) for each in super().conversations()]
+
+
+class Young(MemoryReader):
+    def conversations(self):
+        return [each._replace(opened=each.touched) for each in super().conversations()]
+
+
+class Ever(MemoryReader):
+    """Takes every conversation for open."""
+
+    def dead(self):
+        return [each._replace(open=True) for each in super().dead()]
+
+
+class Latest(MemoryReader):
+    def dead(self):
+        return super().dead()[::-1]
+
+
+class Mixing(MemoryReader):
+    def approvals(self, conversation):
+        return tuple(one for each in self.kept.values() for one in each.approvals())
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [Blind, Stubborn, Jumbled, Anonymous, Alarmed, Backwards, Loose, Read, Young, Ever, Latest, Mixing],
+)
 async def test_a_misleading_reader_is_found_out(reads):
     assert await broken_promises(Subject(type("Misled", (Reading,), {"reads": reads}), durable=False))
 

@@ -32,7 +32,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_the_journal_keeps_every_promise(check, tmp_path):
-    await check(Subject(Journal(tmp_path / "out" / "journal.sqlite"), durable=True))
+    journal = Journal(tmp_path / "out" / "journal.sqlite")
+    await check(Subject(journal, durable=True, guarded=journal))
 
 
 # Broken engines
@@ -70,7 +71,36 @@ class Hoarding(SqliteEngine):
         yield
 
 
-@pytest.mark.parametrize("broken", [Hasty, Repeating, Unmarked, Hoarding])
+class Oblivious(SqliteEngine):
+    """Takes what was decided about a new conversation for new, though an earlier server has kept that conversation."""
+
+    async def __aenter__(self):
+        await super().__aenter__()
+        self._earlier = {key async for key, _ in self.open_conversations()}
+        return self
+
+    def commit(self, outcome):
+        if outcome.before or outcome.conversation.id not in self._earlier:
+            return super().commit(outcome)
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+
+class Fresh(SqliteEngine):
+    """Shows operators no dead letter of an earlier server."""
+
+    async def __aenter__(self):
+        await super().__aenter__()
+        self._earlier = await super().read(lambda reader: reader.dead())
+        return self
+
+    async def read(self, work):
+        found = await super().read(work)
+        return [] if self._earlier and found == self._earlier else found
+
+
+@pytest.mark.parametrize("broken", [Hasty, Repeating, Unmarked, Hoarding, Oblivious, Fresh])
 async def test_a_broken_journal_is_found_out(broken, tmp_path):
     failures = []
     for number, check in enumerate(CHECKS):

@@ -1,0 +1,119 @@
+"""The promises of every engine about what leaves a conversation, whose it is, and what a refused commit leaves behind.
+
+Owns the checks. They are part of the suite of ``engines/conformance/suite.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.core.messages import Outside
+from agentserver.engines.conformance.sample import BrokenPromiseError, SampleConversation, Subject, hold
+from agentserver.ports import ConflictError, RepeatedError
+
+if TYPE_CHECKING:
+    from agentserver.core.messages import Done, Reply
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.ports import Engine
+
+
+async def what_leaves_a_conversation_waits_in_its_order(subject: Subject) -> None:
+    """In the outbox of that conversation alone, each event until its place is acknowledged, or all are abandoned."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        one, other = await _answered(engine, story), await _answered(engine, story)
+        left = [*one.replies, *(more := await _answered(engine, story, one.conversation)).replies]
+        hold(await _outbox(engine, one) == left, "what left is in the outbox, in order")
+        hold(
+            await _outbox(engine, other) == list(other.replies), "that of another conversation is in its own"
+        )
+        engine.acknowledge(one.conversation.id, left[1].place)
+        del left[1]
+        hold(await _outbox(engine, one) == left, "what was acknowledged is gone, and nothing else is")
+        engine.abandon(one.conversation.id)
+        hold(await _outbox(engine, one) == [], "of what was abandoned nothing is there")
+        hold(await _outbox(engine, other) == list(other.replies), "what left another conversation is there")
+        last = await _answered(engine, story, more.conversation)
+        hold(await _outbox(engine, one) == list(last.replies), "what leaves later is there again")
+
+
+async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
+    """What a stale decision, or a message that was sent before, would let go is not there; nor is its receipt."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        first = story.called(story.opened(), "first", "mine")
+        await engine.commit(first)
+        stale = story.answered(first.conversation, first.ready[0])
+        now = story.said(first.conversation, "2")
+        await engine.commit(now)
+        keyed = story.called(first.conversation, "third", "another")
+        for outcome in (stale, keyed):
+            await _refused(engine, outcome, ConflictError)
+        await _refused(engine, story.called(now.conversation, "fourth", "mine"), RepeatedError)
+        hold(await _outbox(engine, first) == [], "what a refused commit would let go is not in the outbox")
+        hold([event async for event in engine.told(first.conversation.id, "first")] == [], "and is not told")
+        assert isinstance(keyed.cause, Outside)
+        assert keyed.cause.key is not None
+        found = await engine.receipt(first.conversation.id, keyed.cause.key.name)
+        hold(found is None, "a refused commit leaves no receipt")
+        hold(await engine.load(first.conversation.id) == now.conversation, "the conversation is as it was")
+
+
+async def a_principal_has_its_own_conversations(subject: Subject) -> None:
+    """Oldest first, and none of a principal whose name begins alike or differs in the size of letters."""
+    story = SampleConversation()
+    names = ("ada", "Ada", "ada", "adam", "ad", "ada%", "a_a")
+    async with subject.open() as engine:
+        said = [story.said(story.opened(name), "1") for name in names]
+        for outcome in said:
+            await engine.commit(outcome)
+        await engine.commit(story.said(said[0].conversation, "2"))
+        for name in set(names):
+            own = [one.conversation.id for one in said if one.conversation.principal == name]
+            found = [key async for key in engine.conversations_of(name)]
+            hold(found == own, f"the conversations of {name} are found, the one that was opened first first")
+
+
+async def what_is_open_does_not_expire(subject: Subject) -> None:
+    """However old it is; what waits in it is there."""
+    story = SampleConversation()
+    async with subject.open() as engine:
+        answered = await _answered(engine, story)
+        await engine.expire(1e12)
+        key = answered.conversation.id
+        hold(await engine.load(key) == answered.conversation, "an open conversation does not expire")
+        hold(await _outbox(engine, answered) == list(answered.replies), "nor does what has left it")
+
+
+LEFT = (
+    what_leaves_a_conversation_waits_in_its_order,
+    a_refused_commit_leaves_nothing,
+    a_principal_has_its_own_conversations,
+    what_is_open_does_not_expire,
+)
+"""Every check of this module."""
+
+
+async def _answered(
+    engine: Engine, story: SampleConversation, conversation: Conversation | None = None
+) -> Outcome:
+    """Commit a message and its answer; gives the outcome of the latter."""
+    number = 0 if conversation is None else conversation.version
+    said = story.said(conversation or story.opened(), str(number))
+    await engine.commit(said)
+    answered = story.answered(said.conversation, said.ready[0])
+    await engine.commit(answered)
+    return answered
+
+
+async def _outbox(engine: Engine, outcome: Outcome) -> list[Reply | Done]:
+    return [event async for event in engine.outbox(outcome.conversation.id)]
+
+
+async def _refused(engine: Engine, outcome: Outcome, error: type[Exception]) -> None:
+    try:
+        await engine.commit(outcome)
+    except error:
+        return
+    raise BrokenPromiseError(f"it is refused with {error.__name__}")

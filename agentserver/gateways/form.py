@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.payload.fields.field_table import FieldKind, PayloadType, RecordType, ScalarKind
+from agentserver.payload.fields.field_table import FieldKind, PayloadType, RecordType
+from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:

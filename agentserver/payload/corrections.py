@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from agentserver.characters.printing import DOTS, shortened
-from agentserver.payload.fields.facets import LENGTHS
-from agentserver.payload.fields.field_table import Facets, FieldKind, RecordType, Scalar, ScalarKind
-from agentserver.payload.fields.lexical import WRITERS, readable
+from agentserver.payload.fields.facets import words
+from agentserver.payload.fields.field_table import FieldKind, RecordType, Scalar
+from agentserver.payload.fields.lexical import ScalarKind, readable
 from agentserver.payload.xsd import schema
 
 if TYPE_CHECKING:
@@ -238,25 +238,7 @@ def label(scalar: Scalar) -> str:
     if scalar.choices:
         forms = [written or '""' for written, _ in scalar.choices]
         return f"one of {listed(forms)}" if len(forms) > 1 else shortened(forms[0], LENGTH, DOTS)
-    return shortened(" ".join([_WORDS[scalar.kind], *_narrowings(scalar.kind, scalar.facets)]), LENGTH, DOTS)
-
-
-def _narrowings(kind: ScalarKind, facets: Facets) -> Iterator[str]:
-    write = WRITERS[kind]
-    if facets.lower:
-        yield f"{'from' if facets.lower.inclusive else 'above'} {write(facets.lower.value)}"
-    if facets.upper:
-        yield f"{'to' if facets.upper.inclusive else 'below'} {write(facets.upper.value)}"
-    if facets.least and facets.most is not None:
-        yield f"of {facets.least} to {facets.most} {LENGTHS[kind]}"
-    elif facets.least:
-        yield f"of at least {facets.least} {LENGTHS[kind]}"
-    elif facets.most is not None:
-        yield f"of at most {facets.most} {LENGTHS[kind]}"
-    if facets.step:
-        yield f"in steps of {facets.step}"
-    for pattern in facets.patterns:
-        yield f"matching {pattern}"
+    return shortened(" ".join([_WORDS[scalar.kind], *words(scalar.kind, scalar.facets)]), LENGTH, DOTS)
 
 
 def parts(payload: PayloadType) -> Part:

@@ -10,8 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar, ScalarKind
-from agentserver.payload.fields.lexical import BOOLS, READERS, WRITERS, escape, escape_attribute, plain
+from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar
+from agentserver.payload.fields.lexical import (
+    BOOLS,
+    READERS,
+    WRITERS,
+    ScalarKind,
+    escape,
+    escape_attribute,
+    plain,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

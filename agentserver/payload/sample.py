@@ -13,15 +13,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from agentserver.payload.fields import pattern
-from agentserver.payload.fields.field_table import (
-    Count,
-    Facets,
-    Field,
-    PayloadError,
-    RecordType,
-    Scalar,
-    ScalarKind,
-)
+from agentserver.payload.fields.facets import Facets, fits
+from agentserver.payload.fields.field_table import Count, Field, PayloadError, RecordType, Scalar
+from agentserver.payload.fields.lexical import ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -71,36 +65,25 @@ def _single(record: RecordType, field: Field) -> Any:
 def _scalar(scalar: Scalar) -> Any:
     if scalar.choices:
         return scalar.choices[0][1]
-    if scalar.kind is ScalarKind.STR and scalar.facets.patterns:
-        return pattern.sample(scalar.facets.patterns, scalar.facets.least, scalar.facets.most)
-    for candidate in _CANDIDATES[scalar.kind](scalar.facets):
-        if _fits(scalar.facets, candidate):
-            return candidate
-    return None
-
-
-def _fits(facets: Facets, value: Any) -> bool:
-    if isinstance(value, (str, bytes, bool)):
-        return True
-    try:
-        low, high = facets.lower, facets.upper
-        above = low is None or value > low.value or (low.inclusive and value == low.value)
-        below = high is None or value < high.value or (high.inclusive and value == high.value)
-    except TypeError:  # a zoned time beside one without a zone
-        return False
-    return above and below and (facets.step is None or not Fraction(value) % Fraction(facets.step))
+    candidates = _CANDIDATES[scalar.kind](scalar.facets)
+    return next((each for each in candidates if fits(scalar.facets, each)), None)
 
 
 def _text(facets: Facets) -> Iterator[str]:
-    yield ("text" * (facets.least // 4 + 1))[: _length(facets)]
+    if facets.patterns:
+        found = pattern.sample(facets.patterns, facets.length.least, facets.length.most)
+        yield from () if found is None else (found,)
+        return
+    yield ("text" * (facets.length.least // 4 + 1))[: _length(facets)]
 
 
 def _octets(facets: Facets) -> Iterator[bytes]:
-    yield (b"data" * (facets.least // 4 + 1))[: _length(facets)]
+    yield (b"data" * (facets.length.least // 4 + 1))[: _length(facets)]
 
 
 def _length(facets: Facets) -> int:
-    return max(facets.least, 4) if facets.most is None else min(max(facets.least, 4), facets.most)
+    usual = max(facets.length.least, 4)
+    return usual if facets.length.most is None else min(usual, facets.length.most)
 
 
 def _numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:
@@ -109,26 +92,26 @@ def _numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:
     def candidates(facets: Facets) -> Iterator[Any]:
         step = kind(facets.step or 1)
         yield from (one, step, kind(0))
-        for end, away in ((facets.lower, step), (facets.upper, -step)):
+        for end, away in ((facets.bounds.lower, step), (facets.bounds.upper, -step)):
             if end is not None:
                 whole = Fraction(end.value) // Fraction(step)
                 yield from (end.value, whole * step, whole * step + away)
-        if facets.lower and facets.upper:
-            yield kind((Decimal(facets.lower.value) + Decimal(facets.upper.value)) / 2)
+        if facets.bounds.lower and facets.bounds.upper:
+            yield kind((Decimal(facets.bounds.lower.value) + Decimal(facets.bounds.upper.value)) / 2)
 
     return candidates
 
 
 def _floats(facets: Facets) -> Iterator[float]:
     yield from (1.5, 1.0, 0.0)
-    for end, away in ((facets.lower, math.inf), (facets.upper, -math.inf)):
+    for end, away in ((facets.bounds.lower, math.inf), (facets.bounds.upper, -math.inf)):
         if end is not None:
             yield from (end.value, end.value + math.copysign(1, away), math.nextafter(end.value, away))
 
 
 def _moments(facets: Facets, usual: Any, unit: timedelta) -> Iterator[Any]:
     yield usual
-    for end, away in ((facets.lower, unit), (facets.upper, -unit)):
+    for end, away in ((facets.bounds.lower, unit), (facets.bounds.upper, -unit)):
         if end is not None:
             yield end.value
             try:
@@ -147,7 +130,7 @@ def _datetimes(facets: Facets) -> Iterator[datetime]:
 
 def _times(facets: Facets) -> Iterator[time]:
     yield time(9, 30)
-    for end, away in ((facets.lower, 1), (facets.upper, -1)):
+    for end, away in ((facets.bounds.lower, 1), (facets.bounds.upper, -1)):
         if end is not None:
             yield end.value
             day = datetime.combine(date(2026, 1, 31), end.value) + timedelta(microseconds=away)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from agentserver.payload.fields.field_table import FieldKind, PayloadType, RecordType, Scalar, ScalarKind
-from agentserver.payload.fields.lexical import escape_attribute
+from agentserver.payload.fields.field_table import FieldKind, PayloadType, RecordType, Scalar
+from agentserver.payload.fields.lexical import ScalarKind, escape_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

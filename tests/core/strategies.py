@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver.contract import Attribute, Element, Pattern
-from agentserver.payload.fields.field_table import Count, Facets, Field, RecordType, Scalar, ScalarKind
+from agentserver.payload.fields.facets import Facets
+from agentserver.payload.fields.field_table import Count, Field, RecordType, Scalar
+from agentserver.payload.fields.lexical import ScalarKind
 
 PARSER = etree.XMLParser(
     encoding="utf-8", resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False,
@@ -58,26 +60,28 @@ def scalars(scalar: Scalar) -> st.SearchStrategy[Any]:
 
 def _text(facets: Facets) -> st.SearchStrategy[str]:
     if not facets.patterns:
-        return st.text(TEXT, min_size=facets.least, max_size=facets.most or facets.least + 20)
+        return st.text(
+            TEXT, min_size=facets.length.least, max_size=facets.length.most or facets.length.least + 20
+        )
     first, *others = [re.compile(translate_pattern(each, back_references=False)) for each in facets.patterns]
 
     def fits(text: str) -> bool:
-        most = len(text) if facets.most is None else facets.most
-        return facets.least <= len(text) <= most and all(each.fullmatch(text) for each in others)
+        most = len(text) if facets.length.most is None else facets.length.most
+        return facets.length.least <= len(text) <= most and all(each.fullmatch(text) for each in others)
 
     return st.from_regex(first, fullmatch=True).filter(fits)
 
 
 def _ends(facets: Facets) -> dict[str, Any]:
     return {
-        "min_value": facets.lower.value if facets.lower else None,
-        "max_value": facets.upper.value if facets.upper else None,
+        "min_value": facets.bounds.lower.value if facets.bounds.lower else None,
+        "max_value": facets.bounds.upper.value if facets.bounds.upper else None,
     }
 
 
 def _inside(facets: Facets) -> Any:
     def inside(value: Any) -> bool:
-        low, high = facets.lower, facets.upper
+        low, high = facets.bounds.lower, facets.bounds.upper
         return not (
             (low and not low.inclusive and value == low.value)
             or (high and not high.inclusive and value == high.value)
@@ -108,11 +112,11 @@ def _floats(facets: Facets) -> st.SearchStrategy[float]:
 
 
 def _datetimes(facets: Facets) -> st.SearchStrategy[datetime]:
-    if facets.lower or facets.upper:
+    if facets.bounds.lower or facets.bounds.upper:
         ends = {key: value and value.replace(tzinfo=None) for key, value in _ends(facets).items()}
         low = ends["min_value"] or datetime(1, 1, 1)  # noqa: DTZ001 - the zone is given below
         high = ends["max_value"] or datetime(9999, 12, 31)  # noqa: DTZ001
-        zone = (facets.lower or facets.upper).value.tzinfo
+        zone = (facets.bounds.lower or facets.bounds.upper).value.tzinfo
         return st.datetimes(low, high, timezones=st.just(zone)).filter(_inside(facets))
     return st.datetimes(timezones=ZONES)
 
@@ -128,10 +132,10 @@ _KINDS = {
     ).filter(_inside(facets)),
     ScalarKind.TIME: lambda facets: st.times(
         **{key: value for key, value in _ends(facets).items() if value},
-        timezones=st.none() if facets.lower else ZONES,
+        timezones=st.none() if facets.bounds.lower else ZONES,
     ).filter(_inside(facets)),
     ScalarKind.DATETIME: _datetimes,
-    ScalarKind.BYTES: lambda facets: st.binary(min_size=facets.least, max_size=facets.most),
+    ScalarKind.BYTES: lambda facets: st.binary(min_size=facets.length.least, max_size=facets.length.most),
 }
 
 

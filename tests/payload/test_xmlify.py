@@ -161,13 +161,13 @@ def test_facets_are_found_wherever_they_stand(
 ) -> None:
     (only,) = describe(of(annotation)).record.fields
     assert only.count is count
-    assert (only.type.facets.least, only.type.facets.most) == facets
+    assert (only.type.facets.length.least, only.type.facets.length.most) == facets
 
 
 def test_the_tightest_bound_wins() -> None:
     (only,) = describe(of(Annotated[int, Ge(0), Gt(0), Ge(-5), Le(9), Lt(9), Interval(lt=100)])).record.fields
-    assert (only.type.facets.lower.value, only.type.facets.lower.inclusive) == (0, False)
-    assert (only.type.facets.upper.value, only.type.facets.upper.inclusive) == (9, False)
+    assert (only.type.facets.bounds.lower.value, only.type.facets.bounds.lower.inclusive) == (0, False)
+    assert (only.type.facets.bounds.upper.value, only.type.facets.bounds.upper.inclusive) == (9, False)
 
 
 def test_an_alias_statement_is_looked_through() -> None:
@@ -178,7 +178,7 @@ def test_an_alias_statement_is_looked_through() -> None:
             self.__value__ = value
 
     (only,) = describe(of(Alias(Annotated[str, MaxLen(3)]))).record.fields
-    assert only.type.facets.most == 3
+    assert only.type.facets.length.most == 3
 
 
 class Point:

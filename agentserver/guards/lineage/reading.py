@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lxml import etree
 
-from agentserver.payload.fields.field_table import FieldKind, PayloadError, RecordType, ScalarKind
-from agentserver.payload.fields.lexical import READERS
+from agentserver.payload.fields.field_table import FieldKind, PayloadError, RecordType
+from agentserver.payload.fields.lexical import READERS, ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf
 from agentserver.provenance.evidence.leaves import text_of

@@ -21,21 +21,19 @@ from lxml import etree
 
 from agentserver.contract import Attribute, Element
 from agentserver.payload.fields.docstrings import documentation
-from agentserver.payload.fields.facets import flat, lengths, narrowed
+from agentserver.payload.fields.facets import NO_FACETS, flat, lengths, narrowed
 from agentserver.payload.fields.field_table import (
     NAME_LENGTH,
     Count,
     Default,
-    Facets,
     Field,
     FieldKind,
     PayloadError,
     PayloadType,
     RecordType,
     Scalar,
-    ScalarKind,
 )
-from agentserver.payload.fields.lexical import WRITERS, carried
+from agentserver.payload.fields.lexical import WRITERS, ScalarKind, carried
 from agentserver.payload.xsd.schema import RESERVED
 
 if TYPE_CHECKING:
@@ -341,7 +339,7 @@ def _closed(pairs: list[tuple[Any, Any]], enum: type[Enum] | None) -> Scalar:
     texts = [WRITERS[kind](value) for value, _ in pairs]
     if not all(map(carried, texts)):
         raise _Refusal("lists a value that XML cannot carry")
-    return Scalar(kind, Facets(), tuple(zip(texts, (python for _, python in pairs), strict=True)), enum)
+    return Scalar(kind, NO_FACETS, tuple(zip(texts, (python for _, python in pairs), strict=True)), enum)
 
 
 def _unsupported(bare: Any) -> NoReturn:

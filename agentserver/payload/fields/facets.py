@@ -1,38 +1,100 @@
-"""Constraints of annotations as facets: which say something about which kind, merged to the tightest.
+"""Facets: the constraints of a scalar, each of them one entry of one table.
 
-Owns the meaning of annotated-types and Pattern. Refuses to know fields; its errors hold the reason alone.
+Owns the meaning of annotated-types and Pattern, and everything that a constraint leads to: its form in XSD, its judge
+of examples, its words. Refuses to know fields and elements; its errors hold the reason alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, TypeAlias
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
-from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
+from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf
 
 from agentserver.contract import Pattern
-from agentserver.payload.fields.field_table import Facets, Limit, ScalarKind
-from agentserver.payload.fields.lexical import WRITERS
+from agentserver.payload.fields.lexical import WRITERS, ScalarKind
+from agentserver.payload.fields.multiples import multiples, step_of
 from agentserver.payload.fields.pattern import objection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 LONGEST = 1000
 """Largest least length of a text, of octets or of a list."""
-STEPS = 3
-"""An integer step divides 10 to this power, so that the last digits decide; XSD 1.0 has no other way."""
 
-LENGTHS = {ScalarKind.STR: "characters", ScalarKind.BYTES: "octets"}
-"""The kinds that have a length, and the word for its unit."""
-_ORDERED: Mapping[ScalarKind, type] = {
-    ScalarKind.INT: int,
-    ScalarKind.FLOAT: float,
-    ScalarKind.DECIMAL: Decimal,
-    ScalarKind.DATE: date,
-    ScalarKind.TIME: time,
-    ScalarKind.DATETIME: datetime,
-}
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One end of a range, in the Python type of its scalar."""
+
+    value: Any
+    inclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range; an end that is None is open."""
+
+    lower: Limit | None = None
+    upper: Limit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Characters of a ``str`` or octets of ``bytes``; None is unbounded."""
+
+    least: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """The constraints that narrow a scalar, a field for each entry of FACETS; a default narrows nothing.
+
+    Args:
+        bounds: the range.
+        length: in characters (``str``) or octets (``bytes``).
+        step: the value is a multiple of it.
+        patterns: XSD regular expressions, all of which match the whole value.
+    """
+
+    bounds: Range = Range()
+    length: Length = Length()
+    step: Decimal | None = None
+    patterns: tuple[str, ...] = ()
+
+
+NO_FACETS = Facets()
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One constraint and all that it leads to. ``V`` is the type of its field in Facets.
+
+    Args:
+        name: its field in Facets.
+        marks: the annotations that state it, groups of them included.
+        kinds: the scalars that it narrows.
+        hint: the way out on any other scalar, after "takes no ...".
+        read: a mark on a scalar as ``V``; raises ValueError with the reason.
+        merge: two ``V`` as the tightest that both allow; raises ValueError when nothing is left.
+        fits: True when a candidate for the example keeps ``V``.
+        xsd: ``V`` as pairs of the name of an XSD facet and its value; several patterns must all match.
+        words: ``V`` in a correction, after the words of the scalar.
+    """
+
+    name: str
+    marks: tuple[type, ...]
+    kinds: frozenset[ScalarKind]
+    hint: str
+    read: Callable[[ScalarKind, Any], Any]
+    merge: Callable[[Any, Any], Any]
+    fits: Callable[[Any, Any], bool]
+    xsd: Callable[[ScalarKind, Any], Iterable[tuple[str, str]]]
+    words: Callable[[ScalarKind, Any], Iterable[str]]
 
 
 def flat(metadata: Iterable[Any]) -> Iterator[Any]:
@@ -46,162 +108,258 @@ def flat(metadata: Iterable[Any]) -> Iterator[Any]:
 
 def narrowed(kind: ScalarKind, metadata: Iterable[Any]) -> Facets:
     """The facets that ``metadata`` puts on a scalar. Raises ValueError with the reason and a way out."""
-    facets = Facets()
+    facets = NO_FACETS
     for item in metadata:
-        apply = _APPLY.get(type(item))
-        if apply is None:
+        facet = _MARKED.get(type(item))
+        if facet is None:
             raise ValueError(
-                f"has the constraint {_named(item)}, which XSD cannot state; use Gt, Ge, Lt, Le, Interval, "
-                "MinLen, MaxLen, Len, MultipleOf or Pattern, and check the rest in the handler"
+                f"has the constraint {_named(item)}, which XSD cannot state; use {_either(_MARKED)}, "
+                "and check the rest in the handler"
             )
-        facets = apply(kind, facets, item)
-    _check_range(facets)
+        if kind not in facet.kinds:
+            raise ValueError(f"is {kind}, which takes no {_either(facet.marks)}{facet.hint}")
+        merged = facet.merge(getattr(facets, facet.name), facet.read(kind, item))
+        facets = replace(facets, **{facet.name: merged})
     return facets
 
 
 def lengths(metadata: Iterable[Any]) -> tuple[int, int | None]:
     """Least and most occurrences that ``metadata`` allows a list. Raises ValueError."""
-    facets = Facets()
+    length = Length()
     for item in metadata:
         if not isinstance(item, (MinLen, MaxLen)):
             raise ValueError(  # noqa: TRY004 - one kind of refusal
                 f"has {_named(item)} on the list; put it on the items, as in list[Annotated[str, ...]]: "
                 "a list itself takes MinLen, MaxLen and Len"
             )
-        facets = _APPLY[type(item)](ScalarKind.STR, facets, item)
-    _check_range(facets)
-    return facets.least, facets.most
+        length = _shorter(length, _length(ScalarKind.STR, item))
+    return length.least, length.most
+
+
+def fits(facets: Facets, candidate: Any) -> bool:
+    """True when a value of the scalar's type keeps every facet."""
+    return all(facet.fits(value, candidate) for facet, value in _stated(facets))
+
+
+def xsd(kind: ScalarKind, facets: Facets) -> Iterator[list[tuple[str, str]]]:
+    """The facets by step of derivation, as (name, value): patterns of one step would be alternatives."""
+    pairs = [pair for facet, value in _stated(facets) for pair in facet.xsd(kind, value)]
+    patterns = [pair for pair in pairs if pair[0] == "pattern"]
+    yield [pair for pair in pairs if pair[0] != "pattern"] + patterns[:1]
+    for pattern in patterns[1:]:
+        yield [pattern]
+
+
+def words(kind: ScalarKind, facets: Facets) -> Iterator[str]:
+    """The facets as they follow the words of the scalar: ``from 1``, ``to 10``."""
+    for facet, value in _stated(facets):
+        yield from facet.words(kind, value)
+
+
+def _stated(facets: Facets) -> Iterator[tuple[Facet, Any]]:
+    for facet in FACETS:
+        value = getattr(facets, facet.name)
+        if value != getattr(NO_FACETS, facet.name):
+            yield facet, value
 
 
 def _named(item: object) -> str:
     return item.__name__ if isinstance(item, type) else type(item).__name__
 
 
-def _check_range(facets: Facets) -> None:
-    if facets.most is not None and facets.least > facets.most:
-        raise ValueError(f"allows no length: at least {facets.least} and at most {facets.most}")
-    low, high = facets.lower, facets.upper
-    if low is None or high is None:
-        return
-    if low.value > high.value or (low.value == high.value and not (low.inclusive and high.inclusive)):
-        raise ValueError("allows no value: its lower bound is above its upper bound")
+def _either(marks: Iterable[type]) -> str:
+    *names, last = map(_named, marks)
+    return f"{', '.join(names)} or {last}" if names else last
 
 
-def _limit(kind: ScalarKind, facets: Facets, raw: Any) -> Any:
-    wanted = _ORDERED.get(kind)
-    if wanted is None:
-        raise ValueError(f"is {kind}, which takes no Gt, Ge, Lt, Le or Interval")
-    value = raw
-    if kind in {ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.DECIMAL} and type(raw) in {int, float, Decimal}:
+# bounds
+
+_ORDERED: Mapping[ScalarKind, type] = {
+    ScalarKind.INT: int,
+    ScalarKind.FLOAT: float,
+    ScalarKind.DECIMAL: Decimal,
+    ScalarKind.DATE: date,
+    ScalarKind.TIME: time,
+    ScalarKind.DATETIME: datetime,
+}
+_NUMBERS = (ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.DECIMAL)
+
+
+def _bound(kind: ScalarKind, mark: Any) -> Range:
+    raw = next(getattr(mark, name) for name in ("gt", "ge", "lt", "le") if hasattr(mark, name))
+    value, wanted = raw, _ORDERED[kind]
+    if kind in _NUMBERS and type(raw) in {int, float, Decimal}:
         value = wanted(repr(raw)) if kind is ScalarKind.DECIMAL and type(raw) is float else wanted(raw)
     try:
         WRITERS[kind](value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"has a bound that {error}") from None
-    if any(end is not None and _zoned(end.value) != _zoned(value) for end in (facets.lower, facets.upper)):
-        raise ValueError("has one bound with a time zone and one without")
     if value != raw and not (kind is ScalarKind.DECIMAL and type(raw) is float):
         raise ValueError(f"has a bound that is no {kind}")
-    return value
+    limit = Limit(value, isinstance(mark, (Ge, Le)))
+    return Range(lower=limit) if isinstance(mark, (Gt, Ge)) else Range(upper=limit)
 
 
-def _lower(*, inclusive: bool) -> Callable[[ScalarKind, Facets, Any], Facets]:
-    def apply(kind: ScalarKind, facets: Facets, item: Any) -> Facets:
-        new = Limit(_limit(kind, facets, item.ge if inclusive else item.gt), inclusive)
-        return replace(facets, lower=_tighter(facets.lower, new, lambda a, b: a > b))
-
-    return apply
-
-
-def _upper(*, inclusive: bool) -> Callable[[ScalarKind, Facets, Any], Facets]:
-    def apply(kind: ScalarKind, facets: Facets, item: Any) -> Facets:
-        new = Limit(_limit(kind, facets, item.le if inclusive else item.lt), inclusive)
-        return replace(facets, upper=_tighter(facets.upper, new, lambda a, b: a < b))
-
-    return apply
+def _inner(old: Range, new: Range) -> Range:
+    ends = [each for each in (old.lower, old.upper, new.lower, new.upper) if each is not None]
+    if len({getattr(each.value, "tzinfo", None) is None for each in ends}) > 1:
+        raise ValueError("has one bound with a time zone and one without")
+    low = _tighter(old.lower, new.lower, lambda a, b: a > b)
+    high = _tighter(old.upper, new.upper, lambda a, b: a < b)
+    if low is None or high is None:
+        return Range(low, high)
+    if low.value > high.value or (low.value == high.value and not (low.inclusive and high.inclusive)):
+        raise ValueError("allows no value: its lower bound is above its upper bound")
+    return Range(low, high)
 
 
-def _zoned(value: Any) -> bool:
-    return getattr(value, "tzinfo", None) is not None
-
-
-def _tighter(old: Limit | None, new: Limit, inner: Callable[[Any, Any], bool]) -> Limit:
-    if old is None or inner(new.value, old.value):
+def _tighter(old: Limit | None, new: Limit | None, inner: Callable[[Any, Any], bool]) -> Limit | None:
+    if old is None or new is None:
+        return old or new
+    if inner(new.value, old.value):
         return new
     return new if new.value == old.value and not new.inclusive else old
 
 
-def _length(raw: Any) -> int:
+def _within(bounds: Range, value: Any) -> bool:
+    low, high = bounds.lower, bounds.upper
+    try:
+        above = low is None or value > low.value or (low.inclusive and value == low.value)
+        below = high is None or value < high.value or (high.inclusive and value == high.value)
+    except TypeError:  # a zoned time beside one without a zone
+        return False
+    return above and below
+
+
+def _extremes(kind: ScalarKind, bounds: Range) -> Iterator[tuple[str, str]]:
+    for name, end in (("min", bounds.lower), ("max", bounds.upper)):
+        if end is not None:
+            yield f"{name}{'Inclusive' if end.inclusive else 'Exclusive'}", WRITERS[kind](end.value)
+
+
+def _from_to(kind: ScalarKind, bounds: Range) -> Iterator[str]:
+    for inside, outside, end in (("from", "above", bounds.lower), ("to", "below", bounds.upper)):
+        if end is not None:
+            yield f"{inside if end.inclusive else outside} {WRITERS[kind](end.value)}"
+
+
+# length
+
+_UNITS = {ScalarKind.STR: "characters", ScalarKind.BYTES: "octets"}
+
+
+def _length(_: ScalarKind, mark: Any) -> Length:
+    raw = mark.min_length if isinstance(mark, MinLen) else mark.max_length
     if type(raw) is not int or raw < 0:
         raise ValueError("has a length that is not a whole number from 0")
-    return raw
-
-
-def _least_length(raw: Any) -> int:
-    if _length(raw) > LONGEST:
+    if isinstance(mark, MaxLen):
+        return Length(most=raw)
+    if raw > LONGEST:
         raise ValueError(f"has a least length above {LONGEST}, which no example could show")
-    return int(raw)
+    return Length(least=raw)
 
 
-def _least(kind: ScalarKind, facets: Facets, item: Any) -> Facets:
-    _sized(kind)
-    return replace(facets, least=max(facets.least, _least_length(item.min_length)))
+def _shorter(old: Length, new: Length) -> Length:
+    least = max(old.least, new.least)
+    most = min((each.most for each in (old, new) if each.most is not None), default=None)
+    if most is not None and least > most:
+        raise ValueError(f"allows no length: at least {least} and at most {most}")
+    return Length(least, most)
 
 
-def _most(kind: ScalarKind, facets: Facets, item: Any) -> Facets:
-    _sized(kind)
-    most = _length(item.max_length)
-    return replace(facets, most=most if facets.most is None else min(facets.most, most))
+def _long_enough(length: Length, value: Any) -> bool:
+    return length.least <= len(value) and (length.most is None or len(value) <= length.most)
 
 
-def _sized(kind: ScalarKind) -> None:
-    if kind not in LENGTHS:
-        raise ValueError(f"is {kind}, which takes no MinLen, MaxLen or Len; use Ge and Le")
+def _sizes(_: ScalarKind, length: Length) -> Iterator[tuple[str, str]]:
+    if length.least:
+        yield "minLength", str(length.least)
+    if length.most is not None:
+        yield "maxLength", str(length.most)
 
 
-def _step(kind: ScalarKind, facets: Facets, item: Any) -> Facets:
-    if kind not in {ScalarKind.INT, ScalarKind.DECIMAL} or type(item.multiple_of) not in {int, Decimal}:
-        raise ValueError("takes no MultipleOf: XSD can state it of int and Decimal, with an int or a Decimal")
-    step = Decimal(item.multiple_of)
-    power = step > 0 and step.normalize().as_tuple().digits == (1,)
-    if facets.step is not None:
+def _sized(kind: ScalarKind, length: Length) -> Iterator[str]:
+    if length.most is None:
+        yield f"of at least {length.least} {_UNITS[kind]}"
+    else:
+        yield f"of {f'{length.least} to' if length.least else 'at most'} {length.most} {_UNITS[kind]}"
+
+
+# step
+
+
+def _only(old: Decimal | None, new: Decimal) -> Decimal:
+    if old is not None:
         raise ValueError("has two MultipleOf; state their common multiple")
-    if kind is ScalarKind.INT and not (
-        step >= 1 and step == int(step) and (power or not 10**STEPS % int(step))
-    ):
-        raise ValueError(
-            f"has a MultipleOf that XSD cannot state; use a power of ten or a divisor of {10**STEPS}"
-        )
-    if not power:
-        if kind is ScalarKind.DECIMAL:
-            raise ValueError(
-                "has a MultipleOf that XSD cannot state; use a power of ten such as Decimal('0.01')"
-            )
-    elif abs(step.adjusted()) > _POWERS:
-        raise ValueError(f"has a MultipleOf beyond 10 to the power of {_POWERS}")
-    return replace(facets, step=step)
+    return new
 
 
-_POWERS = 100
+def _divides(step: Decimal, value: Any) -> bool:
+    return not Fraction(value) % Fraction(step)
 
 
-def _pattern(kind: ScalarKind, facets: Facets, item: Any) -> Facets:
-    if kind is not ScalarKind.STR:
-        raise ValueError(f"is {kind}; a Pattern restricts str alone")
-    reason = objection(item.regex) if isinstance(item.regex, str) else "must be text"
+def _multiple(kind: ScalarKind, step: Decimal) -> Iterator[tuple[str, str]]:
+    if kind is ScalarKind.DECIMAL and step.adjusted() <= 0:
+        yield "fractionDigits", str(-step.adjusted())
+    else:
+        yield "pattern", multiples(kind, step)
+
+
+# patterns
+
+
+def _pattern(_: ScalarKind, mark: Any) -> tuple[str, ...]:
+    reason = objection(mark.regex) if isinstance(mark.regex, str) else "must be text"
     if reason:
         raise ValueError(f"has a Pattern that {reason}")
-    return replace(facets, patterns=(*facets.patterns, item.regex))
+    return (mark.regex,)
 
 
-_Apply: TypeAlias = Callable[[ScalarKind, Facets, Any], Facets]
-_APPLY: Mapping[type, _Apply] = {
-    Gt: _lower(inclusive=False),
-    Ge: _lower(inclusive=True),
-    Lt: _upper(inclusive=False),
-    Le: _upper(inclusive=True),
-    MinLen: _least,
-    MaxLen: _most,
-    MultipleOf: _step,
-    Pattern: _pattern,
-}
+FACETS = (
+    Facet(
+        name="bounds",
+        marks=(Gt, Ge, Lt, Le, Interval),
+        kinds=frozenset(_ORDERED),
+        hint="",
+        read=_bound,
+        merge=_inner,
+        fits=_within,
+        xsd=_extremes,
+        words=_from_to,
+    ),
+    Facet(
+        name="length",
+        marks=(MinLen, MaxLen, Len),
+        kinds=frozenset(_UNITS),
+        hint="; use Ge and Le",
+        read=_length,
+        merge=_shorter,
+        fits=_long_enough,
+        xsd=_sizes,
+        words=_sized,
+    ),
+    Facet(
+        name="step",
+        marks=(MultipleOf,),
+        kinds=frozenset({ScalarKind.INT, ScalarKind.DECIMAL}),
+        hint=": XSD can state it of int and Decimal",
+        read=lambda kind, mark: step_of(kind, mark.multiple_of),
+        merge=_only,
+        fits=_divides,
+        xsd=_multiple,
+        words=lambda _, step: (f"in steps of {step}",),
+    ),
+    Facet(
+        name="patterns",
+        marks=(Pattern,),
+        kinds=frozenset({ScalarKind.STR}),
+        hint=": it restricts str alone",
+        read=_pattern,
+        merge=lambda old, new: (*old, *new),
+        fits=lambda patterns, value: True,  # noqa: ARG005 - the candidate is made from them, and judged there
+        xsd=lambda _, patterns: [("pattern", each) for each in patterns],
+        words=lambda _, patterns: [f"matching {each}" for each in patterns],
+    ),
+)
+"""Every facet, in the order of XSD and of corrections. A further one has its entry here and its field in Facets."""
+_MARKED: Mapping[type, Facet] = {mark: facet for facet in FACETS for mark in facet.marks}

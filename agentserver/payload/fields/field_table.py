@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agentserver.payload.fields.facets import NO_FACETS, Facets
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from decimal import Decimal
+
+    from agentserver.payload.fields.lexical import ScalarKind
 
 NAME_LENGTH = 128
 """Longest element, attribute or class name, in characters."""
@@ -26,20 +29,6 @@ _PLAIN_URN = re.compile("urn:[A-Za-z0-9][A-Za-z0-9:._/-]*")
 
 class PayloadError(TypeError):
     """A class that cannot be a payload. The text names the class, the field and what would work."""
-
-
-class ScalarKind(StrEnum):
-    """The lexical family of a scalar."""
-
-    STR = "str"
-    INT = "int"
-    FLOAT = "float"
-    BOOL = "bool"
-    DECIMAL = "Decimal"
-    DATE = "date"
-    TIME = "time"
-    DATETIME = "datetime"
-    BYTES = "bytes"
 
 
 class FieldKind(Enum):
@@ -56,36 +45,6 @@ class Count(Enum):
     OPTIONAL = "optional"
     LIST = "list"
     TUPLE = "tuple"
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """One end of a range, in the Python type of its scalar."""
-
-    value: Any
-    inclusive: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Facets:
-    """The constraints that narrow a scalar.
-
-    Args:
-        lower, upper: the range; None is open.
-        least, most: length in characters (``str``) or octets (``bytes``); None is unbounded.
-        step: the value is a multiple of it.
-        patterns: XSD regular expressions, all of which match the whole value.
-    """
-
-    lower: Limit | None = None
-    upper: Limit | None = None
-    least: int = 0
-    most: int | None = None
-    step: Decimal | None = None
-    patterns: tuple[str, ...] = ()
-
-
-NO_FACETS = Facets()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,8 @@ import math
 from base64 import b64decode, b64encode
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any
-
-from agentserver.payload.fields.field_table import ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +23,20 @@ _ZONE = timedelta(hours=14)
 _CONTROLS = "".join(chr(code) for code in range(32) if chr(code) not in "\t\n\r")
 _NONCHARACTERS = "\ufffe\uffff"
 _INT_LIMIT = 10**DIGITS
+
+
+class ScalarKind(StrEnum):
+    """The lexical family of a scalar."""
+
+    STR = "str"
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    DECIMAL = "Decimal"
+    DATE = "date"
+    TIME = "time"
+    DATETIME = "datetime"
+    BYTES = "bytes"
 
 
 def carried(text: str) -> bool:

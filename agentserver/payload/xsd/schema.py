@@ -10,18 +10,17 @@ accepts also decodes.
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
 from agentserver.hygiene.simple_types import XSD, restrict
-from agentserver.payload.fields.field_table import Count, Facets, FieldKind, RecordType, Scalar, ScalarKind
-from agentserver.payload.fields.lexical import DIGITS, WRITERS
+from agentserver.payload.fields.facets import NO_FACETS, xsd
+from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar
+from agentserver.payload.fields.lexical import DIGITS, WRITERS, ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from decimal import Decimal
 
     from agentserver.payload.fields.field_table import Field, PayloadType
 
@@ -193,7 +192,7 @@ class _Writer:
 
 
 def _base(scalar: Scalar) -> str:
-    bounded = scalar.facets.lower or scalar.facets.upper
+    bounded = scalar.facets.bounds != NO_FACETS.bounds
     return "number" if scalar.kind is ScalarKind.FLOAT and bounded else _BASES[scalar.kind]
 
 
@@ -202,18 +201,7 @@ def _steps(scalar: Scalar) -> Iterator[list[tuple[str, str]]]:
         tag = "pattern" if scalar.kind is ScalarKind.BOOL else "enumeration"
         yield [(tag, written) for written in _forms(scalar)]
         return
-    facets = scalar.facets
-    patterns = [*facets.patterns]
-    first = list(_values(scalar.kind, facets))
-    if scalar.kind is ScalarKind.DECIMAL and facets.step is not None and facets.step.adjusted() <= 0:
-        first.append(("fractionDigits", str(-facets.step.adjusted())))
-    elif facets.step is not None:
-        patterns.append(_multiples(scalar.kind, facets.step))
-    if patterns:
-        first.append(("pattern", patterns.pop(0)))
-    yield first
-    for pattern in patterns:
-        yield [("pattern", pattern)]
+    yield from xsd(scalar.kind, scalar.facets)
 
 
 def _forms(scalar: Scalar) -> Iterator[str]:
@@ -221,37 +209,6 @@ def _forms(scalar: Scalar) -> Iterator[str]:
         yield written
         if scalar.kind is ScalarKind.BOOL:
             yield "1" if written == "true" else "0"
-
-
-def _values(kind: ScalarKind, facets: Facets) -> Iterator[tuple[str, str]]:
-    if facets.lower:
-        yield "minInclusive" if facets.lower.inclusive else "minExclusive", WRITERS[kind](facets.lower.value)
-    if facets.upper:
-        yield "maxInclusive" if facets.upper.inclusive else "maxExclusive", WRITERS[kind](facets.upper.value)
-    if facets.least:
-        yield "minLength", str(facets.least)
-    if facets.most is not None:
-        yield "maxLength", str(facets.most)
-
-
-def _multiples(kind: ScalarKind, step: Decimal) -> str:
-    """The last digits of every multiple. Shorter numerals are multiples by their own value."""
-    power = step.adjusted()
-    if step == step.scaleb(-power).scaleb(power) and step.normalize().as_tuple().digits == (1,):
-        whole = rf"([0-9]*0{{{power}}}|0*)" if power else "[0-9]*"
-        return rf"[+\-]?{whole}" + (r"(\.0*)?" if kind is ScalarKind.DECIMAL else "")
-    every = int(step)
-    digits = next(count for count in range(1, 4) if not 10**count % every)
-    ends = [f"[0-9]*({'|'.join(_numerals(digits, every))})"]
-    ends += ["|".join(_numerals(count, every)) for count in range(1, digits)]
-    return rf"[+\-]?({'|'.join(ends)})"
-
-
-def _numerals(count: int, every: int) -> Iterator[str]:
-    for digits in product("0123456789", repeat=count):
-        numeral = "".join(digits)
-        if int(numeral) % every == 0:
-            yield numeral
 
 
 def _told(field: Field) -> str:

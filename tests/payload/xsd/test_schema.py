@@ -16,7 +16,8 @@ from lxml import etree
 from agentserver.contract import Attribute, Element, Pattern
 from agentserver.payload.codec import Generated
 from agentserver.payload.fields.describe import table
-from agentserver.payload.fields.field_table import ScalarKind
+from agentserver.payload.fields.lexical import ScalarKind
+from agentserver.payload.fields.multiples import multiples
 from agentserver.payload.fields.pattern import misread
 from agentserver.payload.xsd import schema
 from tests.core.strategies import parse
@@ -203,8 +204,8 @@ def test_libxml2_reads_the_schemas_own_patterns_rightly(regex: str) -> None:
 
 @pytest.mark.parametrize("step", [1, 2, 8, 25, 40, 125, 1000, 10**5])
 def test_libxml2_reads_the_patterns_of_steps_rightly(step: int) -> None:
-    assert misread(schema._multiples(ScalarKind.INT, Decimal(step))) is None
-    assert set(str(step)) - set("10") or misread(schema._multiples(ScalarKind.DECIMAL, Decimal(step))) is None
+    assert misread(multiples(ScalarKind.INT, Decimal(step))) is None
+    assert set(str(step)) - set("10") or misread(multiples(ScalarKind.DECIMAL, Decimal(step))) is None
 
 
 def test_the_leaves_never_meet_the_root() -> None:

@@ -5,7 +5,8 @@ Owns the way from an entry to a guard with its settings and its name. Refuses to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -84,7 +85,7 @@ def _made(kind: type[Guard], declared: DeclaredGuard, binder: Binder) -> Guard |
         return None
     at = ("guards", declared.index)
     given = Given(declared.document, at, settings, (*at, "use"))
-    return cast("Guard | None", make(kind, given, binder.importer.project, binder.report))
+    return _of(kind, make(kind, given, binder.importer.project, binder.report), declared, binder)
 
 
 def _plain(
@@ -101,7 +102,17 @@ def _plain(
         told = f"{kind.__qualname__} failed: {binder.importer.project.explain(made)}"
         binder.report.error(declared.where("use"), told)
         return None
-    return made
+    return _of(kind, made, declared, binder)
+
+
+def _of(kind: type[Guard], made: object, declared: DeclaredGuard, binder: Binder) -> Guard | None:
+    """The instance, where its class has made one; None for None, and after a finding for anything else."""
+    if type(made) is kind:
+        return made
+    if made is not None:
+        told = f"{kind.__qualname__} gives {type(made).__qualname__}, no guard of its own class"
+        binder.report.error(declared.where("use"), told, "define no __new__")
+    return None
 
 
 def _frozen(kind: type) -> bool:
@@ -122,15 +133,11 @@ def _taken(name: str, declared: DeclaredGuard, first: DeclaredGuard | None, bind
 
 def _fits(guard: Guard, declared: DeclaredGuard, listeners: Mapping[str, Listener], binder: Binder) -> bool:
     """True when the guard has nothing against the organism."""
-    checked = attempt(lambda: guard.check(listeners))
+    checked = attempt(lambda: guard.check(MappingProxyType(dict(listeners))))
     if not isinstance(checked, Crash):
         return True
-    project = binder.importer.project
-    meant = isinstance(checked.error, ValueError)
-    told = (
-        str(checked.error)
-        if meant
-        else f"{type(guard).__qualname__}.check failed: {project.explain(checked)}"
-    )
-    binder.report.error(declared.where(), told)
+    error = checked.error
+    meant = attempt(lambda: str(error)) if isinstance(error, ValueError) else ""
+    failed = f"{type(guard).__qualname__}.check failed: {binder.importer.project.explain(checked)}"
+    binder.report.error(declared.where(), meant if isinstance(meant, str) and meant else failed)
     return False

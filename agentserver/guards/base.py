@@ -125,9 +125,12 @@ def unfit(kind: type) -> str:
         return f"{name} is no guard: derive it from agentserver.guards.Guard"
     if inspect.isabstract(kind):
         return f"{name} does not define judge"
-    waiting = [
-        hook
-        for hook in HOOKS
-        if inspect.iscoroutinefunction(getattr(kind, hook)) or inspect.isasyncgenfunction(getattr(kind, hook))
-    ]
-    return f"{name}.{waiting[0]} must be declared with def: a guard waits for nothing" if waiting else ""
+    hooks = {hook: getattr(kind, hook) for hook in HOOKS}
+    for hook, method in hooks.items():
+        if not callable(method):
+            return f"{name}.{hook} is no method"
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+            return f"{name}.{hook} must be declared with def: a guard waits for nothing"
+        if inspect.isgeneratorfunction(method):
+            return f"{name}.{hook} yields: what a guard is asked it returns"
+    return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import traceback
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 MEMORY = 1 << 16
 """Bytes of JSON that a guard may remember of one conversation."""
+
+DEPTH = 100
+"""Levels of lists and objects in a guard's memory: what is kept can be read again, however deep the reader's stack."""
 
 FAULT = 400
 """Characters of what a guard raised that are told."""
@@ -108,15 +112,14 @@ class HostedGuard:
             return self._denied("rest", known.broken)
 
         about = (proposal.sender.name, proposal.to, proposal.root, proposal.thread)
-        verdict, fault = _attempted(
-            lambda: self._guard.judge(
-                self._message(
-                    about, proposal.element, at, proposal.route, first=proposal.route is not Route.REDRIVEN
-                ),
-                json.loads(known.kept),
-            )
-        )
-        return self._denied("failed", fault) if fault else self._verdict(verdict, proposal, known)
+        first = proposal.route is not Route.REDRIVEN
+
+        def judged() -> Verdict:
+            message = self._message(about, proposal.element, at, proposal.route, first=first)
+            return self._verdict(self._guard.judge(message, json.loads(known.kept)), proposal, known)
+
+        verdict, fault = _attempted(judged)
+        return self._denied("failed", fault) if fault else verdict
 
     def permit(self, memory: object, about: tuple[str, ...]) -> object:
         """The memory after a person permitted something for the rest of the conversation."""
@@ -180,17 +183,24 @@ class HostedGuard:
         return None if after == _NOTHING else after
 
     def _verdict(self, verdict: object, proposal: Proposal, known: _Memory) -> Verdict:
-        """The verdict with the guard's name; a denial for what is none."""
+        """The verdict with the guard's name, in values that run none of its code; a denial for what is no verdict.
+
+        To look at a verdict may run the guard's code too, so this is part of what is attempted.
+        """
         match verdict:
             case None:
                 return None
             case Denied(reason=str(reason)):
-                return self._denied("denies", reason)
+                return self._denied("denies", _plain(reason))
             case Noted(reason=str(reason)):
-                return Noted(GuardNote(self.name, reason, "notes"))
-            case NeedsApproval(question=str(question), about=tuple(about)) if set(map(type, about)) <= {str}:
-                asked = about or (content(proposal.to, proposal.element),)
-                return None if known.permitted.issuperset(asked) else NeedsApproval(question, asked)
+                return Noted(GuardNote(self.name, _plain(reason), "notes"))
+            case NeedsApproval(question=str(question), about=tuple(about)) if all(
+                isinstance(each, str) for each in about
+            ):
+                asked = tuple(map(_plain, about)) or (content(proposal.to, proposal.element),)
+                if sum(map(len, asked)) > MEMORY:
+                    return self._denied("failed", f"it asks about more than {MEMORY} characters")
+                return None if known.permitted.issuperset(asked) else NeedsApproval(_plain(question), asked)
         return self._denied("failed", f"it gave a {type(verdict).__name__}, which is no verdict")
 
     def _denied(self, how: str, why: str) -> Denied:
@@ -220,7 +230,7 @@ def hosted(
             taken = ", ".join(sorted(OURS))
             raise ValueError(f'"{name}" is no name for a guard: the server\'s own are {taken}')
         try:
-            guard.check(listeners)
+            guard.check(MappingProxyType(dict(listeners)))
         except ValueError as error:
             raise ValueError(f"the guard {name}: {error}") from error
     return tuple(_hosting(guard)(name, guard, codecs, listeners) for name, guard in guards.items())
@@ -244,25 +254,57 @@ def _known(memory: object) -> _Memory:
     return memory if isinstance(memory, _Memory) else _NOTHING
 
 
+def _plain(text: str) -> str:
+    """The text as one of class ``str``, whose methods are Python's. Raises TypeError for what is no text."""
+    return str.__str__(text)
+
+
 def _as_json(value: Any) -> bytes:
     kept = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
     if len(kept) > MEMORY:
         raise ValueError(f"its memory is more than {MEMORY} bytes")
+    if kept.count(b"[") + kept.count(b"{") > DEPTH and _deeper(json.loads(kept), DEPTH):
+        raise ValueError(f"its memory is more than {DEPTH} levels deep")
     return kept
 
 
-def _attempted(call: Callable[[], Any]) -> tuple[Any, str]:
-    """The result of a program's code and no fault, or None and the fault in words."""
+def _deeper(value: object, most: int) -> bool:
+    """True when lists and objects stand in one another by more levels than these."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, list | dict)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)
+
+
+def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """The result of a program's code, or None and what it raised."""
     try:
-        return call(), ""
+        return call(), None
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a guard that fails in any way denies
-        return None, _told(error)
+        return None, error
+
+
+def _attempted(call: Callable[[], Any]) -> tuple[Any, str]:
+    """The result of a program's code and no fault, or None and the fault in words.
+
+    The words of an exception are the program's code as well, and may raise another.
+    """
+    result, error = _caught(call)
+    if error is None:
+        return result, ""
+    told, untold = _caught(lambda: _told(error))
+    return None, told if untold is None else "it raised what cannot be told"
 
 
 def _told(error: BaseException) -> str:
-    """An exception in words, with the innermost line that it passed. Its own ``str()`` may raise as well."""
+    """An exception in words, with the innermost line that it passed."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -75,6 +75,38 @@ class Waiting(Guard):
 
 class NoGuard: ...
 
+class Speechless(ValueError):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+class Mute(Idle):
+    def check(self, listeners):
+        raise Speechless
+
+class MuteToo(Idle):
+    def __init__(self):
+        raise Speechless
+
+class Brief(Idle):
+    def check(self, listeners):
+        raise ValueError
+
+class Greedy(Idle):
+    def check(self, listeners):
+        listeners.clear()
+
+class Changeling(Idle):
+    def __new__(cls):
+        return 5
+
+class Blank(Guard):
+    judge = None
+
+class Yielding(Guard):
+    def judge(self, message, memory):
+        yield None
+
+
 it = Idle()
 """
 
@@ -177,6 +209,16 @@ def test_a_setting_may_come_from_the_environment(project):
         ),
         ("- {use: top.FailingToo}", "organism.yaml:8: guards[0].use: FailingToo failed: top.py:50: SystemExit: no"),
         ("- {use: top.Checking}", "organism.yaml:8: guards[0]: Checking.check failed: top.py:54: KeyError: 'gone'"),
+        ("- {use: top.Mute}", "organism.yaml:8: guards[0]: Mute.check failed: it raised what cannot be told"),
+        ("- {use: top.MuteToo}", "organism.yaml:8: guards[0].use: MuteToo failed: it raised what cannot be told"),
+        ("- {use: top.Brief}", "organism.yaml:8: guards[0]: Brief.check failed: top.py:"),
+        ("- {use: top.Greedy}", "organism.yaml:8: guards[0]: Greedy.check failed: top.py:"),
+        (
+            "- {use: top.Changeling}",
+            "organism.yaml:8: guards[0].use: Changeling gives int, no guard of its own class (define no __new__)",
+        ),
+        ("- {use: top.Blank}", "organism.yaml:8: guards[0].use: Blank.judge is no method"),
+        ("- {use: top.Yielding}", "organism.yaml:8: guards[0].use: Yielding.judge yields: "),
         (
             "- use: top.Night\n  opens: '08:00'\n  listeners: [gone]",
             'organism.yaml:8: guards[0]: "gone" is no listener',

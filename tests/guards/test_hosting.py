@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.contract import Code
 from agentserver.core.drafts.routing import Proposal, Route
 from agentserver.core.encoding.snapshot import restore, take
-from agentserver.core.guard import Noted, opening
+from agentserver.core.guard import Denied, NeedsApproval, Noted, opening
 from agentserver.core.records.details import GuardNote
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.guards import Guard, ask, deny, note
-from agentserver.guards.hosting import MEMORY, HostedGuard, hosted, named
+from agentserver.guards.hosting import DEPTH, MEMORY, HostedGuard, hosted, named
 from agentserver.guards.peers import PeersGuard
 from agentserver.history.replay import replay
 from agentserver.wire.envelope import read
@@ -141,6 +143,98 @@ def test_what_is_no_verdict_denies(nonsense):
     assert "which is no verdict" in refusals(p)[0]
 
 
+class Masked:
+    @property
+    def __class__(self):
+        raise SystemExit("no class")
+
+
+class Nameless(type):
+    @property
+    def __name__(cls):
+        raise SystemExit("no name")
+
+
+class Veiled(Denied):
+    def __getattribute__(self, name):
+        raise SystemExit(name)
+
+
+class Shy(tuple):
+    __slots__ = ()
+
+    def __iter__(self):
+        raise SystemExit("no parts")
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [lambda *_: Masked(), lambda *_: Nameless("Verdict", (), {})(), lambda *_: Veiled(Code.DENIED, "no"),
+     lambda *_: NeedsApproval("may it?", Shy("a")), lambda *_: ask("may it?", ["x" * (MEMORY + 1)])],
+    ids=["class", "name", "reason", "about", "length"],
+)  # fmt: skip
+def test_a_verdict_that_cannot_be_looked_at_denies(verdict):
+    p = paper(To(verdict))
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
+    assert refusals(p)[0].startswith("the guard g0 failed: ")
+
+
+class Loud(str):
+    """A text whose every method that a server might call is the guard's own."""
+
+    __slots__ = ()
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+    __repr__ = __format__ = __len__ = __iter__ = __eq__ = __hash__ = encode = splitlines = replace = __str__
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [lambda *_: deny(Loud("x")), lambda *_: note(Loud("x")), lambda *_: ask(Loud("x"), ["x"]),
+     lambda *_: ask("x", [Loud("x")])],
+    ids=["deny", "note", "ask", "about"],
+)  # fmt: skip
+def test_the_words_of_a_verdict_are_plain_texts(verdict):
+    p = paper(To(verdict))
+    p.say(Ask("hi"), "a")
+    p.run()
+    said = next(r for r in p.records if r.event in {"refused", "flagged", "asked"})
+    assert WORDING.whole(said.detail).endswith("x")
+    assert restore(take(p.conversation, p.rules.guards), p.rules.guards).memory == p.conversation.memory
+
+
+class Annotated(Exception):
+    @property
+    def __notes__(self):
+        raise SystemExit("no notes")
+
+
+class Untraced(Exception):
+    @property
+    def __traceback__(self):
+        raise SystemExit("no trace")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SyntaxError("x", ("f", 1, 1, 5)), Annotated(), Untraced()],
+    ids=["text", "notes", "trace"],
+)
+def test_an_exception_that_cannot_be_told_denies(error):
+    def judge(message, memory):
+        raise error
+
+    p = paper(To(judge))
+    p.say(Ask("hi"), "a")
+    p.run()
+    assert (p.seen("b"), errors(p.seen("a"))) == ([], ["denied"])
+    assert refusals(p) == ["the guard g0 failed: it raised what cannot be told"]
+
+
 def test_no_guard_overrules_a_denial_of_the_servers_own():
     made = shop(To(note("fine by me")))
     p = Paper(
@@ -236,6 +330,13 @@ def test_a_guard_gets_a_copy_of_its_memory_as_json_gives_it_back():
     assert p.conversation.memory["g0"].kept == b'{"seen":["a tuple"]}'
 
 
+def nested(levels):
+    value = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("memory", "told"),
     [
@@ -243,6 +344,8 @@ def test_a_guard_gets_a_copy_of_its_memory_as_json_gives_it_back():
         ("x" * MEMORY, "more than"),
         (float("nan"), "not JSON compliant"),
         ({1, 2}, "set"),
+        (nested(DEPTH + 2), "levels deep"),
+        ({"a": nested(DEPTH * 4)}, "levels deep"),
     ],
 )
 def test_a_memory_that_cannot_be_kept_denies_the_rest_of_the_conversation(memory, told):
@@ -254,6 +357,19 @@ def test_a_memory_that_cannot_be_kept_denies_the_rest_of_the_conversation(memory
     assert told in refusals(p)[0]
     restored = restore(take(p.conversation, p.rules.guards), p.rules.guards)
     assert restored.memory == p.conversation.memory
+
+
+def test_a_memory_that_was_kept_can_be_read_far_down_a_stack():
+    p = paper(To(None, lambda *_: nested(DEPTH)))
+    p.say(Ask("one"), "a")
+    p.run()
+    kept = take(p.conversation, p.rules.guards)
+
+    def down(levels):
+        return down(levels - 1) if levels else restore(kept, p.rules.guards)
+
+    assert p.seen("b") == [Ask("one")]
+    assert down(sys.getrecursionlimit() // 2).memory == p.conversation.memory
 
 
 @pytest.mark.parametrize("hook", ["opened", "observe", "missed"])

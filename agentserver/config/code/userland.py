@@ -79,8 +79,14 @@ class Project:
         return os.path.normpath(self.shown / real.relative_to(self.root))
 
     def explain(self, crash: Crash) -> str:
-        """The crash as ``file:line: Type: text``, at the innermost line of the project's own code."""
-        error = crash.error
+        """The crash as ``file:line: Type: text``, at the innermost line of the project's own code.
+
+        The words of an exception are the project's code as well, and may raise another.
+        """
+        told = attempt(lambda: self._told(crash.error))
+        return "it raised what cannot be told" if isinstance(told, Crash) else told
+
+    def _told(self, error: BaseException) -> str:
         if isinstance(error, SyntaxError) and error.filename:
             return f"{self.show(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
         frames = traceback.extract_tb(error.__traceback__)

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
-from agentserver.core.decide.plain import plain
+from agentserver.core.decide.plain import _receiver, plain
+from agentserver.core.messages import Delivery
 from agentserver.core.pieces import whole
-from agentserver.core.state import overlay
+from agentserver.core.state import overlay, siblings
 from agentserver.core.state.requests import OpenRequest
-from agentserver.core.state.threads import TreeChange
+from agentserver.core.state.threads import ThreadTree, TreeChange
 from tests.core.encoding.test_snapshot import lived
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
@@ -73,6 +74,10 @@ def costs(act):
     return median(calls), median(peaks)
 
 
+def delivery(thread):
+    return Delivery("d", "c", "r", thread, "root", "a", "b", "{n}x", b"", 1)
+
+
 def close(few, many):
     assert many[0] <= few[0] * CLOSE
     assert many[1] <= few[1] * CLOSE + (overlay.FEW << 7)
@@ -109,12 +114,54 @@ def test_a_message_from_outside_costs_no_more_beside_many_requests():
     close(one(FEW), one(MANY))
 
 
+class Looked(dict):
+    """Threads, and how many of them are looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key):
+        Looked.looks += 1
+        return super().__getitem__(key)
+
+
+def looks(act):
+    """The lookups of threads in one act."""
+    Looked.looks = 0
+    act()
+    return Looked.looks
+
+
+@pytest.mark.parametrize("working", [True, False], ids=["working", "one at rest"])
+@pytest.mark.parametrize("below", [True, False], ids=["below", "itself"])
+@pytest.mark.parametrize("count", [siblings.FEW + 1, MANY])
+def test_a_child_at_rest_is_found_without_a_look_at_the_others(count, below, working):
+    change = TreeChange(ThreadTree.planted("root", "console"))
+    for number in range(count):
+        change.open("root", "a", f"t{number}")
+        at = change.open(f"t{number}", "b", f"u{number}").id if below else f"t{number}"
+        change.put(change.tree.nodes[at]._replace(refusals=1, inbox=(delivery(at),)))
+    if not working:
+        change.put(change.tree.nodes[at]._replace(inbox=()))
+    tree = change.result()
+    tree = tree._replace(nodes=Looked(tree.nodes))
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agentserver.core.state.threads.changeable", Looked)
+        again = TreeChange(tree)
+        assert looks(lambda: found.append(again.resting("root", "a"))) <= 2
+    place = _receiver(tree, tree.nodes["root"], "a", 1, iter(["new"]))[0]
+    last = f"t{count - 1}"
+    assert (found[0] and found[0].id, place.id) == ((None, "new") if working else (last, last))
+    assert looks(lambda: _receiver(tree, tree.nodes["root"], "a", 1, iter(["new"]))) <= 2
+
+
 @settings(max_examples=30)
 @given(st.integers(0, 2**32))
 def test_what_is_decided_is_the_same_however_it_is_held(seed):
     usual = [outcome._replace(parsed={}, cause=None) for outcome in lived(seed).outcomes]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlay, "FEW", 1)
+        patch.setattr(siblings, "FEW", 1)
         overlaid = [outcome._replace(parsed={}, cause=None) for outcome in lived(seed).outcomes]
     assert overlaid == usual
     for one, other in zip(usual, overlaid, strict=True):

@@ -15,10 +15,11 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.outcome import Outcome
 from agentserver.core.records.record_builder import RecordBuilder
 from agentserver.core.refusals import Refusal
+from agentserver.core.state import siblings
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.overlay import Overlay, changeable
 from agentserver.core.state.requests import OpenRequest
-from agentserver.core.state.threads import Thread, ThreadTree
+from agentserver.core.state.threads import Thread, ThreadTree, followed
 from agentserver.payload.codec import SYSTEMS_OWN
 from agentserver.payload.names import local
 from agentserver.wire import envelope
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Draft, Finished, Moment, Outside
+    from agentserver.core.state.siblings import Siblings
 
 _new = tuple.__new__
 """Makes a tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
@@ -80,12 +82,12 @@ def plain_request(
     if proposal is None or proposal.route is not Route.PEER:
         return None
     ids, messages, nodes = moment.ids(), conversation.messages, changeable(conversation.tree.nodes)
-    receiver = _receiver(conversation.tree, nodes, root, proposal.to, messages, ids)
+    receiver, children = _receiver(conversation.tree, root, proposal.to, messages, ids)
     fresh = receiver.ordinal == conversation.tree.opened
     if requests and not fresh:  # an earlier request may have been taken up on the thread
         return None
     sent = _delivery(proposal, receiver, next(ids), conversation.id, outside.request, 1)
-    nodes[receiver.id] = receiver.with_inbox((sent,))
+    nodes[root.id], nodes[receiver.id] = root._replace(children=children), receiver.with_inbox((sent,))
     requests = changeable(requests)
     requests[outside.request] = OpenRequest(outside.request, (receiver.id,), 1, 0, False, 1)
     minutes = RecordBuilder(conversation.id, moment.now, rules.redact, outside.request)
@@ -123,11 +125,17 @@ def _passed_on(
     nodes = changeable(tree.nodes)
     thread = nodes[delivery.thread]
     rest = thread.inbox[1:]
-    nodes[thread.id] = thread = thread.with_inbox(rest)
     if proposal.route is Route.ANSWER:
+        nodes[thread.id] = thread.with_inbox(rest)
         receiver = nodes[thread.parent or ""]
+        if not rest:
+            children = receiver.children
+            if children.resting is not None:
+                children = children.moved(thread.id, None, (thread.owner, None))
+            receiver = _new(Thread, (*receiver[:5], children, *receiver[6:-1], receiver.busy - 1))
     else:
-        receiver = _receiver(tree, nodes, thread, proposal.to, messages, ids)
+        receiver, children = _receiver(tree, thread, proposal.to, messages, ids)
+        nodes[thread.id] = _new(Thread, (*thread[:5], children, rest, *thread[7:-1], thread.busy + 1))
         opened += receiver.ordinal == opened
     sent = _delivery(proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1)
     nodes[receiver.id] = receiver.with_inbox((*receiver.inbox, sent))
@@ -166,7 +174,7 @@ def _answered(
     version, nodes = conversation.version + 1, changeable(conversation.tree.nodes)
     thread = nodes[delivery.thread]
     rest = thread.inbox[1:]
-    nodes[thread.id] = thread.with_inbox(rest)
+    _taken(nodes, conversation.tree.root, thread)
     message = envelope.write(sender, principal, None, proposal.markup)
     name, threads, pending, held, _, spent = conversation.requests[delivery.request]
     replies: tuple[Reply | Done, ...] = (
@@ -202,6 +210,15 @@ def _answered(
         cause=finished,
         since=conversation,
     )
+
+
+def _taken(nodes: MutableMapping[str, Thread], root: str, thread: Thread) -> None:
+    """Take the first delivery of a thread of the principal's, which may come to rest."""
+    nodes[thread.id] = thread.with_inbox(thread.inbox[1:])
+    above = nodes[root]
+    if above.children.resting is not None and len(thread.inbox) == 1:
+        children = above.children.moved(thread.id, None, (thread.owner, None))
+        nodes[root] = above._replace(children=children)
 
 
 def _heard(draft: Draft, place: Sender, rules: Rules, memory: Mapping[str, object]) -> Proposal | None:
@@ -292,19 +309,21 @@ def _calm(conversation: Conversation, thread: Thread, request: OpenRequest, rule
 
 
 def _receiver(
-    tree: ThreadTree,
-    nodes: MutableMapping[str, Thread],
-    thread: Thread,
-    owner: str,
-    messages: int,
-    ids: Iterator[str],
-) -> Thread:
-    """The oldest child of a listener that is at rest, or a new one."""
+    tree: ThreadTree, thread: Thread, owner: str, messages: int, ids: Iterator[str]
+) -> tuple[Thread, Siblings]:
+    """The oldest child of a listener that is at rest, or a new one; and the children with that one at work."""
     held, children = tree.nodes, thread.children
-    found = held.values_of(children) if type(held) is Overlay else map(held.__getitem__, children)
-    for node in found:
-        if node.owner == owner and not node.inbox and node.allowed is None and tree.at_rest(node):
-            return node.called_at(messages)
+    if children.resting is None:
+        found = held.values_of(children) if type(held) is Overlay else map(held.__getitem__, children)
+        for node in found:
+            if node.owner == owner and not node.inbox and not node.busy and node.resting == (owner, None):
+                return node.called_at(messages), children
+    else:
+        place = children.first((owner, None))
+        if place is not None:
+            node = held[children.ids[place]]
+            return node.called_at(messages), children.moved(node.id, (owner, None), None)
     opened = Thread(next(ids), owner, thread.id, tree.opened, messages)
-    nodes[thread.id] = thread._replace(children=thread.children.followed_by(opened.id))
-    return opened
+    if children.size < siblings.FEW:
+        return opened, children.followed_by(opened.id)
+    return opened, followed(children, opened.id, held)

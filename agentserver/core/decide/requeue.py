@@ -53,7 +53,7 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
     top = thread
     while top.parent is not None and top.parent != conversation.tree.root:
         top = conversation.tree.nodes[top.parent]
-    again = Requeue(delivery._replace(attempt=0), top.id if conversation.tree.at_rest(top) else None)
+    again = Requeue(delivery._replace(attempt=0), top.id if top.resting else None)
     begin = () if delivery.request in conversation.requests else (Begin(delivery.request),)
     return transact(conversation, rules, moment, Requeued(delivery), (*begin, again))
 

@@ -179,7 +179,7 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]
     return Conversation(
         id=key,
         principal=principal,
-        tree=ThreadTree(root, nodes, opened),
+        tree=ThreadTree.of(root, nodes, opened),
         todos=TodoBook({thread: tuple(Todo(*row) for row in kept) for thread, kept in watchers}),
         requests=MappingProxyType({row[0]: _request(row, messages) for row in requests}),
         messages=messages,

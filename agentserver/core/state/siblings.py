@@ -1,39 +1,88 @@
 """The children of a thread, in the order of their opening.
 
-Owns a sequence that is never changed and yet can be made longer by one without copying what is in it.
+Owns a sequence that is never changed and yet can be made longer by one without copying what is in it. A long one has an
+index of those at rest. Refuses to know when a thread is at rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import overload
+from typing import Final, overload
+
+from agentserver.core.state.overlay import changeable
+
+FEW: Final = 32
+"""Children up to which there is no index: to look at each of them is quicker."""
+
+Kind = tuple[str, frozenset[str] | None]
+"""The owner of a child, and the peers in force there: what one at rest is looked for by."""
 
 
 class Siblings(Sequence[str]):
     """Ids of threads. Longer ones share their storage with the shorter ones that they were made from.
 
-    ``ids`` begins with these, and ``size`` says how many they are: for those who look at very many.
+    ``ids`` begins with these, and ``size`` says how many they are: for those who look at very many. The index is no
+    part of what they are equal by: it follows from the threads.
 
     Args:
         ids: in order.
     """
 
-    __slots__ = ("ids", "size")
+    __slots__ = ("ids", "places", "resting", "size")
 
     def __init__(self, ids: Iterable[str] = ()) -> None:
         self.ids = list(ids)
         self.size = len(self.ids)
+        self.places: dict[str, int] | None = None
+        """The index of each id in ``ids``, shared as they are; None where there is no index."""
+        self.resting: Mapping[Kind, int] | None = None
+        """A set of places in ``ids`` by kind, as the bits of a number; None where there is no index."""
 
     def followed_by(self, thread: str) -> Siblings:
         """These and one more. Copies only when another was made from the same ones before."""
-        ids = self.ids
+        ids, places = self.ids, self.places
         if len(ids) != self.size or not ids:
             ids = ids[: self.size]
+            places = None if places is None else {child: place for place, child in enumerate(ids)}
+        if places is not None:
+            places[thread] = self.size
         ids.append(thread)
-        longer = Siblings()
-        longer.ids, longer.size = ids, self.size + 1
+        longer = Siblings.__new__(Siblings)
+        longer.ids, longer.size, longer.places, longer.resting = ids, self.size + 1, places, self.resting
         return longer
+
+    def indexed(self, kinds: Iterable[Kind | None]) -> Siblings:
+        """The same with an index, if they are many. ``kinds`` are those of each in order; None for one that works."""
+        if self.size <= FEW:
+            return self
+        made = Siblings.__new__(Siblings)
+        made.ids, made.size = self.ids, self.size
+        made.places = {child: place for place, child in enumerate(self)}
+        resting: dict[Kind, int] = {}
+        for place, kind in enumerate(kinds):
+            if kind is not None:
+                resting[kind] = resting.get(kind, 0) | 1 << place
+        made.resting = resting
+        return made
+
+    def moved(self, thread: str, before: Kind | None, after: Kind | None) -> Siblings:
+        """These, of which one has come to rest as another kind than before, or None for work, or gone to work."""
+        if self.resting is None or self.places is None:
+            return self
+        resting, bit = changeable(self.resting), 1 << self.places[thread]
+        if before is not None:
+            resting[before] = resting.get(before, 0) & ~bit
+        if after is not None:
+            resting[after] = resting.get(after, 0) | bit
+        made = Siblings.__new__(Siblings)
+        made.ids, made.size, made.places, made.resting = self.ids, self.size, self.places, resting
+        return made
+
+    def first(self, kind: Kind, start: int = 0) -> int | None:
+        """The place of the first of a kind that is at rest, from ``start`` on. There must be an index."""
+        found = (self.resting or {}).get(kind, 0) >> start
+        return start + (found & -found).bit_length() - 1 if found else None
 
     def __len__(self) -> int:
         return self.size

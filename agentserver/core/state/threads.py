@@ -8,6 +8,8 @@ Invariants:
     2. Every other thread has a parent in the tree and one owner, the listener that works on it.
     3. The first delivery of an inbox is running or runnable; the others wait for it.
     4. Closing a thread closes everything below it.
+    5. A thread knows how many of its children are not at rest, and many children have an index of those that are. Both
+       follow from the rest of the tree, and are kept by the same changes.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Mapping  # noqa: TC003 - read at run time by NamedTu
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core.state import siblings
 from agentserver.core.state.overlay import changeable
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Delivery
     from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.siblings import Kind
 
 
 NOTHING: Mapping[str, bytes] = MappingProxyType({})
@@ -54,6 +58,7 @@ class Thread(NamedTuple):
         storage: encoded value per class name.
         approvals: deliveries that wait until a person permits them.
         allowed: the only peers in force here and below; None for no narrowing.
+        busy: how many of its children are not at rest. The root does not count.
     """
 
     id: str
@@ -68,11 +73,19 @@ class Thread(NamedTuple):
     storage: Mapping[str, bytes] = NOTHING
     approvals: tuple[Approval, ...] = ()
     allowed: frozenset[str] | None = None
+    busy: int = 0
 
     @property
     def quiet(self) -> bool:
         """True when nothing waits here."""
         return not self.inbox and not self.held and not self.approvals
+
+    @property
+    def resting(self) -> Kind | None:
+        """The owner, and the peers in force, of a thread on which and below which nothing is under way."""
+        if self.inbox or self.busy or self.held or self.approvals:
+            return None
+        return self.owner, self.allowed
 
     def with_inbox(self, inbox: tuple[Delivery, ...]) -> Thread:
         """The thread with another inbox; ``_replace`` would cost three times as much."""
@@ -97,6 +110,21 @@ class ThreadTree(NamedTuple):
     opened: int = 1
 
     @classmethod
+    def of(cls, root: str, nodes: Mapping[str, Thread], opened: int) -> ThreadTree:
+        """A tree of threads, parents before children, that do not know yet which of their children are at rest."""
+        busy: dict[str, int] = {}
+        for node in reversed(nodes.values()):  # type: ignore[call-overload]
+            if node.parent is not None and (not node.quiet or node.id in busy):
+                busy[node.parent] = busy.get(node.parent, 0) + 1
+        busy.pop(root, None)
+        counted = dict(nodes)
+        counted.update({thread: nodes[thread]._replace(busy=count) for thread, count in busy.items()})
+        for node in nodes.values():
+            if node.children.size > siblings.FEW:
+                counted[node.id] = counted[node.id]._replace(children=_indexed(node.children, counted))
+        return cls(root, counted, opened)
+
+    @classmethod
     def planted(cls, root: str, principal: str) -> ThreadTree:
         """A tree that holds only the principal's root."""
         return cls(root, {root: Thread(root, principal, None, 0)})
@@ -119,18 +147,6 @@ class ThreadTree(NamedTuple):
             yield node
             pending.extend(reversed(node.children))
 
-    def at_rest(self, thread: Thread) -> bool:
-        """True when nothing is under way on the thread and below it."""
-        nodes, pending = self.nodes, [thread]
-        while pending:
-            node = pending.pop()
-            if node.inbox or node.held or node.approvals:
-                return False
-            below = node.children
-            if below.size:
-                pending += [nodes[child] for child in below.ids[: below.size]]
-        return True
-
 
 class TreeChange:
     """The next tree in the making: changed in place, so that it costs what is changed rather than what is there.
@@ -151,13 +167,30 @@ class TreeChange:
 
     def put(self, thread: Thread) -> None:
         """Replace a thread by a changed copy of itself."""
+        before = self._nodes[thread.id]
         self._nodes[thread.id] = thread
+        self._tell(before, thread)
+
+    def _tell(self, before: Thread, after: Thread) -> None:
+        """Let those above a changed thread know whether it is at rest."""
+        while after.parent is not None:
+            was, now = before.resting, after.resting
+            if was == now:
+                return
+            above = self._nodes[after.parent]
+            children = above.children.moved(after.id, was, now)
+            busy = above.busy + (now is None) - (was is None) if above.parent is not None else 0
+            if children is above.children and busy == above.busy:
+                return
+            before = above
+            after = self._nodes[above.id] = above._replace(children=children, busy=busy)
 
     def open(self, parent: str, owner: str, thread: str, called: int = 0) -> Thread:
         """Add a child of ``parent``."""
         above = self._nodes[parent]
         child = self._nodes[thread] = Thread(thread, owner, parent, self._opened, called)
-        self._nodes[parent] = above._replace(children=above.children.followed_by(thread))
+        children = followed(above.children, thread, self._nodes).moved(thread, None, child.resting)
+        self._nodes[parent] = above._replace(children=children)
         self._opened += 1
         return child
 
@@ -170,31 +203,60 @@ class TreeChange:
         key = (parent, owner, allowed)
         found = self._resting.get(key)
         if found is None:
-            found = self._resting[key] = self._at_rest(self._nodes[parent].children, owner, allowed)
+            found = self._resting[key] = self._at_rest(parent, (owner, allowed))
         return next(found, None)
 
-    def _at_rest(self, children: Siblings, owner: str, allowed: frozenset[str] | None) -> Iterator[Thread]:
-        for child in children:
-            node = self._nodes[child]
-            if node.owner == owner and not node.inbox and node.allowed == allowed and self.tree.at_rest(node):
-                yield node
+    def _at_rest(self, parent: str, kind: Kind) -> Iterator[Thread]:
+        children = self._nodes[parent].children
+        if children.resting is None:
+            for child in children:
+                node = self._nodes[child]
+                if not node.inbox and node.resting == kind:
+                    yield node
+            return
+        place = children.first(kind)
+        while place is not None and place < children.size:
+            yield self._nodes[children.ids[place]]
+            place = self._nodes[parent].children.first(kind, place + 1)
 
     def prune(self, thread: str) -> tuple[Thread, ...]:
         """Close everything below ``thread``; gives the closed threads."""
-        if not self._nodes[thread].children:
+        before = self._nodes[thread]
+        if not before.children:
             return ()
         closed = tuple(self.tree.below(thread))
         for node in closed:
             del self._nodes[node.id]
-        self._nodes[thread] = self._nodes[thread]._replace(children=NO_SIBLINGS)
+        self.put(before._replace(children=NO_SIBLINGS, busy=0))
         return closed
 
     def shut(self, thread: str) -> tuple[Thread, ...]:
         """Close ``thread`` with everything below it; gives the closed threads. Raises LookupError on the root."""
         above = self.tree.caller(self._nodes[thread])
         below = self.prune(thread)
-        self._nodes[above.id] = above._replace(children=Siblings(c for c in above.children if c != thread))
-        return (*below, self._nodes.pop(thread))
+        gone = self._nodes.pop(thread)
+        above = self._nodes[above.id]
+        left = _indexed(Siblings(child for child in above.children if child != thread), self._nodes)
+        busy = above.busy - (gone.resting is None) if above.parent is not None else 0
+        self.put(above._replace(children=left, busy=busy))
+        return (*below, gone)
+
+
+def followed(children: Siblings, thread: str, nodes: Mapping[str, Thread]) -> Siblings:
+    """The children of a thread and one more, which counts as working until it is told otherwise.
+
+    Args:
+        children: those there are; ``nodes`` has them.
+        thread: the id of the one more.
+        nodes: threads by id.
+    """
+    more = children.followed_by(thread)
+    return more if more.size <= siblings.FEW or more.resting is not None else _indexed(children, nodes, more)
+
+
+def _indexed(children: Siblings, nodes: Mapping[str, Thread], more: Siblings | None = None) -> Siblings:
+    """Children, or ``more`` that begin with them, with the index of those at rest if they are many."""
+    return (more or children).indexed(nodes[child].resting for child in children)
 
 
 def narrowed(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:

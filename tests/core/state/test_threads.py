@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agentserver.core.messages import Delivery
+from agentserver.core.state import siblings
 from agentserver.core.state.threads import Held, ThreadTree, TreeChange
 
 
@@ -132,11 +133,18 @@ def test_a_thousand_calls_in_one_change_look_at_each_thread_a_bounded_number_of_
     assert change._nodes.looks < 10 * 1000
 
 
+def known(thread):
+    """The children at rest by kind, as the index has them."""
+    return {kind: places for kind, places in thread.children.resting.items() if places}
+
+
 class Trees(RuleBasedStateMachine):
     """Whatever is opened and pruned, parents and children agree and nothing below a closed thread lives."""
 
     def __init__(self):
         super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(siblings, "FEW", 2)
         self.tree = ThreadTree.planted("0", "console")
         self.count = 0
 
@@ -166,6 +174,45 @@ class Trees(RuleBasedStateMachine):
         change = TreeChange(self.tree)
         assert {node.id for node in change.shut(victim)} == expected
         self.tree = change.result()
+
+    def teardown(self):
+        self.patch.undo()
+
+    @precondition(lambda self: len(self.tree.nodes) > 1)
+    @rule(data=st.data(), allowed=st.sampled_from([None, frozenset("a"), frozenset("b")]))
+    def work(self, data, allowed):
+        change = TreeChange(self.tree)
+        for thread in data.draw(st.lists(st.sampled_from(sorted(set(self.tree.nodes) - {"0"})))):
+            node = change.tree.nodes[thread]
+            change.put((node._replace(inbox=()) if node.inbox else busy(node))._replace(allowed=allowed))
+        self.tree = change.result()
+
+    @precondition(lambda self: len(self.tree.nodes) > 1)
+    @rule(data=st.data())
+    def call(self, data):
+        parent = self.tree.nodes[data.draw(st.sampled_from(sorted(set(self.tree.nodes) - {"0"})))].parent
+        resting = [
+            child
+            for child in self.tree.nodes[parent].children
+            if self.tree.nodes[child].owner == "a"
+            and self.tree.nodes[child].allowed is None
+            and all(node.quiet for node in (self.tree.nodes[child], *self.tree.below(child)))
+        ]
+        change = TreeChange(self.tree)
+        for expected in (*resting, None):
+            given = change.resting(parent, "a")
+            assert (given and given.id) == expected
+            if given:
+                change.put(busy(given))
+        self.tree = change.result()
+
+    @invariant()
+    def children_at_rest_are_known(self):
+        read = ThreadTree.of("0", self.tree.nodes, self.tree.opened)
+        assert read == self.tree
+        for node in self.tree.nodes.values():
+            if node.children.size > siblings.FEW:
+                assert known(node) == known(read.nodes[node.id])
 
     @invariant()
     def parents_and_children_agree(self):

@@ -26,7 +26,7 @@ from agentserver.rulebook import NO_GUARDS, rules
 from agentserver.trace.store import TraceBook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -50,12 +50,28 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _new = tuple.__new__
 
 
+DRAWN = 64
+"""Seeds that the clock draws from the system at once."""
+
+
 class SystemClock:
-    """The machine's clock and its source of randomness."""
+    """The machine's clock and its source of randomness.
+
+    No seed is given twice by one process. A copy of it by fork() that goes on as a server ends before it keeps anything
+    (``agentserver/pump/calling/forked.py``), so that none of those drawn ahead is used there.
+    """
+
+    def __init__(self) -> None:
+        self._seeds: Iterator[bytes] = iter(())
 
     def moment(self) -> Moment:
         """The present time with a fresh seed."""
-        return _new(Moment, (time.time(), os.urandom(16)))
+        seed = next(self._seeds, None)
+        if seed is None:  # one call of the system costs as much as the rest of sixteen
+            drawn = os.urandom(16 * DRAWN)
+            self._seeds = iter([drawn[start : start + 16] for start in range(16, len(drawn), 16)])
+            seed = drawn[:16]
+        return _new(Moment, (time.time(), seed))
 
     steady = staticmethod(partial(time.clock_gettime, _STEADY))
     """Seconds, by a clock that cannot be set. No function of Python's, because each hop asks it twice."""

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from agentserver import HandlerMetadata, HandlerResponse, Handoff, Task
-from agentserver.assembly import SystemClock, build
+from agentserver.assembly import DRAWN, SystemClock, build
 from agentserver.config import forget, load
 from agentserver.core.encoding.detail_form import members
 from agentserver.engines.memory import MemoryEngine
@@ -299,8 +299,9 @@ def test_what_is_built_follows_from_the_organism(shop):
 
 
 def test_the_systems_clock_never_gives_the_same_randomness_twice():
-    moments = [SystemClock().moment() for _ in range(100)]
-    assert len({moment.seed for moment in moments}) == 100
+    clock, other = SystemClock(), SystemClock()
+    moments = [each.moment() for _ in range(5 * DRAWN) for each in (clock, other)]
+    assert len({moment.seed for moment in moments}) == 10 * DRAWN
     assert all(len(moment.seed) == 16 for moment in moments)
     assert sorted(moment.now for moment in moments) == [moment.now for moment in moments]
 

@@ -20,7 +20,7 @@ from agentserver.handoff.judgement import Facts, Rejected
 from agentserver.handoff.managed.agents import SourceLost
 from agentserver.handoff.managed.orchestrate import now
 from agentserver.handoff.requests import RequestRefusal
-from agentserver.payload.codec import Unencodable
+from agentserver.payload.generate import Unencodable
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:

@@ -15,12 +15,13 @@ from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.payload import corrections, generate, sample
 from agentserver.payload.fields.describe import table
 from agentserver.payload.fields.field_table import FieldKind, PayloadError, PayloadType, RecordType
-from agentserver.payload.fields.lexical import UNREADABLE, carried
+from agentserver.payload.fields.lexical import UNREADABLE
+from agentserver.payload.generate import Undecodable, Unencodable
 from agentserver.payload.names import local
 from agentserver.payload.xsd import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from agentserver.payload.corrections import Correction
 from agentserver.payload.fields.field_table import Field
@@ -48,14 +49,6 @@ def claim(cls: type, name: str) -> None:
     if cls in SYSTEM_PAYLOADS or not (of_system(name) or local(name) in _SYSTEMS_ROOTS):
         return
     raise PayloadError(f"{cls.__qualname__}: {name} is a name of the system's own payloads; use another one")
-
-
-class Unencodable(ValueError):  # noqa: N818 - says what the value is
-    """A value without a form in XML. The text names class and field, never the value."""
-
-
-class Undecodable(ValueError):  # noqa: N818 - says what the element is
-    """A valid element that the class itself refuses to be built from. The text names the class alone."""
 
 
 class Unlisted(PayloadError):  # noqa: N818 - says what the class is
@@ -115,7 +108,7 @@ class Codec(Protocol):
         """The fields of the root."""
         ...
 
-    def encode(self, value: object) -> str:
+    def encode(self, value: object, /) -> str:
         """Markup of the payload element with its own namespace declaration. Raises Unencodable."""
         ...
 
@@ -123,7 +116,11 @@ class Codec(Protocol):
         """Whether the schema accepts the element, which may be part of a larger tree, and its every scalar decodes."""
         ...
 
-    def decode(self, element: etree._Element) -> Any:
+    def valid_own(self, element: etree._Element) -> bool:
+        """``valid`` of an element that was parsed from what ``encode`` gave: what that rules out may go unasked."""
+        ...
+
+    def decode(self, element: etree._Element, /) -> Any:
         """The value of a valid element. Raises Undecodable."""
         ...
 
@@ -176,22 +173,12 @@ class Generated:
         self._lists = any(field.repeated for record in payload.records for field in record.fields)
         self._part: corrections.Part | None = None
         self.functions = functions or generate.functions(payload)
-        self._decode, self._check, self._encode = self.functions
+        # The functions themselves: a method of this class around them would be one more call for each message.
+        self.decode: Callable[[etree._Element], Any]
+        self.encode: Callable[[object], str]
+        self.decode, self._check, self.encode = self.functions
+        self._doubtful = self._lists or generate.doubtful(payload)
         self._example = self._prove()
-
-    def encode(self, value: object) -> str:
-        """Markup of ``value``. Raises Unencodable."""
-        try:
-            markup = self._encode(value)
-        except generate.Unwritable as error:
-            raise Unencodable(str(error)) from None
-        except AttributeError:  # a field deleted, or never set by a constructor of its own
-            raise Unencodable(f"{self.payload.__qualname__}: lacks one of its fields") from None
-        if not (markup.isascii() and markup.isprintable()) and not carried(markup):
-            raise Unencodable(
-                f"{_blame(self.described.record, value)}: holds a character that XML cannot carry"
-            )
-        return markup
 
     def valid(self, element: etree._Element) -> bool:
         """Whether the schema and the decoder both take ``element``."""
@@ -204,12 +191,15 @@ class Generated:
             return False
         return accepted
 
-    def decode(self, element: etree._Element) -> Any:
-        """The value of a valid element. Raises Undecodable."""
+    def valid_own(self, element: etree._Element) -> bool:
+        """Whether the schema takes ``element``, and the decoder where the encoder cannot promise it."""
+        if self._doubtful:
+            return self.valid(element)
         try:
-            return self._decode(element)
-        except sample.WRONG:
-            raise Undecodable(f"{self.payload.__qualname__}: its constructor refuses the values") from None
+            accepted: bool = self._schema.validate(element)
+        except etree.LxmlError:
+            return False
+        return accepted
 
     def faults(self, element: etree._Element) -> tuple[Correction, ...]:
         """What to correct in ``element``."""
@@ -247,24 +237,6 @@ class Generated:
 def _outlined(field: Field) -> Outline:
     label = "element" if isinstance(field.type, RecordType) else corrections.label(field.type)
     return Outline(field.xml, label, field.optional, field.repeated, field.place is FieldKind.ATTRIBUTE)
-
-
-def _blame(record: RecordType, value: Any) -> str:
-    """The first field whose text XML cannot carry; empty when there is none."""
-    for field in record.fields:
-        held = getattr(value, field.name)
-        items = held if field.repeated else (held,)
-        found = next(filter(None, (_blame_item(record, field, item) for item in items)), "")
-        if found:
-            return found
-    return ""
-
-
-def _blame_item(record: RecordType, field: Field, item: Any) -> str:
-    if isinstance(field.type, RecordType) and item is not None:
-        return _blame(field.type, item)
-    unfit = isinstance(item, str) and not carried(item)
-    return f"{record.cls.__qualname__}.{field.name}" if unfit else ""
 
 
 Payload: TypeAlias = "type | PayloadType | Codec"

@@ -16,10 +16,12 @@ from agentserver.payload.fields.lexical import (
     READERS,
     WRITERS,
     ScalarKind,
+    carried,
     escape,
     escape_attribute,
     plain,
 )
+from agentserver.payload.sample import WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,18 +29,22 @@ if TYPE_CHECKING:
     from agentserver.payload.fields.field_table import Field, PayloadType
 
 
-class Unwritable(ValueError):  # noqa: N818 - says what the value is
-    """A value that cannot be written. The text names the field."""
+class Unencodable(ValueError):  # noqa: N818 - says what the value is
+    """A value without a form in XML. The text names class and field, never the value."""
+
+
+class Undecodable(ValueError):  # noqa: N818 - says what the element is
+    """A valid element that the class itself refuses to be built from. The text names the class alone."""
 
 
 class Functions(NamedTuple):
     """The functions that are made of a payload class.
 
     Args:
-        decode: valid element to value.
+        decode: valid element to value; raises Undecodable.
         check: reads every scalar of an element that the schema accepts; raises one of UNREADABLE. None when all are
             plain text.
-        encode: value to markup; raises Misfit.
+        encode: value to markup of characters that XML carries; raises Unencodable.
     """
 
     decode: Callable[[Any], Any]
@@ -52,7 +58,7 @@ def functions(payload: PayloadType) -> Functions:
     source = "\n".join(module.lines())
     exec(compile(source, f"<payload {payload.root}>", "exec"), module.names)  # noqa: S102 - source made here
     names = module.names
-    return Functions(names["decode_0"], names.get("check_0"), names["encode"])
+    return Functions(names["decode"], names.get("check_0"), names["encode"])
 
 
 _QUICK = {
@@ -73,7 +79,13 @@ class _Module:
     def __init__(self, payload: PayloadType) -> None:
         self._payload = payload
         self._index = {id(record): number for number, record in enumerate(payload.records)}
-        self.names: dict[str, Any] = {"Misfit": Unwritable, "MISSING": object()}
+        self.names: dict[str, Any] = {
+            "Misfit": Unencodable,
+            "Undecodable": Undecodable,
+            "MISSING": object(),
+            "WRONG": WRONG,
+            "careful": self._careful,
+        }
 
     def lines(self) -> Iterator[str]:
         for record in self._payload.records:
@@ -82,7 +94,29 @@ class _Module:
             yield from self._encoder(record)
         root, space = self._payload.root, escape_attribute(self._payload.namespace)
         opened, closed = f'<{root} xmlns="{space}"', f"</{root}>"
-        yield from self._writing("encode(o, w='payload')", self._payload.record, opened, closed)
+        label = self._payload.cls.__qualname__
+        # The outermost functions have the handlers of exceptions in them: a hop is made of calls.
+        yield "def decode(e):"
+        yield " try:"
+        yield from self._reading(self._payload.record)
+        refused = f"{label}: its constructor refuses the values"
+        yield f" except WRONG: raise Undecodable({refused!r}) from None"
+        yield "def encode(o, w='payload'):"
+        yield " try:"
+        yield from self._writing(self._payload.record, opened, closed)
+        lacking = f"{label}: lacks one of its fields"  # deleted, or never set by a constructor of its own
+        yield f" except AttributeError: raise Misfit({lacking!r}) from None"
+        yield " return s if s.isascii() and s.isprintable() else careful(o, s)"
+
+    def _careful(self, value: Any, markup: str) -> str:
+        """The markup of a value, if XML can carry each of its characters. Raises Unencodable."""
+        if carried(markup):
+            return markup
+        raise Unencodable(f"{_blame(self._payload.record, value)}: holds a character that XML cannot carry")
+
+    def _inside(self, record: RecordType) -> bool:
+        """True for a record that stands inside of others; the root has functions of its own."""
+        return any(field.type is record for other in self._payload.records for field in other.fields)
 
     def _keep(self, stem: str, value: Any) -> str:
         """Make an object reachable from the source under a fresh name."""
@@ -93,7 +127,11 @@ class _Module:
     # decoding
 
     def _decoder(self, record: RecordType) -> Iterator[str]:
-        yield f"def decode_{self._index[id(record)]}(e):"
+        if self._inside(record):
+            yield f"def decode_{self._index[id(record)]}(e):"
+            yield from self._reading(record)
+
+    def _reading(self, record: RecordType) -> Iterator[str]:
         variables = {field.name: f"v{number}" for number, field in enumerate(record.fields)}
         for field in record.fields:
             yield f"  {variables[field.name]} = {self._initial(field)}"
@@ -182,12 +220,12 @@ class _Module:
     # encoding
 
     def _encoder(self, record: RecordType) -> Iterator[str]:
-        """The encoder of a record inside of others; the root has one of its own."""
-        if any(field.type is record for other in self._payload.records for field in other.fields):
-            yield from self._writing(f"encode_{self._index[id(record)]}(o, w)", record, "", "")
+        if self._inside(record):
+            yield f"def encode_{self._index[id(record)]}(o, w):"
+            yield from self._writing(record, "", "")
+            yield "  return s"
 
-    def _writing(self, signature: str, record: RecordType, opened: str, closed: str) -> Iterator[str]:
-        yield f"def {signature}:"
+    def _writing(self, record: RecordType, opened: str, closed: str) -> Iterator[str]:
         refusal = f": must be {record.cls.__qualname__}, not "
         yield f"  if type(o) is not {self._keep('C', record.cls)}:"
         yield f"    raise Misfit(w + {refusal!r} + type(o).__name__)"
@@ -197,7 +235,8 @@ class _Module:
         yield "  s += '>'"
         for field in record.placed(FieldKind.ELEMENT):
             yield from self._element(record, field)
-        yield f"  return s + {closed!r}" if closed else "  return s"
+        if closed:
+            yield f"  s += {closed!r}"
 
     def _attribute(self, record: RecordType, field: Field) -> Iterator[str]:
         value = f"{self._writer(record, field, escape_attribute)}(v)"
@@ -240,6 +279,17 @@ def _checked_at_all(kind: Scalar | RecordType) -> bool:
     return kind.kind is not ScalarKind.STR or bool(kind.choices)
 
 
+def doubtful(payload: PayloadType) -> bool:
+    """True when it takes a look to know that the decoder reads what the encoder wrote and the schema accepts.
+
+    Of text, truth values and numbers the writers leave nothing else.
+    """
+    scalars = [
+        field.type for record in payload.records for field in record.fields if isinstance(field.type, Scalar)
+    ]
+    return any(scalar.choices or scalar.kind not in _QUICK for scalar in scalars)
+
+
 def _where(record: RecordType, field: Field) -> str:
     return f"{record.cls.__qualname__}.{field.name}"
 
@@ -247,7 +297,7 @@ def _where(record: RecordType, field: Field) -> str:
 def _sequence(where: str) -> Callable[[Any], Any]:
     def items(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
-            raise Unwritable(f"{where}: must be a list or tuple, not {type(value).__name__}")
+            raise Unencodable(f"{where}: must be a list or tuple, not {type(value).__name__}")
         return value
 
     return items
@@ -263,7 +313,7 @@ def _checked(scalar: Scalar, where: str, escaping: Callable[[str], str]) -> Call
         try:
             return escaping(write(value))
         except (TypeError, ValueError) as error:
-            raise Unwritable(f"{where}: {error}") from None
+            raise Unencodable(f"{where}: {error}") from None
 
     return checked
 
@@ -279,3 +329,21 @@ def _choice(scalar: Scalar) -> Callable[[Any], str]:
             raise TypeError(f"must be {name}, not {type(value).__name__}") from None
 
     return write
+
+
+def _blame(record: RecordType, value: Any) -> str:
+    """The first field whose text XML cannot carry; empty when there is none."""
+    for field in record.fields:
+        held = getattr(value, field.name)
+        items = held if field.repeated else (held,)
+        found = next(filter(None, (_blame_item(record, field, item) for item in items)), "")
+        if found:
+            return found
+    return ""
+
+
+def _blame_item(record: RecordType, field: Field, item: Any) -> str:
+    if isinstance(field.type, RecordType) and item is not None:
+        return _blame(field.type, item)
+    unfit = isinstance(item, str) and not carried(item)
+    return f"{record.cls.__qualname__}.{field.name}" if unfit else ""

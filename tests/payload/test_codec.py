@@ -21,9 +21,11 @@ from xsdata.formats.dataclass.parsers import XmlParser
 from xsdata.formats.dataclass.serializers import XmlSerializer
 
 from agentserver.contract import SYSTEM_PAYLOADS, Attribute, Element, SystemError, TodoUntil
-from agentserver.payload.codec import Codecs, Generated, Undecodable, Unencodable
+from agentserver.payload.codec import Codecs, Generated
 from agentserver.payload.fields.describe import table
 from agentserver.payload.fields.field_table import PayloadError
+from agentserver.payload.fields.lexical import ScalarKind
+from agentserver.payload.generate import Undecodable, Unencodable, doubtful
 from agentserver.payload.xmlify import describe, xmlify
 from tests.core.strategies import SCALARS, classes, parse, values
 
@@ -38,6 +40,17 @@ ODD = (
 )  # fmt: skip
 
 
+@dataclass
+class Plain:
+    """Scalars of the kinds that go without a second look."""
+
+    count: int
+    price: float
+    urgent: bool
+    note: str
+    place: Annotated[int, Attribute()]
+
+
 def nodes(element: Any) -> list[Any]:
     return [each for each in element.iter() if not len(each)]
 
@@ -49,7 +62,34 @@ def test_what_is_encoded_is_valid_and_decodes_to_itself(cls: type, data: st.Data
     value = data.draw(values(codec.described.record))
     element = parse(codec.encode(value))
     assert codec.valid(element)
+    assert codec.valid_own(element)
     assert codec.decode(element) == value
+
+
+NUMBERS = st.integers() | st.floats() | st.sampled_from([10**1000 - 1, -(10**1000) + 1, 10**1000, 10**400])
+
+
+@LAW
+@given(NUMBERS, NUMBERS, st.booleans(), st.text())
+def test_what_an_encoder_wrote_is_as_valid_without_a_look_at_each_scalar(
+    count: Any, price: Any, urgent: bool, note: str
+) -> None:
+    codec = Generated(table(Plain))
+    try:
+        element = parse(codec.encode(Plain(count, price, urgent, note, count)))
+    except Unencodable:
+        return
+    assert codec.valid_own(element) == codec.valid(element)
+    if codec.valid_own(element):
+        codec.decode(element)
+
+
+@pytest.mark.parametrize("kind", SCALARS, ids=str)
+def test_only_text_numbers_and_truth_values_go_without_that_look(kind: Any) -> None:
+    described = table(dataclasses.make_dataclass("Single", [("value", kind)]))
+    scalar = described.record.fields[0].type
+    quick = {ScalarKind.STR, ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.BOOL}
+    assert doubtful(described) == (bool(scalar.choices) or scalar.kind not in quick)
 
 
 @LAW

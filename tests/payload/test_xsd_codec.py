@@ -13,9 +13,10 @@ from lxml import etree
 from xsdata.models.datatype import XmlDate
 
 from agentserver.payload import xsd_codec
-from agentserver.payload.codec import Codecs, Undecodable, Unencodable
+from agentserver.payload.codec import Codecs
 from agentserver.payload.corrections import Correction
 from agentserver.payload.fields.field_table import PayloadError
+from agentserver.payload.generate import Undecodable, Unencodable
 from agentserver.payload.xsd_codec import Binding, XsdCodec, bind, inlined
 from tests.core.strategies import parse
 

@@ -13,11 +13,11 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hop.py"
 HOPS = 200
 
 REACHED = {
-    ("ask and answer", "off"): 95.5,
-    ("ask and answer", "audit"): 104.5,
-    ("chain of 10", "off"): 125.0,
-    ("chain of 10", "audit"): 145.5,
-    ("from outside", "off"): 293.5,
+    ("ask and answer", "off"): 92.5,
+    ("ask and answer", "audit"): 101.5,
+    ("chain of 10", "off"): 122.5,
+    ("chain of 10", "audit"): 142.5,
+    ("from outside", "off"): 290.5,
 }
 """Calls a hop. What makes them fewer lowers its number here."""
 

@@ -14,7 +14,8 @@ from agentserver.core.messages import Draft, Drafts, Failed
 from agentserver.core.pieces import whole
 from agentserver.core.records.details import Corrections, Failure, Ground
 from agentserver.core.refusals import Refusal
-from agentserver.payload.codec import Unencodable, Unlisted, of_system
+from agentserver.payload.codec import Unlisted, of_system
+from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
 from agentserver.wire import repair
 from agentserver.wire.envelope import Malformed, read_payload, read_written
@@ -88,7 +89,7 @@ def draft(
     element = read_written(markup, bounds, regular=codec.regular)
     if isinstance(element, Malformed):
         return _faulty((element.detail,), target, codec.name, markup)
-    if codec.valid(element):
+    if codec.valid_own(element):
         return _new(Draft, (to, codec.name, markup, element))
     return _invalid(element, markup, to, codec)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agentserver.contract import Code, SystemError
 from agentserver.gateways.console.lines import HELP, usage
 from agentserver.gateways.form import text_field
-from agentserver.payload.codec import Undecodable
+from agentserver.payload.generate import Undecodable
 from agentserver.payload.names import local
 from agentserver.trace.plain_values import entries
 from agentserver.trace.terminal import Style, own_lines, plain

@@ -136,7 +136,8 @@ class Invoker:
             busy = Failed(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
             return Finished(delivery, accepted.element, busy)
         began = self._steady()
-        call: _Call = RunningCall(self, asyncio.get_running_loop(), listener, delivery.id)
+        # asyncio.get_running_loop() would ask the system for the id of the process.
+        call: _Call = RunningCall(self, worker.get_loop(), listener, delivery.id)
         self._calls[delivery.thread] = call
         try:
             over = call.begin(self._run(bound, accepted, call), self._clean.fresh(), worker)

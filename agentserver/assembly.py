@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agentserver.config import Organism
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
-    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
@@ -88,7 +88,7 @@ class Server:
         clock: time and randomness.
         trace: what happened lately.
         approver: shown what waits for a person. Without one and without a journal, into which the command line writes
-            answers, nothing that needs a permission is permitted.
+            answers, nothing that needs an approval goes on.
         handoffs: the file for the record of handoffs; None keeps none but the engine's.
         stalled: ends the process when a handler has held the event loop for ``limits.stall``; None only logs it.
         heads: where that file's end is kept; beside it without one.
@@ -163,11 +163,11 @@ class Server:
         """The messages that wait for a person, the oldest first."""
         return () if self._pump is None else self._pump.approvals()
 
-    async def decide(self, conversation: str, decided: Decided) -> bool:
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
         if self._pump is None:
             raise RuntimeError("the server is not running")
-        return await self._pump.decide(conversation, decided)
+        return await self._pump.answer(conversation, answered)
 
     @property
     def durable(self) -> bool:
@@ -246,7 +246,7 @@ def build(  # noqa: PLR0913 - a keyword each
         recorded: whether that file is, with any engine.
         clock: time and randomness; the machine's when there is none.
         approver: shown what waits for a person. Without one and without a journal, into which the command line writes
-            answers, nothing that needs a permission is permitted.
+            answers, nothing that needs an approval goes on.
         guards: by name, those of the program beside the organism's (see ``agentserver.guards``).
         observers: told of what was committed (see ``agentserver.observers``).
 

@@ -156,7 +156,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "action audit": "Action: logged, call proceeds (audit)",
         "action allow": "Action: reported, call proceeds",
         "action approved": "Action: approved, call proceeds",
-        "action permitted": "Action: permitted for the rest of the conversation",
+        "action permitted": "Action: approved for the rest of the conversation",
         "rule denied": "denied destination",
         "rule destination": "destination from untrusted text",
         "rule unknown_destination": "destination of unknown origin",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, EventPlace, Moment, Reply
     from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
-    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.elapsed import Calendar
 
@@ -141,7 +141,7 @@ class EngineReader(Protocol):
         """The messages of an open conversation that wait for a person."""
         ...
 
-    def answers(self) -> Sequence[tuple[Decided, float]]:
+    def answers(self) -> Sequence[tuple[ApprovalAnswer, float]]:
         """The answers of people that no server has taken, each with its time in seconds since the epoch."""
         ...
 
@@ -370,12 +370,12 @@ class Ingress(Protocol):
 
 
 class Approver(Protocol):
-    """Shows a person the messages that wait for a permission. Absent, the answer is no.
+    """Shows a person the messages that wait for an approval. Absent, the answer is no.
 
-    The answer comes back through ``decide`` of the server that runs the conversations, at any time.
+    The answer comes back through ``answer`` of the server that runs the conversations, at any time.
     """
 
-    def asked(self, approval: Approval) -> None:
+    def show(self, approval: Approval) -> None:
         """A message waits. Must not block or raise."""
         ...
 
@@ -383,7 +383,7 @@ class Approver(Protocol):
 class Answers(Protocol):
     """The place where people leave answers without being shown the question by this process."""
 
-    async def left(self) -> Sequence[tuple[Decided, float]]:
+    async def left(self) -> Sequence[tuple[ApprovalAnswer, float]]:
         """The answers that were left, each with its time in seconds since the epoch. Raises EngineError."""
         ...
 

@@ -1,4 +1,4 @@
-"""``agentserver approvals``, ``approve`` and ``deny``: what waits for a person's permission in a journal.
+"""``agentserver approvals``, ``approve`` and ``deny``: what waits for a person's approval in a journal.
 
 Owns the listing and what is said about an answer. Whether an answer still counts when it is read, the server decides.
 """
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Question
-    from agentserver.core.state.approvals import Answer, Approval, Decided
+    from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
 
 SHORT = 6
 """Characters of an id by which it is answered, at least: an empty or a stray one must not mean what is left."""
 
 DIGEST = 12
-"""Characters of a digest by which a message is permitted, at least."""
+"""Characters of a digest by which a message is approved, at least."""
 
 TAKEN = "a running server takes it within a second or so, a stopped one when it starts"
 
 
-@click.group("approvals", short_help="List or show what waits for a permission.", invoke_without_command=True)
+@click.group("approvals", short_help="List or show what waits for an approval.", invoke_without_command=True)
 @shown_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
 def command(ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool) -> None:
-    """List the messages of the journal that wait for a person's permission, the oldest first.
+    """List the messages of the journal that wait for a person's approval, the oldest first.
 
     Answer with agentserver approve and agentserver deny. All of it works while a server runs and while none does.
     """
@@ -69,7 +69,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     """Show APPROVAL, the id or its beginning, in full: what guards ask, with the lineage, and the message.
 
     The message stands in fields, where the organism is known, and as it is sent; texts are in quotes, a line a
-    piece. The last line is the digest by which it is permitted.
+    piece. The last line is the digest by which it is approved.
     """
     from agentserver.gateways import approval_view
     from agentserver.trace.terminal import paint
@@ -91,7 +91,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
         click.echo(paint(line, colour=False, whole=True))
 
 
-@click.command("approve", short_help="Permit a message that waits.")
+@click.command("approve", short_help="Approve a message that waits.")
 @click.argument("digest")
 @click.option(
     "--always", is_flag=True, help="For the rest of its conversation, all that is the same to the guard."
@@ -101,7 +101,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
 def approve(
     ctx: click.Context, digest: str, organism: Path | None, journal: Path | None, *, always: bool
 ) -> None:
-    """Permit a message: this one, or --always. DIGEST is what agentserver approvals show ends with, or its beginning.
+    """Approve a message: this one, or --always. DIGEST is what agentserver approvals show ends with, or its beginning.
 
     The answer is for the message that was shown, and is spent once.
     """
@@ -130,24 +130,24 @@ def deny(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     _answer(ctx, kept, one, Answer.DENY)
 
 
-def _waiting(ctx: click.Context, kept: Source) -> tuple[list[Approval], dict[str, Decided]]:
+def _waiting(ctx: click.Context, kept: Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
     """The messages that wait, and the answers that no server has taken yet, by approval."""
     with reading(ctx, kept) as reader:
         each = legible(reader, reader.approvals)
         found = sorted((one for many in each for one in many), key=lambda approval: approval.at)
         answers = reader.answers() if found else ()
-    return found, {decided.approval: decided for decided, _ in answers}
+    return found, {answered.approval: answered for answered, _ in answers}
 
 
 def _answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> None:
-    from agentserver.core.state.approvals import Decided
+    from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.sqlite.care import answers as journal_answers
 
     if kept.path is None:
         project.refuse(ctx, "this engine takes no answers from the command line")
-    decided = Decided(one.id, one.digest, answer, project.user())
+    answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
     with refusing(ctx):
-        left = journal_answers.leave(kept.path, decided, time.time())
+        left = journal_answers.leave(kept.path, answered, time.time())
     if not left:
         _, answers = _waiting(ctx, kept)
         project.refuse(ctx, f"{_route(one)}{_answered(answers.get(one.id)) or ' is answered already'}")
@@ -156,7 +156,7 @@ def _answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> 
 
 def _chosen(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
     matching = [one for one in found if one.id.startswith(prefix)]
-    return the_only(ctx, matching, f"messages wait for a permission under {prefix!r}")
+    return the_only(ctx, matching, f"messages wait for an approval under {prefix!r}")
 
 
 def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
@@ -165,7 +165,7 @@ def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approva
     if len(prefix) >= DIGEST and len(matching) == 1:
         return matching[0]
     known = any(one.id.startswith(prefix) or one.digest.startswith(prefix) for one in found)
-    why = f"no messages wait for a permission under {prefix!r}"
+    why = f"no messages wait for an approval under {prefix!r}"
     if prefix and known:
         shows = f"agentserver approvals show {prefix}"
         why = f"name it by {DIGEST} characters or more of its digest, which is the last line of: {shows}"
@@ -173,7 +173,7 @@ def _digested(ctx: click.Context, found: list[Approval], prefix: str) -> Approva
 
 
 def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules | None) -> None:
-    """End the command when the organism wants another person to permit it. The server looks again."""
+    """End the command when the organism wants another person to approve it. The server looks again."""
     from agentserver.core.decide import approving
 
     if rules is None or rules.blueprint.limits.approvers == "anyone":
@@ -214,22 +214,22 @@ def _route(one: Approval) -> str:
     return visible(f"{delivery.sender} -> {delivery.to} {local(delivery.root)}")
 
 
-def _answered(decided: Decided | None) -> str:
+def _answered(answered: ApprovalAnswer | None) -> str:
     from agentserver.characters.printing import visible
 
     return (
         ""
-        if decided is None
-        else f", answered {decided.answer} by {visible(decided.by)}, which no server has read"
+        if answered is None
+        else f", answered {answered.answer} by {visible(answered.by)}, which no server has read"
     )
 
 
-def _line(one: Approval, decided: Decided | None) -> str:
+def _line(one: Approval, answered: ApprovalAnswer | None) -> str:
     from agentserver.characters.printing import visible
     from agentserver.core.records.wording import WORDING
 
     question = visible(WORDING.first(one.questions[0].why))[:200]
-    return f"{one.id}  {when(one.at)}  {_route(one)}  {question}{_answered(decided)}"
+    return f"{one.id}  {when(one.at)}  {_route(one)}  {question}{_answered(answered)}"
 
 
 def _question(question: Question) -> dict[str, object]:
@@ -240,7 +240,7 @@ def _question(question: Question) -> dict[str, object]:
     return {"guard": question.guard, "why": fields(why), "text": WORDING.whole(why), "about": question.about}
 
 
-def _fields(one: Approval, decided: Decided | None) -> dict[str, object]:
+def _fields(one: Approval, answered: ApprovalAnswer | None) -> dict[str, object]:
     from agentserver.payload.names import local
 
     delivery = one.delivery
@@ -254,5 +254,5 @@ def _fields(one: Approval, decided: Decided | None) -> dict[str, object]:
         "questions": [_question(question) for question in one.questions],
         "message": delivery.message.decode("utf-8", "backslashreplace"),
         "digest": one.digest,
-        "answer": None if decided is None else {"said": decided.answer, "by": decided.by},
+        "answer": None if answered is None else {"said": answered.answer, "by": answered.by},
     }

@@ -96,7 +96,7 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     list is given by repeating its option. A field that is called like an option of this command goes by --set.
 
     Every answer is printed, until nothing more can come; without --timeout the deadlines of the listeners are the
-    only limit. No person is asked for a permission: what needs one is refused at once.
+    only limit. No person is asked for an approval: what needs one is refused at once.
     """
     import anyio
 
@@ -222,7 +222,7 @@ def _show_trace(form: str | None, records: Sequence[AuditRecord]) -> None:
 
 
 def _show_asked(records: Sequence[AuditRecord]) -> None:
-    """Say that a permission was needed: a call has no person to ask."""
+    """Say that an approval was needed: a call has no person to ask."""
     from agentserver.characters.printing import visible
     from agentserver.core.records.audit import Event
     from agentserver.core.records.wording import WORDING
@@ -230,7 +230,7 @@ def _show_asked(records: Sequence[AuditRecord]) -> None:
     asked = [record for record in records if record.event is Event.ASKED]
     for record in asked:
         first, *more = WORDING.lines(record.detail)
-        for line in (f"{record.sender} -> {record.to} {record.root} needed a permission: {first}", *more):
+        for line in (f"{record.sender} -> {record.to} {record.root} needed an approval: {first}", *more):
             click.echo(visible(line), err=True)
     if asked:
         click.echo("call asks nobody; agentserver run asks, or waits for agentserver approve", err=True)

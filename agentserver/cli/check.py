@@ -177,7 +177,7 @@ def summary(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake])
     ]
     lines = (f"ambiguous root {local(root)}: {', '.join(unclear[root])}" for root in unclear)
     asking = [listener.name for listener in listeners if listener.approval]
-    waits = [f"every message to {', '.join(asking)} waits for a person's permission"] if asking else []
+    waits = [f"every message to {', '.join(asking)} waits for a person's approval"] if asking else []
     return (*lines, *waits, f"{path}: {', '.join(parts)}")
 
 

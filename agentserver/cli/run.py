@@ -48,7 +48,7 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     At the end of every session what runs has the time of limits.drain; what is not finished then goes on with the next
     start, if there is a journal. A second signal ends the process at once, and loses no more.
 
-    What needs a permission is asked here: at a prompt, or where there is a journal, into which agentserver approve and
+    What needs an approval is asked here: at a prompt, or where there is a journal, into which agentserver approve and
     agentserver deny write answers. A script without a journal is refused what needs one. A script may answer what waits
     with /approve, and waits at its end for what is not answered.
     """
@@ -72,7 +72,7 @@ def command(ctx: click.Context, organism: Path | None) -> None:
         ending=ending,
     )
     if console.interactive or server.organism.journal is not None:
-        server.approver = console.questions
+        server.approver = console.approvals
     if console.interactive:
         _greet(console, server, screen)
     lines, above = _lines(console, server, screen)

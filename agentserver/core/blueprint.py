@@ -26,7 +26,7 @@ class Listener:
         concurrency: how many of its invocations run at once.
         deadline: seconds that one invocation may take.
         retries: how often a crashed or late invocation is repeated before its caller is told.
-        approval: whether a person has to permit every message to it.
+        approval: whether a person has to approve every message to it.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Limits:
         idle: after so long without a message a conversation closes.
         drain: how long a graceful stop waits for work in hand.
         approval: how long a message waits for a person; then it is refused.
-        approvers: who may permit one: anyone, or only others than the principal that opened its conversation.
+        approvers: who may approve one: anyone, or only others than the principal that opened its conversation.
         stall: how long an invocation may hold the event loop; then the process is ended. Zero is for ever.
         fatal_ends: how often the process may end while a delivery is worked on alone; then the delivery is given up.
         grace: how long an invocation that was cancelled may go on; then it is abandoned.

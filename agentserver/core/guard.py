@@ -38,11 +38,11 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """A proposal may be sent if a person permits it.
+    """A proposal may be sent if a person approves it.
 
     Args:
         question: the reason, as the person is told it.
-        about: what the guard will remember as permitted, if it is for the rest of the conversation.
+        about: what the guard will remember as approved, if it is for the rest of the conversation.
     """
 
     question: Detail | str
@@ -110,7 +110,7 @@ class CoreGuard(Protocol):
         """Decide on a message: None lets it pass."""
         ...
 
-    def permit(self, memory: object, about: tuple[str, ...]) -> object:
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:
         """The memory after a person has let pass what this guard asked ``about``, for the rest of the conversation."""
         ...
 
@@ -247,11 +247,11 @@ class Rules:
         }
         return {**memory, **changed}
 
-    def permit(self, memory: Mapping[str, object], questions: tuple[Question, ...]) -> Mapping[str, object]:
+    def approve(self, memory: Mapping[str, object], questions: tuple[Question, ...]) -> Mapping[str, object]:
         """The memory after a person let pass, for the rest of the conversation, what was asked."""
         about = {question.guard: question.about for question in questions}
         changed = {
-            guard.name: guard.permit(memory.get(guard.name), about[guard.name])
+            guard.name: guard.approve(memory.get(guard.name), about[guard.name])
             for guard in self.guards
             if guard.name in about
         }

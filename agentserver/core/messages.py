@@ -109,12 +109,12 @@ class Drafts(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question to a person, who has to permit a message.
+    """A question to a person, who has to approve a message.
 
     Args:
-        guard: the guard that wants it permitted.
+        guard: the guard that wants it approved.
         why: the reason, as the person is told it.
-        about: what that guard will remember, if the permission is for the rest of the conversation.
+        about: what that guard will remember, if the approval is for the rest of the conversation.
     """
 
     guard: str

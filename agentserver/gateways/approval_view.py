@@ -1,4 +1,4 @@
-"""A message that waits for a permission, shown whole and so that it can mean one thing only.
+"""A message that waits for an approval, shown whole and so that it can mean one thing only.
 
 Owns the exact form of what a message says, and its pages. Pure: values in, lines out. A text stands in quotes, one
 piece a line: the pieces, put together and unescaped, are the text. Bytes stand as the text that they are, or else as a
@@ -35,7 +35,7 @@ ROW = 16
 
 
 class Asking(NamedTuple):
-    """A message that waits for a permission, as it is shown.
+    """A message that waits for an approval, as it is shown.
 
     Args:
         id: as much of the approval's id as names it.

@@ -1,6 +1,6 @@
-"""Approval: some listeners get nothing that a person has not permitted.
+"""Approval: some listeners get nothing that a person has not approved.
 
-Owns that rule and what was permitted for the rest of a conversation. Refuses to know who is asked, and how.
+Owns that rule and what was approved for the rest of a conversation. Refuses to know who is asked, and how.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
 
-_PERMITTED = "permitted"
+_APPROVED = "permitted"
 
 
 class ApprovalGuard:
@@ -38,28 +38,28 @@ class ApprovalGuard:
         self._listeners = frozenset(listeners)
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
-        """Ask, unless this very content was permitted for the rest of the conversation."""
+        """Ask, unless this very content was approved for the rest of the conversation."""
         if proposal.to not in self._listeners:
             return None
         about = content(proposal.to, proposal.element)
-        if about in _permitted(memory):
+        if about in _approved(memory):
             return None
         return NeedsApproval(Ground.APPROVAL.of(proposal.sender.name, proposal.to), (about,))
 
-    def permit(self, memory: object, about: tuple[str, ...]) -> object:
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the content and its receiver."""
-        return _permitted(memory).union(about)
+        return _approved(memory).union(about)
 
     def dump(self, memory: object) -> Mapping[str, bytes]:
-        """The permitted messages, a digest a line."""
-        return {_PERMITTED: "\n".join(sorted(_permitted(memory))).encode()}
+        """The approved messages, a digest a line."""
+        return {_APPROVED: "\n".join(sorted(_approved(memory))).encode()}
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """Read what ``dump`` wrote; without it nothing is permitted."""
-        return frozenset(parts.get(_PERMITTED, b"").decode().split())
+        """Read what ``dump`` wrote; without it nothing is approved."""
+        return frozenset(parts.get(_APPROVED, b"").decode().split())
 
 
-def _permitted(memory: object) -> frozenset[str]:
+def _approved(memory: object) -> frozenset[str]:
     return memory if isinstance(memory, frozenset) else frozenset()
 
 

@@ -63,11 +63,11 @@ def deny(reason: str) -> Denied:
 
 
 def ask(question: str, about: Iterable[str] = ()) -> NeedsApproval:
-    """The verdict that a person has to permit a message.
+    """The verdict that a person has to approve a message.
 
     Args:
         question: shown to that person.
-        about: texts that say what is permitted when the person permits it for the rest of the conversation: a question
+        about: texts that say what is approved when the person approves it for the rest of the conversation: a question
             about nothing else is then not asked again. Without them it is the same payload to the same receiver.
     """
     return NeedsApproval(question, tuple(about))

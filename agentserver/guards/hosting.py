@@ -44,7 +44,7 @@ OURS = frozenset({"peers", "approval", "lineage"})
 """The names of the server's own guards."""
 
 _NULL = b"null"
-_KEPT, _PERMITTED, _BROKEN = "memory", "permitted", "broken"
+_KEPT, _APPROVED, _BROKEN = "memory", "permitted", "broken"
 
 
 class _Memory(NamedTuple):
@@ -52,12 +52,12 @@ class _Memory(NamedTuple):
 
     Args:
         kept: the guard's own, as JSON.
-        permitted: what a person permitted for the rest of the conversation.
+        approved: what a person approved for the rest of the conversation.
         broken: why the guard cannot go on in it; empty while it can.
     """
 
     kept: bytes = _NULL
-    permitted: frozenset[str] = frozenset()
+    approved: frozenset[str] = frozenset()
     broken: str = ""
 
 
@@ -121,16 +121,16 @@ class HostedGuard:
         verdict, fault = _attempted(judged)
         return self._denied("failed", fault) if fault else verdict
 
-    def permit(self, memory: object, about: tuple[str, ...]) -> object:
-        """The memory after a person permitted something for the rest of the conversation."""
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:
+        """The memory after a person approved something for the rest of the conversation."""
         known = _known(memory)
-        return known._replace(permitted=known.permitted.union(about))
+        return known._replace(approved=known.approved.union(about))
 
     def dump(self, memory: object) -> Mapping[str, bytes]:
         """The memory in parts, without those that hold nothing."""
         known = _known(memory)
         parts = {
-            _PERMITTED: json.dumps(sorted(known.permitted)).encode() if known.permitted else b"",
+            _APPROVED: json.dumps(sorted(known.approved)).encode() if known.approved else b"",
             _BROKEN: known.broken.encode("utf-8", "backslashreplace"),
         }
         return {_KEPT: known.kept, **{name: part for name, part in parts.items() if part}}
@@ -142,9 +142,9 @@ class HostedGuard:
         """
         if _KEPT not in parts:
             return self.missed(self.opened())
-        kept, permitted = parts[_KEPT], frozenset(json.loads(parts.get(_PERMITTED, b"[]")))
+        kept, approved = parts[_KEPT], frozenset(json.loads(parts.get(_APPROVED, b"[]")))
         json.loads(kept)
-        return _Memory(kept, permitted, parts.get(_BROKEN, b"").decode())
+        return _Memory(kept, approved, parts.get(_BROKEN, b"").decode())
 
     # Inside
 
@@ -200,7 +200,7 @@ class HostedGuard:
                 asked = tuple(map(_plain, about)) or (content(proposal.to, proposal.element),)
                 if sum(map(len, asked)) > MEMORY:
                     return self._denied("failed", f"it asks about more than {MEMORY} characters")
-                return None if known.permitted.issuperset(asked) else NeedsApproval(_plain(question), asked)
+                return None if known.approved.issuperset(asked) else NeedsApproval(_plain(question), asked)
         return self._denied("failed", f"it gave a {type(verdict).__name__}, which is no verdict")
 
     def _denied(self, how: str, why: str) -> Denied:

@@ -23,7 +23,7 @@ class PeersGuard:
     name = "peers"
     observe = unmoved
 
-    def permit(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
         """Leave the memory as it is: no person is asked about a peer."""
         return memory
 

@@ -14,7 +14,7 @@ from agentserver.core.encoding import recording
 from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Redriven, Requeued, TurnedAway
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.core.state.approvals import Decided
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
         case Finished():
             delivery = cause.delivery
             return f"{delivery.to} finished with {local(delivery.root)} from {delivery.sender}"
-        case Decided():
+        case ApprovalAnswer():
             return f"the answer {cause.answer} of {cause.by}"
         case Closing():
             return f"the end: {cause.reason}"

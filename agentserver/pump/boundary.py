@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.refusals import Refusal
-    from agentserver.core.state.approvals import Decided
+    from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Clock
     from agentserver.pump.steps import ToItsEnd
@@ -215,11 +215,11 @@ class Boundary:
                 conversation, lambda now: turn_away(now, Code.INTERNAL), patient=False
             )
 
-    async def decide(self, conversation: str, decided: Decided) -> bool:
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer; one that cannot be carried out becomes a denial. False when it is to nothing."""
         spent = False
 
-        def answer(said: Decided) -> Callable[[Conversation], Outcome | None]:
+        def answer(said: ApprovalAnswer) -> Callable[[Conversation], Outcome | None]:
             def decide(now: Conversation) -> Outcome | None:
                 nonlocal spent
                 outcome = approving.decide(now, said, self._rules, self._clock.moment())
@@ -229,11 +229,11 @@ class Boundary:
             return decide
 
         try:
-            return await self._step(conversation, answer(decided), to_its_end=entirely) and spent
+            return await self._step(conversation, answer(answered), to_its_end=entirely) and spent
         except UndecidedError as error:
             text = "an answer could not be carried out by the server: it is a denial"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
-            denied = decided._replace(answer=Answer.DENY, undone=True)
+            denied = answered._replace(answer=Answer.DENY, undone=True)
             return await self._or_aside(conversation, answer(denied)) and spent
 
     async def close(

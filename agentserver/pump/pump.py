@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Outside
     from agentserver.core.records.outcome import Outcome
-    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.ports import Clock, Engine, Marks
     from agentserver.pump.calling.invoke import Callee
     from agentserver.pump.ingress.handle import ServerHandle
@@ -145,7 +145,7 @@ class Pump:
                 self._tasks.start_soon(self._work)
             self._tasks.start_soon(self._steps.let_go)
             self._tasks.start_soon(self._sweep)
-            self._tasks.start_soon(self._waiting.watch, self._time, self.decide)
+            self._tasks.start_soon(self._waiting.watch, self._time, self.answer)
             try:
                 with self._watchdog, only_here(), acquitting(self._marks, self._tasks.cancel_scope):
                     yield
@@ -277,9 +277,9 @@ class Pump:
         """The messages that wait for a person, the oldest first."""
         return self._waiting.oldest()
 
-    async def decide(self, conversation: str, decided: Decided) -> bool:
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
-        return await self._boundary.decide(conversation, decided)
+        return await self._boundary.answer(conversation, answered)
 
     # Work
 

@@ -28,8 +28,8 @@ class Observers(NamedTuple):
     Args:
         observers: called with the records of every committed step; must not block or raise.
         approver: shown what waits for a person.
-        answers: where people answer who are not shown it here. Without either, nothing that needs a permission is
-            permitted.
+        answers: where people answer who are not shown it here. Without either, nothing that needs an approval
+            goes on.
         stalled: ends the process when a handler has held the event loop for too long; None lets it.
     """
 

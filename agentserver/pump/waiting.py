@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import anyio
 
 from agentserver.core.records.audit import Event
-from agentserver.core.state.approvals import Answer, Decided, Unasked
+from agentserver.core.state.approvals import Answer, ApprovalAnswer, Unasked
 from agentserver.ports import EngineError
 from agentserver.pump.reporting import harmless
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentserver.pump.reporting import Observers
     from agentserver.pump.timekeeper import Timekeeper
 
-    Decide: TypeAlias = Callable[[str, Decided], Awaitable[bool]]
+    Commit: TypeAlias = Callable[[str, ApprovalAnswer], Awaitable[bool]]
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -63,7 +63,7 @@ class Waiting:
             self._news.set()
             if self._approver is not None:
                 with harmless("the approver"):
-                    self._approver.asked(approval)
+                    self._approver.show(approval)
 
     def settle(self, records: Iterable[AuditRecord]) -> None:
         """Forget what does not wait any more."""
@@ -77,23 +77,23 @@ class Waiting:
         for key in [key for key, one in self.known.items() if one.delivery.conversation == conversation]:
             del self.known[key]
 
-    async def watch(self, time: Timekeeper, decide: Decide) -> None:
+    async def watch(self, time: Timekeeper, answer: Commit) -> None:
         """Pass on the answers that are left elsewhere, and answer no for a person who does not answer; never ends.
 
         An answer that was given in time counts, though it is found later: there may have been no server.
         """
         await self._take_answers(
-            time, decide
+            time, answer
         )  # what was left while no server ran, whether something waits or not
         while True:
             self._news.clear()
             if self.known:
-                await self._take_answers(time, decide)
+                await self._take_answers(time, answer)
             now = await time.look()
             for approval in self._overdue(time, now):
                 why = Unasked.NOBODY if self._nobody else Unasked.LATE
-                said = Decided(approval.id, approval.digest, Answer.DENY, why)
-                await decide(approval.delivery.conversation, said)
+                said = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, why)
+                await answer(approval.delivery.conversation, said)
                 self.known.pop(approval.delivery.id, None)
             await self._sleep(time, now)
 
@@ -101,19 +101,19 @@ class Waiting:
         known = self.known.values()
         return [one for one in known if self._nobody or time.left(self._limit, one.at, at) <= 0]
 
-    async def _take_answers(self, time: Timekeeper, decide: Decide) -> None:
+    async def _take_answers(self, time: Timekeeper, answer: Commit) -> None:
         if self._answers is None:
             return
         try:
             found = await self._answers.left()
-            for decided, at in found:
-                approval = next((one for one in self.known.values() if one.id == decided.approval), None)
+            for answered, at in found:
+                approval = next((one for one in self.known.values() if one.id == answered.approval), None)
                 if approval is None or approval in self._overdue(time, at):
                     continue
-                if not await decide(approval.delivery.conversation, decided):
-                    logger.warning("the answer of %s to approval %s does not count", decided.by, approval.id)
+                if not await answer(approval.delivery.conversation, answered):
+                    logger.warning("the answer of %s to approval %s does not count", answered.by, approval.id)
             if found:
-                await self._answers.drop([decided.approval for decided, _ in found])
+                await self._answers.drop([answered.approval for answered, _ in found])
         except EngineError as error:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 

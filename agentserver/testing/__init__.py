@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentserver.core.state.approvals import Answer
+    from agentserver.testing.approvals import ShownApproval
     from agentserver.testing.clock import FakeClock
     from agentserver.testing.declared import listener, organism_of
     from agentserver.testing.kit import Refused, Testbed, Trace, organism
-    from agentserver.testing.permissions import ShownApproval
     from agentserver.testing.plugin import Organisms
     from agentserver.testing.regressions import replayed
     from agentserver.testing.scripted import ScriptedCall
@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "permissions",
-    "ShownApproval": "permissions",
+    "Answer": "approvals",
+    "ShownApproval": "approvals",
     "ScriptedCall": "scripted",
     "FakeClock": "clock",
     "Organisms": "plugin",

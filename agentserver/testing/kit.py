@@ -24,8 +24,8 @@ from agentserver.contract import SystemError
 from agentserver.core.messages import Reply
 from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console.view import state
+from agentserver.testing.approvals import Person, say
 from agentserver.testing.clock import FakeClock
-from agentserver.testing.permissions import Person, say
 from agentserver.testing.scripted import ScriptedPeer
 from agentserver.trace.text import tree_text
 from agentserver.wire import envelope
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from agentserver.observers import Observer
     from agentserver.ports import Clock
     from agentserver.pump import ServerHandle
-    from agentserver.testing.permissions import Permits, ShownApproval
+    from agentserver.testing.approvals import Approvals, ShownApproval
     from agentserver.testing.scripted import Script, ScriptedCall
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Testbed:
         server: for what the testbed does not show.
         strict: whether a SystemError, or silence, raises ``Refused`` instead of being returned.
         timeout: seconds to wait for an answer.
-        person: who is asked for permissions.
+        person: who is asked for approvals.
     """
 
     __test__ = False
@@ -152,13 +152,13 @@ class Testbed:
         return [self._decoded(reply) for reply in arrived if reply.request in self._sent]
 
     @property
-    def asked(self) -> Sequence[ShownApproval]:
-        """The messages that needed a permission and were asked about, in order."""
+    def approvals(self) -> Sequence[ShownApproval]:
+        """The messages that needed an approval and were shown, in order."""
         return self.person.seen
 
-    async def question(self) -> ShownApproval:
-        """The next message that is left waiting for a permission. Raises TimeoutError."""
-        return await self._within(self.person.left.get(), "a question")
+    async def approval(self) -> ShownApproval:
+        """The next message that is left waiting for an approval. Raises TimeoutError."""
+        return await self._within(self.person.left.get(), "an approval")
 
     async def answer(self, asked: ShownApproval, answer: Answer) -> None:
         """Answer what was left waiting. Raises ValueError when it does not wait any more."""
@@ -243,7 +243,7 @@ async def organism(  # noqa: PLR0913 - a keyword each
     clock: Clock | None = None,
     strict: bool = False,
     timeout: float = TIMEOUT,  # noqa: ASYNC109 - of each answer, not of this function
-    approve: Permits | None = None,
+    approve: Approvals | None = None,
     guards: Mapping[str, Guard] = MappingProxyType({}),
     observers: Iterable[Observer] = (),
 ) -> AsyncIterator[Testbed]:
@@ -256,8 +256,8 @@ async def organism(  # noqa: PLR0913 - a keyword each
         clock: a fresh ``FakeClock`` when None, so that times and ids are the same at every run.
         strict: see ``Testbed``.
         timeout: see ``Testbed``.
-        approve: the answer to every question about a permission, or a function that gives it and may leave one
-            waiting with None. Without one there is no person to ask: what needs a permission is refused.
+        approve: the answer to every question about an approval, or a function that gives it and may leave one
+            waiting with None. Without one there is no person to ask: what needs an approval is refused.
         guards: as of ``agentserver.assembly.build``.
         observers: likewise.
 

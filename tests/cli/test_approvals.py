@@ -1,4 +1,4 @@
-"""Permissions on the command line: beside a running server, and while none runs; at a terminal; in scripts."""
+"""Approvals on the command line: beside a running server, and while none runs; at a terminal; in scripts."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def see(process, text):
 
 
 def digest(verb, key=None):
-    """What a message is permitted by: the end of what is shown of it."""
+    """What a message is approved by: the end of what is shown of it."""
     shown = verb("approvals", "show", key or verb("approvals").split()[0])
     return shown.splitlines()[-1].removeprefix("  | sha-256 ")
 
@@ -131,12 +131,12 @@ def test_a_running_server_takes_an_answer_that_is_given_beside_it(server, verb):
     assert '\n  ? clerk wants to send this to vault, which needs an approval.\n  | name: "Ada"\n' in shown
     assert "<name>Ada</name>" in shown
     assert "clerk -> vault Greet: once; a running server takes it" in verb("approve", digest(verb)[:12])
-    assert f": permitted by {ME}, once" in see(running, "Good day, Ada!")
+    assert f": approved by {ME}, once" in see(running, "Good day, Ada!")
     assert verb("approvals") == ""
     tell(running, "@clerk name=Ada")
     see(running, "/deny")
     verb("deny", verb("approvals").split()[0])
-    assert f": not permitted: {ME}" in see(running, "no: denied")
+    assert f": denied: {ME}" in see(running, "no: denied")
 
 
 def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, verb):
@@ -160,9 +160,9 @@ def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, 
     again = server()
     seen = see(again, "Good day, Ada!")
     assert 'name: "Ada"' in seen, "it is shown again"
-    assert f"permitted by {ME}, always" in seen
+    assert f"approved by {ME}, always" in seen
     assert f"from conversation {one['conversation']}" in seen
-    assert f"approved clerk -> vault  Greet  permitted by {ME}, always" in verb("trace", one["conversation"])
+    assert f"approved clerk -> vault  Greet  approved by {ME}, always" in verb("trace", one["conversation"])
 
 
 def test_a_server_that_is_stopped_keeps_what_waits_and_does_not_wait_for_it(guarded, server, verb):
@@ -171,7 +171,7 @@ def test_a_server_that_is_stopped_keeps_what_waits_and_does_not_wait_for_it(guar
     tell(running, "@clerk name=Ada")
     see(running, "/deny")
     running.terminate()
-    see(running, "still waits for a permission")
+    see(running, "still waits for an approval")
     assert running.wait(20) == 0
     running = server()
     see(running, "/deny")
@@ -179,7 +179,7 @@ def test_a_server_that_is_stopped_keeps_what_waits_and_does_not_wait_for_it(guar
     see(running, "Good day, Ada!")
 
 
-def test_a_denial_takes_back_a_permission_that_no_server_has_taken(server, verb):
+def test_a_denial_takes_back_an_approval_that_no_server_has_taken(server, verb):
     running = server()
     tell(running, "@clerk name=Ada")
     see(running, "/deny")
@@ -215,8 +215,8 @@ def test_an_answer_to_nothing_is_refused(guarded, verb, script):
     assert "there is no journal" in verb("approvals", status=2)
     script("/quit\n")
     assert verb("approvals") == ""
-    assert "no messages wait for a permission under 'x'" in verb("approve", "x", status=2)
-    assert "no messages wait for a permission under 'x'" in verb("approvals", "show", "x", status=2)
+    assert "no messages wait for an approval under 'x'" in verb("approve", "x", status=2)
+    assert "no messages wait for an approval under 'x'" in verb("approvals", "show", "x", status=2)
     journal = str(guarded / "out" / "journal.sqlite")
     assert "under 'x'" in verb("approvals", "--journal", journal, "show", "x", status=2)
     assert "under 'x'" in verb("deny", "x", "--journal", journal, status=2)
@@ -241,19 +241,19 @@ def test_a_script_without_a_journal_is_refused_at_once(guarded, script):
     (guarded / "organism.yaml").write_text(ORGANISM + "journal: none\n")
     shown = script("@clerk name=Ada\n")
     assert "no: denied" in shown
-    assert "withdrawn clerk -> vault Greet not permitted: nobody is there to ask" in shown
+    assert "withdrawn clerk -> vault Greet denied: nobody is there to ask" in shown
 
 
 def test_a_call_is_refused_at_once_and_says_how_to_be_asked(verb):
     shown = verb("call", "clerk", "--name", "Ada")
     assert "text: no: denied" in shown
-    assert "clerk -> vault Greet needed a permission: clerk wants to send this to vault" in shown
+    assert "clerk -> vault Greet needed an approval: clerk wants to send this to vault" in shown
     assert "agentserver run asks" in shown
     assert "denied: " in verb("call", "vault", "--name", "Ada", status=1)
 
 
 def test_check_names_who_waits_for_a_person(verb):
-    assert "every message to vault waits for a person's permission" in verb("check")
+    assert "every message to vault waits for a person's approval" in verb("check")
 
 
 @pytest.fixture
@@ -287,11 +287,11 @@ def test_a_person_at_a_terminal_is_asked_and_answers(terminal):
     at.say(f"/approve {key[:3]}\t")  # completed
     at.see(key)
     at.say("\r")
-    at.see(f"approval {key}: permitted by {ME}, once", "Good day, Ada!")
+    at.see(f"approval {key}: approved by {ME}, once", "Good day, Ada!")
     at.say("@clerk name=Ada\r")
     key = asked(at)
     at.say(f"/deny {key}\r")
-    at.see(f"approval {key}: not permitted: {ME}", "no: denied")
+    at.see(f"approval {key}: denied: {ME}", "no: denied")
     at.say("\x04")
     assert at.status() == 0
 
@@ -302,7 +302,7 @@ def test_an_answer_from_another_terminal_is_shown_at_this_one(terminal, verb):
     at.say("@clerk name=Ada\r")
     key = asked(at)
     verb("approve", digest(verb, key))
-    at.see(f"approval {key}: permitted by {ME}, once", "Good day, Ada!")
+    at.see(f"approval {key}: approved by {ME}, once", "Good day, Ada!")
 
 
 def test_a_terminal_that_was_closed_is_asked_again_at_the_next_one(terminal):
@@ -315,7 +315,7 @@ def test_a_terminal_that_was_closed_is_asked_again_at_the_next_one(terminal):
     at = terminal()
     assert asked(at) == key
     at.say(f"/approve {key} always\r")
-    at.see(f"approval {key}: permitted by {ME}, always", "from conversation ", "Good day, Ada!")
+    at.see(f"approval {key}: approved by {ME}, always", "from conversation ", "Good day, Ada!")
 
 
 def test_a_plain_prompt_without_the_extra_asks_too(terminal, tmp_path):
@@ -351,7 +351,7 @@ def test_what_is_listed_and_shown_hides_the_secrets_of_the_organism():
     assert shown.digest == waiting.digest
 
 
-def test_whoever_asked_for_it_may_not_permit_it_where_others_must(guarded, server, verb):
+def test_whoever_asked_for_it_may_not_approve_it_where_others_must(guarded, server, verb):
     (guarded / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
     running = server()
     tell(running, "@clerk name=Ada")
@@ -364,7 +364,7 @@ def test_whoever_asked_for_it_may_not_permit_it_where_others_must(guarded, serve
     see(running, "no: denied")
 
 
-def test_a_user_who_bears_a_listeners_name_cannot_ask_where_others_must_permit(guarded, verb, monkeypatch):
+def test_a_user_who_bears_a_listeners_name_cannot_ask_where_others_must_approve(guarded, verb, monkeypatch):
     (guarded / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
     monkeypatch.setattr(project, "user", lambda: "c1erk")
     said = verb("call", "clerk", "--name", "Ada", status=1)

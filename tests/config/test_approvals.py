@@ -51,12 +51,12 @@ def test_it_is_a_time(project, said, finding):
     assert finding in found
 
 
-def test_who_may_permit(project):
+def test_who_may_approve(project):
     assert project.load(ONE).limits.approvers == "anyone"
     assert project.load(ONE + "limits:\n  approvers: others\n").limits.approvers == "others"
 
 
 @pytest.mark.parametrize("said", ["", "~", "other", "true", "[others]", '""'])
-def test_nothing_else_is_understood_of_who_may_permit(project, said):
+def test_nothing_else_is_understood_of_who_may_approve(project, said):
     (found,) = project.findings(ONE + f"limits:\n  approvers: {said}\n")
     assert found.startswith("organism.yaml:8: limits.approvers: ")

@@ -26,7 +26,7 @@ from agentserver.core.messages import (
 )
 from agentserver.core.pieces import whole
 from agentserver.core.records.details import Failure
-from agentserver.core.state.approvals import Decided
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.usage import usage_instructions
@@ -179,8 +179,8 @@ class Paper:
     def decide(self, answer, to=None, **changed):
         """Answer the question about a message; None when the answer counts for nothing."""
         approval = to or self.conversation.approvals()[0]
-        decided = Decided(approval.id, approval.digest, answer, "somebody")._replace(**changed)
-        outcome = approving.decide(self.conversation, decided, self.rules, self.moment())
+        answered = ApprovalAnswer(approval.id, approval.digest, answer, "somebody")._replace(**changed)
+        outcome = approving.decide(self.conversation, answered, self.rules, self.moment())
         return None if outcome is None else self.apply(outcome)
 
     def step(self, index=0):

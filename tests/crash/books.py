@@ -143,8 +143,8 @@ def check_keys(path, told, keys, requests, ended, *, at_rest):
 
 
 def check_answers(story, answered):
-    """What was asked about went on only once it was permitted; each answer counted once."""
-    asked, permitted = set(), set()
+    """What was asked about went on only once it was approved; each answer counted once."""
+    asked, approved = set(), set()
     for record in story.records():
         key = record.delivery
         if record.event is Event.ASKED:
@@ -154,9 +154,9 @@ def check_answers(story, answered):
             assert key not in answered, "and answered once"
             answered.add(key)
             if record.event is Event.APPROVED:
-                permitted.add(key)
+                approved.add(key)
         elif record.event is Event.HANDLED and key in asked:
-            assert key in permitted, (
+            assert key in approved, (
                 "nothing reaches a listener for which a person had to be asked and was not"
             )
 

@@ -25,7 +25,7 @@ from agentserver import HandlerResponse, TodoUntil, get_todo_registry, invocatio
 from agentserver.assembly import SystemClock
 from agentserver.core.messages import Reply
 from agentserver.core.state.approvals import Answer as Said
-from agentserver.core.state.approvals import Decided
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, Sync
 from agentserver.guards.approval import ApprovalGuard
@@ -105,15 +105,15 @@ class Person:
     def __init__(self):
         self.asked_for = asyncio.Queue()
 
-    def asked(self, approval):
+    def show(self, approval):
         self.asked_for.put_nowait(approval)
 
     async def answer(self, server):
         while True:
             approval = await self.asked_for.get()
             said = Random(approval.id).choice([Said.ONCE, Said.ONCE, Said.ALWAYS, Said.DENY])
-            decided = Decided(approval.id, approval.digest, said, "person")
-            if await server.decide(approval.delivery.conversation, decided):
+            answered = ApprovalAnswer(approval.id, approval.digest, said, "person")
+            if await server.answer(approval.delivery.conversation, answered):
                 tell("decided", approval.delivery.id)
 
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from agentserver.core.records.wording import WORDING
-from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions as JournalPlace
 from agentserver.engines.sqlite.file import Sync
@@ -44,7 +44,7 @@ class Person:
     def __init__(self):
         self.question = anyio.Event()
 
-    def asked(self, approval):
+    def show(self, approval):
         self.question.set()
 
 
@@ -63,8 +63,8 @@ async def asked(desk, question, decision=None):
             if decision is not None:
                 await person.question.wait()
                 (approval,) = o.server.approvals()
-                found = Decided(approval.id, approval.digest, decision, "ann")
-                assert await o.server.decide(approval.delivery.conversation, found)
+                found = ApprovalAnswer(approval.id, approval.digest, decision, "ann")
+                assert await o.server.answer(approval.delivery.conversation, found)
         return answers[0], c
 
 

@@ -1,4 +1,4 @@
-"""The approval guard by itself: whom it asks about, and what a permission for the rest of a conversation is good for."""
+"""The approval guard by itself: whom it asks about, and what an approval for the rest of a conversation is good for."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def proposal(payload=None, to="vault"):
     return found
 
 
-def permitted(memory, made):
+def approved(memory, made):
     asked = ApprovalGuard({made.to}).judge(memory, made, 0.0)
-    return memory if asked is None else GUARD.permit(memory, asked.about)
+    return memory if asked is None else GUARD.approve(memory, asked.about)
 
 
 def test_it_asks_about_its_listeners_and_nobody_else():
@@ -34,14 +34,14 @@ def test_it_asks_about_its_listeners_and_nobody_else():
 
 
 @pytest.mark.parametrize(("payload", "asked"), [(Ask("x"), False), (Ask("X"), True), (Note("x"), True)])
-def test_a_permission_is_for_the_same_content_to_the_same_listener(payload, asked):
-    memory = permitted(None, proposal())
+def test_an_approval_is_for_the_same_content_to_the_same_listener(payload, asked):
+    memory = approved(None, proposal())
     assert (GUARD.judge(memory, proposal(payload), 0.0) is not None) is asked
 
 
-def test_a_permission_for_one_listener_is_none_for_another():
+def test_an_approval_for_one_listener_is_none_for_another():
     both = ApprovalGuard({"vault", "shelf"})
-    memory = permitted(None, proposal(to="shelf"))
+    memory = approved(None, proposal(to="shelf"))
     assert both.judge(memory, proposal(to="shelf"), 0.0) is None
     assert both.judge(memory, proposal(to="vault"), 0.0) is not None
 
@@ -51,9 +51,9 @@ def test_what_listeners_are_given_changes_nothing():
 
 
 @given(st.sets(st.text(max_size=5), max_size=4))
-def test_what_was_permitted_is_kept(texts):
+def test_what_was_approved_is_kept(texts):
     memory = None
     for text in sorted(texts):
-        memory = permitted(memory, proposal(Ask("".join(char for char in text if char.isprintable()))))
+        memory = approved(memory, proposal(Ask("".join(char for char in text if char.isprintable()))))
     if memory is not None:
         assert GUARD.load(GUARD.dump(memory)) == memory

@@ -403,10 +403,10 @@ def test_a_conversation_that_is_older_than_the_guard_was_missed():
     assert opening(guards)["g0"] is None
 
 
-# What a person permits
+# What a person approves
 
 
-def test_what_a_person_permits_for_good_is_not_asked_again():
+def test_what_a_person_approves_for_good_is_not_asked_again():
     p = paper(To(lambda message, _: ask(f"send {message.payload.text}?")))
     for text in ("one", "one", "two"):
         p.say(Ask(text), "a")
@@ -422,7 +422,7 @@ def test_what_a_person_permits_for_good_is_not_asked_again():
     assert guard.load(guard.dump(memory)) == memory
 
 
-def test_a_guard_says_what_a_permission_is_about():
+def test_a_guard_says_what_an_approval_is_about():
     p = paper(To(lambda message, _: ask("write to b?", about=["b"])))
     for text in ("one", "two"):
         p.say(Ask(text), "a")
@@ -431,7 +431,7 @@ def test_a_guard_says_what_a_permission_is_about():
             p.decide(Said.ALWAYS, approval)
         p.run()
     assert sum(r.event == "asked" for r in p.records) == 1
-    assert p.conversation.memory["g0"].permitted == {"b"}
+    assert p.conversation.memory["g0"].approved == {"b"}
 
 
 # Which guards there can be

@@ -29,4 +29,4 @@ def test_a_peer_is_one_that_is_declared(peers, passes):
 
 def test_it_remembers_nothing():
     assert GUARD.observe(None, None, None, 0.0) is None
-    assert GUARD.permit(None, ()) is None
+    assert GUARD.approve(None, ()) is None

@@ -10,7 +10,7 @@ from agentserver.core.decide import approving
 from agentserver.core.guard import Denied, NeedsApproval, Noted
 from agentserver.core.messages import TODO
 from agentserver.core.records.wording import WORDING
-from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.guards.peers import PeersGuard
 from agentserver.history.policy_diff import Disposition, what_if
 from agentserver.history.replay import replay
@@ -38,7 +38,7 @@ class Wordy:
         self._seen[delivery.id] = text
         return (*(memory or ()), text)
 
-    def permit(self, memory, about):
+    def approve(self, memory, about):
         return memory
 
     def judge(self, memory, proposal, at):
@@ -185,8 +185,8 @@ def test_what_was_refused_then_would_have_been_let_through():
 def test_a_message_that_waited_for_a_person_would_not_have_been_asked_about():
     paper, shop = recorded(Wordy("pay mallory", NeedsApproval("may it?")))
     (approval,) = paper.conversation.approvals()
-    decided = Decided(approval.id, approval.digest, Answer.ALWAYS, "ann")
-    paper.apply(approving.decide(paper.conversation, decided, shop, paper.moment()))
+    answered = ApprovalAnswer(approval.id, approval.digest, Answer.ALWAYS, "ann")
+    paper.apply(approving.decide(paper.conversation, answered, shop, paper.moment()))
     paper.run()
     assert differing(what_if(story_of(paper), shop, other())) == [
         ("agent", "bank", "Ask", ASKED, PASSED, "may it?")

@@ -28,7 +28,7 @@ class Nothing:
     def observe(self, memory, delivery, element, at):
         return (memory or 0) + 1
 
-    def permit(self, memory, about):
+    def approve(self, memory, about):
         return memory
 
     def judge(self, memory, proposal, at):

@@ -16,7 +16,7 @@ from agentserver.core.messages import Done, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
-from agentserver.core.state.approvals import Decided
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.care import answers as journal_answers
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -45,12 +45,12 @@ class Person:
     def __init__(self):
         self.shown = []
 
-    def asked(self, approval):
+    def show(self, approval):
         self.shown.append(approval)
 
 
-def decided(approval, said, /, **changed):
-    return Decided(approval.id, approval.digest, said, "somebody")._replace(**changed)
+def answered(approval, said, /, **changed):
+    return ApprovalAnswer(approval.id, approval.digest, said, "somebody")._replace(**changed)
 
 
 async def tell(payload, metadata):
@@ -85,7 +85,7 @@ async def asking(d, tasks, text="hi", handle=None):
 
 
 async def say(d, approval, said, /, **changed):
-    return await d.pump.decide(approval.delivery.conversation, decided(approval, said, **changed))
+    return await d.pump.answer(approval.delivery.conversation, answered(approval, said, **changed))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_where_nobody_can_be_asked_it_is_denied_at_once():
     async with shop() as d:
         assert await d.ask(Ask("hi")) == Answer("told: denied")
         withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)
-        assert WORDING.whole(withdrawn.detail) == "not permitted: nobody is there to ask"
+        assert WORDING.whole(withdrawn.detail) == "denied: nobody is there to ask"
 
 
 async def test_when_its_time_is_over_it_is_denied():
@@ -125,7 +125,7 @@ async def test_when_its_time_is_over_it_is_denied():
         await until(lambda: found)
         assert found == [Answer("told: denied")]
         withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)
-        assert WORDING.whole(withdrawn.detail) == "not permitted: no answer in time"
+        assert WORDING.whole(withdrawn.detail) == "denied: no answer in time"
 
 
 async def test_each_has_a_time_of_its_own():
@@ -189,7 +189,7 @@ async def test_two_at_once_never_mix():
         one, two = await asking(d, tasks, "same"), await asking(d, tasks, "same")
         first, second = await waits(d, 2)
         assert not await say(d, first, Said.ONCE, digest=second.digest), "shown the other one"
-        assert not await d.pump.decide(second.delivery.conversation, decided(first, Said.ONCE))
+        assert not await d.pump.answer(second.delivery.conversation, answered(first, Said.ONCE))
         assert len(d.pump.approvals()) == 2
         await say(d, first, Said.ONCE)
         await say(d, second, Said.DENY)
@@ -236,7 +236,7 @@ async def test_a_restart_shows_it_again_and_it_goes_on(tmp_path):
         handle.detach()
     async with SqliteEngine(place, [ApprovalGuard()]) as engine, shop(Person(), engine=engine) as d:
         handle = await d.pump.resume("console", key)
-        assert await d.ask(Ask("hi"), handle=handle) == Answer("told: re: hi"), "it was permitted for good"
+        assert await d.ask(Ask("hi"), handle=handle) == Answer("told: re: hi"), "it was approved for good"
 
 
 async def test_its_time_counts_from_when_it_was_first_asked(tmp_path):
@@ -280,7 +280,7 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
     ):
         found = await asking(d, tasks)
         (approval,) = await waits(d)
-        assert await leave(place, decided(approval, said), time.time())
+        assert await leave(place, answered(approval, said), time.time())
         await until(lambda: found)
         assert found == [Answer(told)]
         assert any(
@@ -296,7 +296,7 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
 async def test_an_answer_that_was_left_in_time_counts_though_no_server_ran(tmp_path):
     place, clock = JournalOptions(tmp_path / "j"), FakeClock(step=0.0)
     _, approval = await left_waiting(place, clock, approval=10.0)
-    assert await leave(place, decided(approval, Said.ONCE), clock.now + 9.0)
+    assert await leave(place, answered(approval, Said.ONCE), clock.now + 9.0)
     later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
     async with (
         SqliteEngine(place) as engine,
@@ -312,7 +312,7 @@ async def test_an_answer_that_was_left_in_time_counts_though_no_server_ran(tmp_p
 async def test_an_answer_that_counts_for_nothing_is_dropped(tmp_path, changed, after):
     place, clock = JournalOptions(tmp_path / "j"), FakeClock(step=0.0)
     _, approval = await left_waiting(place, clock, approval=10.0)
-    await leave(place, decided(approval, Said.ONCE, **changed), clock.now + after)
+    await leave(place, answered(approval, Said.ONCE, **changed), clock.now + after)
     later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
     async with (
         SqliteEngine(place) as engine,
@@ -327,7 +327,7 @@ async def test_answers_are_dropped_when_nothing_waits(tmp_path):
     place = JournalOptions(tmp_path / "j")
     async with SqliteEngine(place):
         pass
-    await leave(place, Decided("gone", "", Said.ONCE, "x"), 1.0)
+    await leave(place, ApprovalAnswer("gone", "", Said.ONCE, "x"), 1.0)
     async with SqliteEngine(place) as engine, shop(engine=engine, answers=engine.answers):
         with anyio.fail_after(5):
             while await engine.answers.left():  # noqa: ASYNC110 - another process would look at the file too
@@ -358,7 +358,7 @@ async def test_an_answer_that_cannot_be_carried_out_is_a_denial(said, monkeypatc
     def breaking(*_):
         raise LookupError("a bug of ours")
 
-    monkeypatch.setattr(approving, "Permit", breaking)
+    monkeypatch.setattr(approving, "Approve", breaking)
     async with shop(Person()) as d, anyio.create_task_group() as tasks:
         found = await asking(d, tasks)
         (approval,) = await waits(d)
@@ -371,7 +371,7 @@ async def test_an_answer_that_cannot_be_carried_out_is_a_denial(said, monkeypatc
 
 async def test_an_approver_that_raises_harms_nobody(caplog):
     class Clumsy:
-        def asked(self, approval):
+        def show(self, approval):
             raise LookupError("a bug of ours")
 
     async with shop(Clumsy()) as d, anyio.create_task_group() as tasks:

@@ -51,7 +51,7 @@ class Fragile:
     def judge(self, memory, proposal, at):
         self._at("judge", proposal.element)
 
-    def permit(self, memory, about):
+    def approve(self, memory, about):
         return memory
 
     def missed(self, memory):

@@ -59,7 +59,7 @@ LIMITS = {"idle": 30 * DAY, "approval": 2 * DAY}
 
 
 class Person:
-    def asked(self, approval):
+    def show(self, approval):
         pass
 
 

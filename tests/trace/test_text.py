@@ -136,10 +136,10 @@ def test_a_question_its_answer_and_what_guards_remark_are_told_in_their_own_line
         "   +0.500s    asked agent -> till  Pay  agent wants to pay",
         "                | 30 came from",
         "                |   a \\x1b page",
-        "  +60.500s    approved agent -> till  Pay  permitted by ada, always",
+        "  +60.500s    approved agent -> till  Pay  approved by ada, always",
         "  +60.600s  flagged agent -> till  look",
         "              | here",
-        "  +70.500s    withdrawn agent -> till  Pay  not permitted: no answer in time",
+        "  +70.500s    withdrawn agent -> till  Pay  denied: no answer in time",
         "  +70.600s  attempted agent -> till  an account of a handoff",
     ]
 
@@ -150,7 +150,7 @@ def test_the_page_tells_them_too():
     assert rows["asked"].endswith(
         "agent wants to pay\n                | 30 came from\n                |   a \\x1b page"
     )
-    assert rows["approved"].endswith("permitted by ada, always")
+    assert rows["approved"].endswith("approved by ada, always")
     assert rows["flagged"].endswith("look\n              | here")
 
 
@@ -162,7 +162,7 @@ def test_json_lines_keep_a_detail_whole():
     assert details["asked"] == ({"kind": "text", "text": words}, words)
     assert details["approved"] == (
         {"kind": "answered", "by": "ada, always", "answer": ""},
-        "permitted by ada, always",
+        "approved by ada, always",
     )
 
 

@@ -89,7 +89,7 @@ class ListenerEntry(Strict):
     )
     approval: Approval = Field(
         default=None,
-        description="required: every message to it waits until a person permits it.",
+        description="required: every message to it waits until a person approves it.",
     )
     trust: Trusts = Field(
         default_factory=list,
@@ -183,11 +183,11 @@ class LimitsEntry(Strict):
     )
     approval: Idle = Field(
         default=_LIMITS.approval,
-        description="Time that a message waits for a person's permission; then it is refused.",
+        description="Time that a message waits for a person's approval; then it is refused.",
     )
     approvers: Approvers = Field(
         default=_LIMITS.approvers,
-        description="Who may permit what waits: anyone, or only others than the one who opened its conversation.",
+        description="Who may approve what waits: anyone, or only others than the one who opened its conversation.",
     )
     grace: Drain = Field(
         default=_LIMITS.grace,

@@ -196,7 +196,7 @@ def _asked(
     memory: Mapping[str, object],
     remarks: list[AuditNote],
 ) -> tuple[list[Proposal], Denial | None]:
-    """The proposals that every guard lets pass or wants permitted, and the weightiest denial of the others."""
+    """The proposals that every guard lets pass or wants approved, and the weightiest denial of the others."""
     allowed: list[Proposal] = []
     worst: Denial | None = None
     for proposal in proposals:

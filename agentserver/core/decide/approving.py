@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
-from agentserver.core.decide.commands import Permit, Remember, Send, Withdraw
+from agentserver.core.decide.commands import Approve, Deny, Remember, Send
 from agentserver.core.decide.transaction import transact
 from agentserver.core.notices import notice
 from agentserver.core.records.details import Answered, Unanswered
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.records.details import Answering
     from agentserver.core.records.outcome import Outcome
-    from agentserver.core.state.approvals import Decided
+    from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
 
 
 def barred(conversation: Conversation, by: str, rules: Rules) -> str:
-    """The reason why a person may not permit what waits in a conversation, if there is one; anybody may deny it."""
+    """The reason why a person may not approve what waits in a conversation, if there is one; anybody may deny it."""
     if rules.blueprint.limits.approvers == "anyone":
         return ""
     if conversation.principal.partition("-")[0] in principals.NOBODY:
@@ -37,41 +37,43 @@ def barred(conversation: Conversation, by: str, rules: Rules) -> str:
     return ""
 
 
-def decide(conversation: Conversation, decided: Decided, rules: Rules, moment: Moment) -> Outcome | None:
+def decide(
+    conversation: Conversation, answered: ApprovalAnswer, rules: Rules, moment: Moment
+) -> Outcome | None:
     """Let a message that waits for a person go on, or tell its sender that it does not.
 
     None when the answer is to nothing that waits, or to another message than the one that does: it was spent
-    already, the message went with its thread, or the person was shown something else. None, too, for a permission by
+    already, the message went with its thread, or the person was shown something else. None, too, for an approval by
     a person who is barred. A message that is not the one that was asked about any more can still be denied.
     """
-    approval = next((one for one in conversation.approvals() if one.id == decided.approval), None)
-    if approval is None or approval.digest != decided.digest:
+    approval = next((one for one in conversation.approvals() if one.id == answered.approval), None)
+    if approval is None or approval.digest != answered.digest:
         return None
     delivery = approval.delivery
-    if decided.answer is not Answer.DENY and (
-        approval.digest != digest(delivery) or barred(conversation, decided.by, rules)
+    if answered.answer is not Answer.DENY and (
+        approval.digest != digest(delivery) or barred(conversation, answered.by, rules)
     ):
         return None
-    if decided.answer is Answer.DENY:
+    if answered.answer is Answer.DENY:
         commands: list[Command] = [
-            Withdraw(approval, _answered(decided)),
-            *_told_withdrawn(conversation, delivery, rules),
+            Deny(approval, _answered(answered)),
+            *_told_denied(conversation, delivery, rules),
         ]
     else:
-        commands = [Permit(approval, _answered(decided))]
-        if decided.answer is Answer.ALWAYS:
-            commands.append(Remember(rules.permit(rules.recall(conversation), approval.questions)))
-    return transact(conversation, rules, moment, decided, commands)
+        commands = [Approve(approval, _answered(answered))]
+        if answered.answer is Answer.ALWAYS:
+            commands.append(Remember(rules.approve(rules.recall(conversation), approval.questions)))
+    return transact(conversation, rules, moment, answered, commands)
 
 
-def _answered(decided: Decided) -> Answering:
+def _answered(answered: ApprovalAnswer) -> Answering:
     """The answer as it goes on record."""
-    if isinstance(decided.by, Unasked):
-        return Unanswered(decided.by.name.lower())
-    return Answered(decided.by, "undone" if decided.undone else decided.answer)
+    if isinstance(answered.by, Unasked):
+        return Unanswered(answered.by.name.lower())
+    return Answered(answered.by, "undone" if answered.undone else answered.answer)
 
 
-def _told_withdrawn(conversation: Conversation, delivery: Delivery, rules: Rules) -> tuple[Send, ...]:
+def _told_denied(conversation: Conversation, delivery: Delivery, rules: Rules) -> tuple[Send, ...]:
     """Tell the sender of a withdrawn message: as the caller of its thread, or as the one that answered it."""
     caller = conversation.tree.nodes[delivery.thread].parent == delivery.origin
     thread = delivery.thread if caller else delivery.origin

@@ -17,7 +17,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.outcome import Outcome
 from agentserver.core.records.record_builder import RecordBuilder
 from agentserver.core.refusals import system_error
-from agentserver.core.state.approvals import Decided
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.requests import RequestChange
 from agentserver.core.state.threads import Held, TreeChange
@@ -296,7 +296,7 @@ class Books:
 def _request(cause: Cause) -> str:
     """The request that a step is about; empty when it is about none or several."""
     match cause:
-        case Closing() | Decided():
+        case Closing() | ApprovalAnswer():
             return ""
         case Finished() | GivenUp() | Requeued():
             return cause.delivery.request

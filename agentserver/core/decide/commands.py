@@ -121,15 +121,15 @@ class Exhaust(NamedTuple):
     detail: Detail
 
 
-class Permit(NamedTuple):
+class Approve(NamedTuple):
     """Let a message that waits for a person go on. ``answered`` is for the record."""
 
     approval: Approval
     answered: Answering
 
 
-class Withdraw(NamedTuple):
-    """Drop a message that waits for a person. ``answered`` is as of ``Permit``."""
+class Deny(NamedTuple):
+    """Drop a message that waits for a person. ``answered`` is as of ``Approve``."""
 
     approval: Approval
     answered: Answering
@@ -164,8 +164,8 @@ Command: TypeAlias = (
     | Prune
     | Send
     | Exhaust
-    | Permit
-    | Withdraw
+    | Approve
+    | Deny
     | Enter
     | Close
 )

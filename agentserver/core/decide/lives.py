@@ -24,13 +24,13 @@ class DeliveryStage(StrEnum):
     """A delivery's place in its conversation."""
 
     NEW = "new"  # made, and not on its thread yet
-    ASKED = "asked"  # waits until a person permits it
+    ASKED = "asked"  # waits until a person approves it
     HELD = "held"  # kept back by a todo
     QUEUED = "queued"  # behind others in the inbox of its thread
     RUNNING = "running"  # first in the inbox: its listener has it, or is given it next
     DONE = "done"  # its listener has come back
     DEAD = "dead"  # given up: a dead letter
-    DROPPED = "dropped"  # gone with its thread, or not permitted
+    DROPPED = "dropped"  # gone with its thread, or not approved
 
 
 class DeliveryMove(StrEnum):
@@ -39,8 +39,8 @@ class DeliveryMove(StrEnum):
     SEND = "send"
     ASK = "ask"
     HOLD = "hold"
-    PERMIT = "permit"
-    WITHDRAW = "withdraw"
+    APPROVE = "approve"
+    DENY = "deny"
     RELEASE = "release"
     RUN = "run"
     RETRY = "retry"
@@ -78,7 +78,7 @@ DELIVERY: Final[Mapping[DeliveryStage, Mapping[DeliveryMove, DeliveryStage]]] = 
     {
         _D.NEW: MappingProxyType({_M.SEND: _D.QUEUED, _M.HOLD: _D.HELD, _M.ASK: _D.ASKED}),
         _D.ASKED: MappingProxyType(
-            {_M.PERMIT: _D.QUEUED, _M.HOLD: _D.HELD, _M.WITHDRAW: _D.DROPPED, _M.DROP: _D.DROPPED}
+            {_M.APPROVE: _D.QUEUED, _M.HOLD: _D.HELD, _M.DENY: _D.DROPPED, _M.DROP: _D.DROPPED}
         ),
         _D.HELD: MappingProxyType({_M.RELEASE: _D.QUEUED, _M.DROP: _D.DROPPED}),
         _D.QUEUED: MappingProxyType({_M.RUN: _D.RUNNING, _M.DROP: _D.DROPPED}),

@@ -13,14 +13,15 @@ from agentserver.contract import TodoClosed, TodoRegistered
 from agentserver.core.decide import lives
 from agentserver.core.decide.books import Books
 from agentserver.core.decide.commands import (
+    Approve,
     Begin,
     Bury,
     Close,
     Complete,
+    Deny,
     Enter,
     Exhaust,
     Forget,
-    Permit,
     Prune,
     Remember,
     Requeue,
@@ -30,7 +31,6 @@ from agentserver.core.decide.commands import (
     Strike,
     Take,
     Watch,
-    Withdraw,
 )
 from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMove
 from agentserver.core.drafts.routing import Route
@@ -202,7 +202,7 @@ def _post(books: Books, thread: Thread, proposal: Proposal, request: str, hop: i
 
 
 def _ask(books: Books, delivery: Delivery, questions: tuple[Question, ...]) -> None:
-    """Let a delivery wait on its thread until a person permits it."""
+    """Let a delivery wait on its thread until a person approves it."""
     books.move(delivery, DeliveryStage.NEW, DeliveryMove.ASK)
     approval = Approval(next(books.ids), delivery, questions, books.moment.now, digest(delivery))
     thread = books.tree.nodes[delivery.thread]
@@ -212,20 +212,20 @@ def _ask(books: Books, delivery: Delivery, questions: tuple[Question, ...]) -> N
     books.minutes.record(Event.ASKED, delivery, detail=GuardQuestions(asked))
 
 
-def _permit(books: Books, command: Permit) -> None:
+def _approve(books: Books, command: Approve) -> None:
     """Let a delivery that waited for a person go on its way."""
     delivery = command.approval.delivery
     _answered(books, command.approval)
     books.minutes.record(Event.APPROVED, delivery, detail=command.answered)
-    books.place(delivery, DeliveryStage.ASKED, DeliveryMove.PERMIT)
+    books.place(delivery, DeliveryStage.ASKED, DeliveryMove.APPROVE)
 
 
-def _withdraw(books: Books, command: Withdraw) -> None:
-    """Drop a delivery that a person did not permit."""
+def _deny(books: Books, command: Deny) -> None:
+    """Drop a delivery that a person denied."""
     delivery = command.approval.delivery
     _answered(books, command.approval)
     books.minutes.record(Event.WITHDRAWN, delivery, detail=command.answered)
-    books.drop(delivery, DeliveryStage.ASKED, DeliveryMove.WITHDRAW)
+    books.drop(delivery, DeliveryStage.ASKED, DeliveryMove.DENY)
 
 
 def _answered(books: Books, approval: Approval) -> None:
@@ -337,8 +337,8 @@ _APPLY: Final[Mapping[type, Callable[[Books, Any], None]]] = MappingProxyType(
         Prune: _prune,
         Send: _send,
         Exhaust: _exhaust,
-        Permit: _permit,
-        Withdraw: _withdraw,
+        Approve: _approve,
+        Deny: _deny,
         Enter: _enter,
         Close: _close,
     }

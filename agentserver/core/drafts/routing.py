@@ -50,7 +50,7 @@ class Proposal(NamedTuple):
         root: name of the payload element.
         markup: the payload element as text.
         element: the same, parsed. Not to be changed.
-        questions: what a person has to permit before it goes on its way.
+        questions: what a person has to approve before it goes on its way.
         allowed: the only peers in force on the thread that it opens and below; None for no narrowing.
         about: for a SystemError, the listener whose failure it reports.
     """

@@ -43,7 +43,7 @@ from agentserver.core.receipts import Receipt
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground
 from agentserver.core.refusals import Refusal
-from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.threads import ThreadTree
 from agentserver.wire import envelope
@@ -87,7 +87,7 @@ def dump(outcome: Outcome) -> bytes:
     match cause:
         case Outside() | TurnedAway() | Dismissed():
             row = [*_outside_row(cause), *(cause.key or ())]
-        case Decided():
+        case ApprovalAnswer():
             row = ["decide", *cause[:4], *([True] if cause.undone else [])]
         case Closing():
             row = ["close", cause.reason]
@@ -154,7 +154,7 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
     match cause:
         case Outside() | TurnedAway() | Dismissed():
             return _received(conversation, cause, rules, moment)
-        case Decided():
+        case ApprovalAnswer():
             outcome = approving.decide(conversation, cause, rules, moment)
             if outcome is None:
                 raise LookupError("nothing waits for this answer")
@@ -211,7 +211,7 @@ class _Loading:
             case "dismiss", [excerpt, request, to, judged, *key]:
                 return Dismissed(_excerpt(**excerpt), request, to, _judged(*judged), _key(key))
             case "decide", [approval, digest, answer, by, *undone]:
-                return Decided(approval, digest, Answer(answer), by, *undone)
+                return ApprovalAnswer(approval, digest, Answer(answer), by, *undone)
             case "close", [reason]:
                 return Closing(reason)
             case "requeue", [delivery]:

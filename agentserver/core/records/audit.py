@@ -25,7 +25,7 @@ class Event(StrEnum):
     REDRIVEN = "redriven"  # a dead letter became a request of its own; its words are no orders
     SENT = "sent"  # a listener's message was admitted
     HANDLED = "handled"  # a listener finished with a message
-    ASKED = "asked"  # an admitted message waits until a person permits it
+    ASKED = "asked"  # an admitted message waits until a person approves it
     APPROVED = "approved"  # the person did
     WITHDRAWN = (
         "withdrawn"  # the person did not, or no person answered in time; its sender gets a SystemError

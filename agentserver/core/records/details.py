@@ -115,7 +115,7 @@ class GuardAsks(NamedTuple):
 
 
 class GuardQuestions(NamedTuple):
-    """The questions to a person who has to permit a message; of one that cannot wait, what would be asked.
+    """The questions to a person who has to approve a message; of one that cannot wait, what would be asked.
 
     Args:
         asked: one for each guard that asks.

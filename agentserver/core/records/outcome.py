@@ -28,11 +28,11 @@ if TYPE_CHECKING:
         TurnedAway,
     )
     from agentserver.core.records.audit import AuditRecord
-    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
 
     Cause: TypeAlias = (
-        Outside | TurnedAway | Dismissed | Finished | GivenUp | Decided | Closing | Requeued | Redriven
+        Outside | TurnedAway | Dismissed | Finished | GivenUp | ApprovalAnswer | Closing | Requeued | Redriven
     )
 
 __all__ = ["Outcome"]

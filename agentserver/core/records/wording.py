@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 PHRASES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "answered": "permitted by {by}",
-        "answered once": "permitted by {by}, once",
-        "answered always": "permitted by {by}, always",
-        "answered deny": "not permitted: {by}",
-        "answered undone": "not permitted: the answer of {by} could not be carried out",
-        "unanswered nobody": "not permitted: nobody is there to ask",
-        "unanswered late": "not permitted: no answer in time",
+        "answered": "approved by {by}",
+        "answered once": "approved by {by}, once",
+        "answered always": "approved by {by}, always",
+        "answered deny": "denied: {by}",
+        "answered undone": "denied: the answer of {by} could not be carried out",
+        "unanswered nobody": "denied: nobody is there to ask",
+        "unanswered late": "denied: no answer in time",
         "dead letter": "dead letter {delivery} of conversation {conversation}, by {by}",
-        "unasked": "it needs a permission: {why}",
+        "unasked": "it needs an approval: {why}",
         "fault and fault": "; ",
         "note": "{text}",
         "note notes": "{guard}: {text}",
@@ -81,7 +81,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Ground.SPENT: "no messages are left",
         Ground.TODOS: "a thread keeps at most {0} todos: close some first",
         Ground.UNREADABLE: "its payload cannot be read any more",
-        Ground.WAITING: "more than {0} messages would wait for a permission",
+        Ground.WAITING: "more than {0} messages would wait for an approval",
     }
 )
 """Each phrase in which details are told, but for findings. Their fields are those of the values."""

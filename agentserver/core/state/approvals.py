@@ -1,7 +1,7 @@
-"""Messages that wait until a person permits them.
+"""Messages that wait until a person approves them.
 
 Owns the value of such a message, what binds an answer to it, and who may be told what. Refuses to know why a message
-needs a permission, and where it waits.
+needs an approval, and where it waits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Question
 
-__all__ = ["Answer", "Approval", "Decided"]
+__all__ = ["Answer", "Approval", "ApprovalAnswer"]
 
 WAITING = 100
 """Messages of one conversation that wait for a person at once: people read no more, and questions must not bury one."""
@@ -40,7 +40,7 @@ class Approval(NamedTuple):
     Args:
         id: unique; an answer names it.
         delivery: the message.
-        questions: what has to be permitted; at least one.
+        questions: what has to be approved; at least one.
         at: when it was asked, in seconds since the epoch.
         digest: what an answer is bound to; see ``digest``.
     """
@@ -52,7 +52,7 @@ class Approval(NamedTuple):
     digest: str
 
 
-class Decided(NamedTuple):
+class ApprovalAnswer(NamedTuple):
     """A person's answer.
 
     Args:

@@ -56,7 +56,7 @@ class Thread(NamedTuple):
         held: deliveries that a todo keeps back.
         refusals: consecutive refused attempts.
         storage: encoded value per class name.
-        approvals: deliveries that wait until a person permits them.
+        approvals: deliveries that wait until a person approves them.
         allowed: the only peers in force here and below; None for no narrowing.
         busy: how many of its children are not at rest. The root does not count.
     """

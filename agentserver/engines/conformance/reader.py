@@ -91,7 +91,7 @@ async def operators_see_what_is_at_work(subject: Subject) -> None:
 
 
 async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
-    """The messages that wait for a permission, until they are answered."""
+    """The messages that wait for an approval, until they are answered."""
     story = SampleConversation(guards=(AskingGuard(),))
     asked = story.said(story.opened(), "1")
     key, waiting = asked.conversation.id, asked.conversation.approvals()
@@ -107,7 +107,7 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
         await engine.commit(other)
         theirs = await engine.read(lambda reader: tuple(reader.approvals(other.conversation.id)))
         hold(theirs == other.conversation.approvals(), "of each conversation that which waits in it is seen")
-        await engine.commit(story.permitted(asked.conversation, waiting[0]))
+        await engine.commit(story.approved(asked.conversation, waiting[0]))
         hold(
             await engine.read(lambda reader: list(reader.approvals(key))) == [],
             "what was answered is seen no more",
@@ -224,9 +224,9 @@ READER = (
 def _whole(story: SampleConversation) -> list[Outcome]:
     """A conversation from its first message to its end, with a question and its answer."""
     asked = story.said(story.opened(), "1")
-    permitted = story.permitted(asked.conversation, asked.conversation.approvals()[0])
-    answered = story.answered(permitted.conversation, permitted.ready[0])
-    return [asked, permitted, answered, story.closed(answered.conversation)]
+    approved = story.approved(asked.conversation, asked.conversation.approvals()[0])
+    answered = story.answered(approved.conversation, approved.ready[0])
+    return [asked, approved, answered, story.closed(answered.conversation)]
 
 
 async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> None:

@@ -18,7 +18,7 @@ from agentserver.core.decide.decisions import Accepted
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rules
 from agentserver.core.messages import Drafts, Failed, Finished, Moment, Outside, Returned
-from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
 from agentserver.payload.codec import Codecs
@@ -130,10 +130,10 @@ class SampleConversation:
             conversation, Finished(delivery, None, Failed(Code.INTERNAL)), self.rules, self.moment()
         )
 
-    def permitted(self, conversation: Conversation, approval: Approval) -> Outcome:
-        """The outcome of a person's permission: what waited for it is queued."""
-        decided = Decided(approval.id, approval.digest, Answer.ONCE, "somebody")
-        outcome = approving.decide(conversation, decided, self.rules, self.moment())
+    def approved(self, conversation: Conversation, approval: Approval) -> Outcome:
+        """The outcome of a person's approval: what waited for it is queued."""
+        answered = ApprovalAnswer(approval.id, approval.digest, Answer.ONCE, "somebody")
+        outcome = approving.decide(conversation, answered, self.rules, self.moment())
         assert outcome is not None
         return outcome
 
@@ -147,7 +147,7 @@ class SampleConversation:
 
 
 class AskingGuard:
-    """Wants a person to permit every message."""
+    """Wants a person to approve every message."""
 
     name = "asking"
 
@@ -159,7 +159,7 @@ class AskingGuard:
         """Ask, in two lines."""
         return NeedsApproval("may it\nbe sent?")
 
-    def permit(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
         """Nothing to remember."""
         return memory
 

@@ -230,14 +230,14 @@ async def a_question_waits_for_its_answer(subject: Subject) -> None:
         await engine.commit(asked)
         await _still_asked(engine, asked)
         if not subject.durable:
-            await engine.commit(story.permitted(asked.conversation, approval))
-            hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
+            await engine.commit(story.approved(asked.conversation, approval))
+            hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
             return
     async with subject.open() as engine:
         await _still_asked(engine, asked)
-        await engine.commit(story.permitted(asked.conversation, approval))
+        await engine.commit(story.approved(asked.conversation, approval))
     async with subject.open() as engine:
-        hold(await _runnable(engine) == [approval.delivery.id], "what was permitted is runnable")
+        hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
         found = await engine.load(key)
         hold(found is not None and not found.approvals(), "a question that was answered is none any more")
 

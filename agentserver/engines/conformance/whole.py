@@ -173,7 +173,7 @@ class Office:
 
 
 class CountingGuard:
-    """Counts what listeners were given, and wants a person to permit every message to the vault."""
+    """Counts what listeners were given, and wants a person to approve every message to the vault."""
 
     name = "counting"
 
@@ -185,7 +185,7 @@ class CountingGuard:
         """Ask about the vault."""
         return NeedsApproval(f"may it\nbe kept? {TEXT}", (TEXT,)) if proposal.to == "vault" else None
 
-    def permit(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
         """Nothing more to remember."""
         return memory
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.recorded import Aside
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
-    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
 
 FOUND = 8
@@ -135,7 +135,7 @@ class MemoryReader(NamedTuple):
         found = self.kept.get(conversation)
         return () if found is None else found.approvals()
 
-    def answers(self) -> tuple[tuple[Decided, float], ...]:
+    def answers(self) -> tuple[tuple[ApprovalAnswer, float], ...]:
         """None: no other process can leave an answer."""
         return ()
 

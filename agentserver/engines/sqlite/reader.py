@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.encoding.recorded import Aside
     from agentserver.core.guard import CoreGuard
-    from agentserver.core.state.approvals import Approval, Decided
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
 
 
@@ -167,7 +167,7 @@ class Reader:
         kept = self.snapshot(conversation)
         return () if kept is None else snapshot.approvals(kept)
 
-    def answers(self) -> list[tuple[Decided, float]]:
+    def answers(self) -> list[tuple[ApprovalAnswer, float]]:
         """The answers that other processes have left."""
         return journal_answers.found(self._connection)
 

@@ -40,7 +40,7 @@ class Ids:
 
     Args:
         conversations: the session's.
-        approvals: of messages that wait for a permission.
+        approvals: of messages that wait for an approval.
     """
 
     conversations: Iterable[str] = ()
@@ -76,7 +76,7 @@ def _arguments(verb: str, rest: str, ids: Ids) -> Iterator[tuple[str, str]]:
     elif verb == Verb.APPROVE and " " in rest:
         yield ALWAYS, "for the rest of the conversation"
     elif verb in {Verb.APPROVALS, Verb.APPROVE, Verb.DENY}:
-        yield from ((approval, "waits for a permission") for approval in ids.approvals)
+        yield from ((approval, "waits for an approval") for approval in ids.approvals)
 
 
 def _names(takers: Takers) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ import anyio
 from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console import lines as console_lines
 from agentserver.gateways.console import view
+from agentserver.gateways.console.approvals import Approvals
 from agentserver.gateways.console.complete import Ids
 from agentserver.gateways.console.ending import CLOSING, EndReason, Unhurried
 from agentserver.gateways.console.hops import HopView
@@ -28,7 +29,6 @@ from agentserver.gateways.console.lines import (
     TypedMessage,
     Verb,
 )
-from agentserver.gateways.console.questions import Questions
 from agentserver.gateways.console.session import ConsoleSessions
 from agentserver.ports import QuotaError
 from agentserver.trace import text
@@ -59,7 +59,7 @@ class Console:
         screen: where everything is shown.
         interactive: whether a person types, for whom Ctrl-C cancels what runs before it ends the session.
         principal: in whose name messages are sent.
-        by: who answers what waits for a permission, for the record; the principal when left out.
+        by: who answers what waits for an approval, for the record; the principal when left out.
         ending: where signals come from, and what is told when the session begins to end.
     """
 
@@ -81,7 +81,7 @@ class Console:
         self._addressee = next(iter(self._takers))
         self._talks = ConsoleSessions(host, principal)
         self._hops = HopView(self._talks, screen)
-        self.questions = Questions(host, screen, self._hops.flush, by or principal, paged=interactive)
+        self.approvals = Approvals(host, screen, self._hops.flush, by or principal, paged=interactive)
         self._stirred = asyncio.Event()
         self._gathering: Gathering | None = None
         self._raw = False
@@ -111,7 +111,7 @@ class Console:
 
     def ids(self) -> Ids:
         """The subjects of commands, for completion."""
-        return Ids([talk.handle.id for talk in self._talks], self.questions.ids())
+        return Ids([talk.handle.id for talk in self._talks], self.approvals.ids())
 
     def greeting(self, name: str) -> str:
         """The first lines of an interactive session."""
@@ -141,14 +141,14 @@ class Console:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._signals)
                 tasks.start_soon(self._hops.show)
-                tasks.start_soon(self.questions.show)
+                tasks.start_soon(self.approvals.watch)
                 with self._reading:
                     await self._converse(lines, tasks)
                 await self._wind_up()
                 tasks.cancel_scope.cancel()
         finally:
             stop()
-            self.questions.stop()
+            self.approvals.stop()
         return self._status()
 
     def _note(self, record: AuditRecord) -> None:
@@ -179,8 +179,8 @@ class Console:
     async def _settled(self) -> None:
         """Wait until nothing runs, or what runs waits for an answer that the next line may hold."""
         while not self._talks.rest.is_set():
-            if all(self.questions.only_asks(talk) for talk in self._talks.running()):
-                self.questions.flush()
+            if all(self.approvals.only_asks(talk) for talk in self._talks.running()):
+                self.approvals.flush()
                 return
             self._stirred.clear()
             await self._stirred.wait()
@@ -240,22 +240,20 @@ class Console:
             # The conversation was closed since it was looked up, or the server stops.
             self._screen.say(str(error), Style.BAD)
         if talk.kept:
-            only_asks = self.questions.only_asks(talk)
+            only_asks = self.approvals.only_asks(talk)
             why = (
-                "still waits for a permission"
-                if only_asks
-                else "not finished: it goes on with the next start"
+                "still waits for an approval" if only_asks else "not finished: it goes on with the next start"
             )
             self._screen.say(why, Style.WARN)
         elif not answered:
             self._failures += 1
-            self.questions.flush()
+            self.approvals.flush()
             self._screen.say("cancelled" if talk.over else "ended without an answer", Style.WARN)
         await self._talks.ended(talk)
         self._stirred.set()
 
     def _reply(self, talk: ConsoleSession, reply: Reply) -> None:
-        self.questions.flush()
+        self.approvals.flush()
         if talk is not self._talks.current:
             self._screen.say(f"in conversation {talk.handle.id}:", Style.DIM)
         codecs, redact = self._host.rules.codecs, self._screen.redact
@@ -291,7 +289,7 @@ class Console:
             await self._talks.rest.wait()
             for talk in self._talks:
                 await talk.close()
-            self.questions.flush()
+            self.approvals.flush()
             await self._screen.written()
 
     def _unfinished(self, talk: ConsoleSession) -> bool:
@@ -338,13 +336,13 @@ class Console:
             self._screen.say(f"conversation {talk.handle.id} is over", Style.DIM)
 
     async def _approvals(self, prefix: str) -> None:
-        self._complain(self.questions.tell(prefix))
+        self._complain(self.approvals.tell(prefix))
 
     async def _approve(self, words: str) -> None:
-        self._complain(await self.questions.answer(words, Answer.ONCE, unnamed=not self.interactive))
+        self._complain(await self.approvals.answer(words, Answer.ONCE, unnamed=not self.interactive))
 
     async def _deny(self, words: str) -> None:
-        self._complain(await self.questions.answer(words, Answer.DENY, unnamed=not self.interactive))
+        self._complain(await self.approvals.answer(words, Answer.DENY, unnamed=not self.interactive))
 
     def _complain(self, mistake: str) -> None:
         if mistake:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agentserver.core.guard import Rules
-    from agentserver.core.state.approvals import Decided
+    from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.ports import ConversationHandle
     from agentserver.trace.store import TraceBook
 
@@ -43,7 +43,7 @@ class ConsoleHost(Ingress, Protocol):
         """Refuse new messages and wait until nothing runs, for ``limits.drain`` seconds at most."""
         ...
 
-    async def decide(self, conversation: str, decided: Decided) -> bool:
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False when nothing waits for it any more."""
         ...
 

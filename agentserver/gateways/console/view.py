@@ -132,7 +132,7 @@ def _thread(tree: ThreadTree, thread: Thread, depth: int) -> Line:
         (Style.PLAIN, f"  {state(tree, thread)}"),
         (Style.PLAIN, f"  {len(thread.inbox)} queued" if thread.inbox else ""),
         (Style.PLAIN, f"  {len(thread.held)} held" if thread.held else ""),
-        (Style.WARN, f"  {len(thread.approvals)} to be permitted" if thread.approvals else ""),
+        (Style.WARN, f"  {len(thread.approvals)} to be approved" if thread.approvals else ""),
         (Style.DIM, f"  {thread.id}"),
     )
 

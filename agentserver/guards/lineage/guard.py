@@ -1,7 +1,7 @@
 """Lineage: values from untrusted places are known wherever they go, and do not drive what has consequences.
 
 Owns what a conversation's messages mean to provenance: whose words count as what, when they are seen, which messages
-are calls of a sink, and what a person's permission is good for. Refuses to find or to weigh anything itself: the
+are calls of a sink, and what a person's approval is good for. Refuses to find or to weigh anything itself: the
 provenance package does.
 
 What is seen, and when. A message is seen when its listener is done with it, before anything that the listener sends
@@ -231,7 +231,7 @@ class LineageGuard:
         )
         ordered = self._orders_from(said.sender) and not redriven
         judged = self._judged(known, said, at, ordered=ordered)
-        return _answer(judged, known.permitted, self._redact) or confined
+        return _answer(judged, known.approved, self._redact) or confined
 
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
         """True for a call of a sink, and for a message that may carry something out to a destination that it names."""
@@ -268,14 +268,14 @@ class LineageGuard:
         told = Ground.QUARANTINED.of(proposal.sender.name, name, channel)
         return Noted(told) if self._policy.mode is Mode.AUDIT else Denied(Code.DENIED, told)
 
-    # What a person permits
+    # What a person approves
 
-    def permit(self, memory: object, about: tuple[str, ...]) -> object:
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the values that were in question, each for its sink and its argument.
 
         A question about no single argument, such as one about the plan, is answered for that very call alone.
         """
-        return _recalled(memory).permitting(about)
+        return _recalled(memory).approving(about)
 
     # What is kept
 
@@ -298,7 +298,7 @@ def _disowned(leaf: Leaf) -> Leaf:
     return replace(leaf, standing=Standing.PROSE)
 
 
-def _answer(verdict: Judgement, permitted: frozenset[str], redact: Callable[[str], str]) -> Verdict:
+def _answer(verdict: Judgement, approved: frozenset[str], redact: Callable[[str], str]) -> Verdict:
     """The verdict as the pump understands it."""
     if not verdict.findings:
         return None
@@ -308,14 +308,14 @@ def _answer(verdict: Judgement, permitted: frozenset[str], redact: Callable[[str
     if verdict.decision is Decision.ASK:
         serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
         about = tuple(dict.fromkeys(_digest(verdict, finding) for finding in serious))
-        if permitted.issuperset(about):
+        if approved.issuperset(about):
             return Noted(facts(told, became="permitted", most=MOST))
         return NeedsApproval(facts(told, most=MOST), about)
     return Noted(facts(told, most=MOST))
 
 
 def _digest(verdict: Judgement, finding: Finding) -> str:
-    """The subject of a permission: an argument's value at a sink, or the whole call where no argument is named."""
+    """The subject of an approval: an argument's value at a sink, or the whole call where no argument is named."""
     if not finding.path:
         return digest(verdict.call)
     about = json.dumps([verdict.call.sink, finding.path, finding.value], separators=(",", ":"))

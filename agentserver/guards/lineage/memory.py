@@ -1,12 +1,12 @@
 """The lineage guard's memory of a conversation, and the parts in which it is kept.
 
-Owns the memory as a value: the ledger, what listeners were asked, what a person permitted, and a log of what the
+Owns the memory as a value: the ledger, what listeners were asked, what a person approved, and a log of what the
 ledger has come to hold, in pieces that are written once. Refuses to judge, and to know messages.
 
 Bounds. Text beyond ``Policy.limit``, or of more than TEXTS pieces, is not tracked, and from then on every sink is
-refused. What only permits stops growing instead: records beyond RECORDS and trusted words beyond WORDS authorise
-nothing, what a listener was asked beyond TOLD threads or ASKED characters is taken for unknown, permissions beyond
-PERMITS are asked for again. Hops beyond HOPS are left out of the explanation.
+refused. What only authorises stops growing instead: records beyond RECORDS and trusted words beyond WORDS authorise
+nothing, what a listener was asked beyond TOLD threads or ASKED characters is taken for unknown, approvals beyond
+APPROVALS are asked for again. Hops beyond HOPS are left out of the explanation.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ TOLD = 64
 """Threads of which it is known what they were asked; those that were asked last stay."""
 ASKED = 20_000
 """Characters of what one thread was asked."""
-PERMITS = 1000
-"""Values that a person permitted."""
+APPROVALS = 1000
+"""Values that a person approved."""
 
 PIECE = 1 << 15
 """Bytes after which a piece of the log is closed and not written again."""
@@ -94,19 +94,19 @@ class Memory:
         ledger: what was seen.
         step: messages that listeners were given.
         told: what listeners were asked, the latest last.
-        permitted: digests of what a person permitted for the rest of the conversation.
+        approved: digests of what a person approved for the rest of the conversation.
         log: what the ledger holds, as it is kept.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
     step: int = 0
     told: tuple[LastRequest, ...] = ()
-    permitted: frozenset[str] = frozenset()
+    approved: frozenset[str] = frozenset()
     log: Log = field(default=Log(), compare=False, repr=False)
 
     def stepped(self) -> Memory:
         """The memory at the next step."""
-        return Memory(self.ledger, self.step + 1, self.told, self.permitted, self.log)
+        return Memory(self.ledger, self.step + 1, self.told, self.approved, self.log)
 
     def asked(self, words: str) -> Memory:
         """The memory after a trusted principal spoke. The same words to several listeners count once."""
@@ -141,10 +141,10 @@ class Memory:
         """The latest request to the listener of a thread; None when it is not known."""
         return next((told.texts for told in self.told if told.thread == thread), None)
 
-    def permitting(self, digests: Iterable[str]) -> Memory:
-        """The memory after a person permitted something for the rest of the conversation."""
-        more = self.permitted | frozenset(digests)
-        return replace(self, permitted=more) if len(more) <= PERMITS else self
+    def approving(self, digests: Iterable[str]) -> Memory:
+        """The memory after a person approved something for the rest of the conversation."""
+        more = self.approved | frozenset(digests)
+        return replace(self, approved=more) if len(more) <= APPROVALS else self
 
 
 def dump(memory: Memory) -> dict[str, bytes]:
@@ -152,13 +152,13 @@ def dump(memory: Memory) -> dict[str, bytes]:
     parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.pieces())}
     parts.update({f"{_THREAD}{told.thread}": told.data for told in memory.told})
     order = [told.thread for told in memory.told]
-    state = [memory.step, order, sorted(memory.permitted), memory.ledger.state()]
+    state = [memory.step, order, sorted(memory.approved), memory.ledger.state()]
     return {**parts, _STATE: encode(state)}
 
 
 def load(parts: Mapping[str, bytes]) -> Memory:
     """The memory of which ``dump`` gave these parts. Raises ValueError, LookupError or TypeError for others."""
-    step, order, permitted, state = json.loads(parts[_STATE])
+    step, order, approved, state = json.loads(parts[_STATE])
     pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
     held: dict[str, list[Any]] = {"queries": [], "texts": [], "records": [], "hops": []}
     log = Log()
@@ -171,6 +171,6 @@ def load(parts: Mapping[str, bytes]) -> Memory:
         Ledger.load({**held, **state}),
         step,
         tuple(LastRequest.of(thread, *json.loads(parts[f"{_THREAD}{thread}"])) for thread in order),
-        frozenset(permitted),
+        frozenset(approved),
         log,
     )

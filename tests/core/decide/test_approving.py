@@ -18,7 +18,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Answered, Failure, GuardNote
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
-from agentserver.core.state.approvals import Decided, digest
+from agentserver.core.state.approvals import ApprovalAnswer, digest
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
@@ -54,7 +54,7 @@ def waiting(p, text="hi", **more):
     return p
 
 
-def test_what_needs_a_permission_waits_and_its_listener_hears_nothing_of_it():
+def test_what_needs_an_approval_waits_and_its_listener_hears_nothing_of_it():
     p = waiting(None)
     (approval,) = p.conversation.approvals()
     assert (approval.delivery.sender, approval.delivery.to) == ("a", "sink")
@@ -67,14 +67,14 @@ def test_what_needs_a_permission_waits_and_its_listener_hears_nothing_of_it():
     assert (p.outcomes[-1].asked, p.outcomes[-1].asking) == ((approval,), 1)
 
 
-def test_once_permitted_it_goes_on_and_the_answer_comes_back():
+def test_once_approved_it_goes_on_and_the_answer_comes_back():
     p = waiting(None)
     outcome = p.decide(Said.ONCE)
     assert outcome.asking == -1
     p.run()
     assert p.replies == [Answer("told: re: hi")]
     approved = next(record for record in p.records if record.event is Event.APPROVED)
-    assert WORDING.whole(approved.detail) == "permitted by somebody, once"
+    assert WORDING.whole(approved.detail) == "approved by somebody, once"
 
 
 def test_denied_its_sender_learns_so_and_nothing_else():
@@ -105,7 +105,7 @@ def test_an_answer_to_another_message_than_the_one_shown_counts_for_nothing():
     assert len(p.conversation.approvals()) == 2
 
 
-def test_a_message_that_was_changed_while_it_waited_cannot_be_permitted():
+def test_a_message_that_was_changed_while_it_waited_cannot_be_approved():
     p = waiting(None)
     (approval,) = p.conversation.approvals()
     thread = p.conversation.tree.nodes[approval.delivery.thread]
@@ -128,7 +128,7 @@ def test_two_equal_messages_wait_for_an_answer_each():
     assert sorted(answer.text for answer in p.replies) == ["told: denied", "told: re: hi"]
 
 
-def test_what_is_permitted_for_good_is_not_asked_about_again_and_anything_else_is():
+def test_what_is_approved_for_good_is_not_asked_about_again_and_anything_else_is():
     p = waiting(None)
     p.decide(Said.ALWAYS)
     waiting(p)
@@ -167,7 +167,7 @@ def test_a_message_from_outside_waits_too():
 
 
 def test_an_answer_that_waits_for_a_person_waits_at_its_caller():
-    """The sink asks b, whose answer to it needs a permission like everything that reaches the sink."""
+    """The sink asks b, whose answer to it needs an approval like everything that reaches the sink."""
 
     def sink(call):
         return HandlerResponse(Ask("q"), "b") if isinstance(call.payload, Ask) else None
@@ -200,7 +200,7 @@ class Asks:
     def judge(self, memory, proposal, at):
         return NeedsApproval("may it?") if proposal.sender.name != "console" else None
 
-    def permit(self, memory, about):
+    def approve(self, memory, about):
         return memory
 
 
@@ -325,10 +325,13 @@ def test_an_answer_is_recorded_and_decided_again(answer):
 def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reason():
     p = waiting(None)
     (approval,) = p.conversation.approvals()
-    before, decided = p.conversation, Decided(approval.id, approval.digest, Said.DENY, "ada", undone=True)
-    outcome = approving.decide(before, decided, p.rules, p.moment())
+    before, answered = (
+        p.conversation,
+        ApprovalAnswer(approval.id, approval.digest, Said.DENY, "ada", undone=True),
+    )
+    outcome = approving.decide(before, answered, p.rules, p.moment())
     cause = recording.load(recording.dump(outcome), {}, recording.gone_out(outcome), p.rules)
-    assert cause == decided
+    assert cause == answered
     (withdrawn,) = (record for record in outcome.records if record.event is Event.WITHDRAWN)
     assert withdrawn.detail == Answered("ada", "undone")
 
@@ -336,7 +339,7 @@ def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reas
 def test_an_answer_to_nothing_is_no_decision():
     p = waiting(None)
     with pytest.raises(LookupError):
-        recording.decide(p.conversation, Decided("x", "y", Said.ONCE, "z"), p.rules, p.moment())
+        recording.decide(p.conversation, ApprovalAnswer("x", "y", Said.ONCE, "z"), p.rules, p.moment())
 
 
 # Several guards
@@ -352,7 +355,7 @@ class Says:
     def judge(self, memory, proposal, at):
         return self.verdict if proposal.to == "sink" else None
 
-    def permit(self, memory, about):
+    def approve(self, memory, about):
         return ("permitted", *about)
 
 
@@ -515,11 +518,11 @@ def test_questions_are_bounded_in_a_conversation():
     [("ada", "ada", False), ("ada", "ADA", False), ("ada", "аdа", False), ("ada", "", False), ("ada", "bob", True),
      ("console", "bob", False), ("principal-2", "bob", False)],
 )  # fmt: skip
-def test_a_permission_by_whoever_asked_for_it_does_not_count_where_others_must(principal, by, counts):
+def test_an_approval_by_whoever_asked_for_it_does_not_count_where_others_must(principal, by, counts):
     p = paper(approvers="others")
     p = waiting(Paper(p.rules, p.handlers, principal))
     (approval,) = p.conversation.approvals()
-    said = Decided(approval.id, approval.digest, Said.ONCE, by)
+    said = ApprovalAnswer(approval.id, approval.digest, Said.ONCE, by)
     outcome = approving.decide(p.conversation, said, p.rules, p.moment())
     assert (outcome is not None) is counts
     assert approving.decide(p.conversation, said._replace(answer=Said.DENY), p.rules, p.moment()) is not None

@@ -30,7 +30,7 @@ SHOP = rules(
 )
 
 ASKING = replace(SHOP, guards=(*SHOP.guards, ApprovalGuard({"c.d", "e"})))
-"""The same, but a person has to permit what two of them are sent."""
+"""The same, but a person has to approve what two of them are sent."""
 
 
 def whims(random):

@@ -27,7 +27,7 @@ class Counting:
     def judge(self, memory, proposal, at):
         return None
 
-    def permit(self, memory, about):
+    def approve(self, memory, about):
         return memory
 
 

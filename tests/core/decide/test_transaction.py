@@ -11,11 +11,11 @@ from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
 from agentserver.core.decide import commands, transaction
 from agentserver.core.decide.commands import (
+    Approve,
     Begin,
     Bury,
     Close,
     Enter,
-    Permit,
     Prune,
     Requeue,
     Retry,
@@ -161,7 +161,7 @@ def test_a_question_that_does_not_wait_is_not_answered():
     before = called("a")
     approval = SimpleNamespace(id="q", delivery=before.added[0])
     with pytest.raises(ImpossibleError, match="no question q"):
-        step(Permit(approval, "ada"), before=before.conversation)
+        step(Approve(approval, "ada"), before=before.conversation)
 
 
 def test_a_request_is_begun_once():

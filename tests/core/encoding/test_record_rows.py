@@ -82,8 +82,8 @@ def test_the_rows_of_earlier_servers_are_read(paper):
     [
         (Event.REFUSED, KeptText, "peers: no"),
         (Event.FLAGGED, KeptText, "SEEN: a\nLineage: b"),
-        (Event.APPROVED, Answered, "permitted by ada, once"),
-        (Event.WITHDRAWN, Answered, "not permitted: no answer in time"),
+        (Event.APPROVED, Answered, "approved by ada, once"),
+        (Event.WITHDRAWN, Answered, "denied: no answer in time"),
         (Event.ATTEMPTED, HandoffAttempt, "reject review: schema"),
         (Event.ATTEMPTED, KeptText, "an account"),
         (Event.ATTEMPTED, KeptText, '["result"]'),
@@ -91,11 +91,7 @@ def test_the_rows_of_earlier_servers_are_read(paper):
     ],
 )
 def test_the_text_of_an_earlier_server_is_told_as_before(event, kind, told):
-    text = (
-        ATTEMPT
-        if kind is HandoffAttempt
-        else told.removeprefix("permitted by ").removeprefix("not permitted: ")
-    )
+    text = ATTEMPT if kind is HandoffAttempt else told.removeprefix("approved by ").removeprefix("denied: ")
     detail = detail_kept(text, event)
     assert type(detail) is kind
     assert WORDING.whole(detail) == told

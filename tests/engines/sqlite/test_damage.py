@@ -15,7 +15,7 @@ from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Drafts, Effects, Failed, Finished, RequestKey, Returned
 from agentserver.core.records.details import Failure
-from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite import calendar
@@ -95,7 +95,7 @@ def everything(tmp_path_factory):
         aside.put_back(connection, Reader(connection).aside()[0].id, 21.0)
         aside.discard(connection, Reader(connection).aside()[0].id, 21.0)
         maintenance.discard(connection, Reader(connection).dead()[0].delivery.id)
-    assert answers.leave(path, Decided("one", "digest", Answer.DENY, "ada"), 5.0)
+    assert answers.leave(path, ApprovalAnswer("one", "digest", Answer.DENY, "ada"), 5.0)
     assert list(findings(path)) == []
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)").fetchall()

@@ -21,7 +21,7 @@ from agentserver.core.guard import opening
 from agentserver.core.messages import Failed, Finished, GivenUp, Outside, Question
 from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer as Said
-from agentserver.core.state.approvals import Decided
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.writer import Writer
@@ -90,7 +90,7 @@ class Kept:
             found |= dict.fromkeys(("conclude", "conclude ", "crash", "give up", "miss"), self.conclude)
         for answer in Said if asked else ():
             one = random.choice(asked)
-            told = Decided(one.id, one.digest, answer, "ann")
+            told = ApprovalAnswer(one.id, one.digest, answer, "ann")
             found[f"decide {answer}"] = lambda _, told=told: approving.decide(now, told, WATCHED, moment)
         if dead:
             found["requeue"] = lambda _: requeue(now, random.choice(dead), WATCHED, moment)
@@ -160,8 +160,8 @@ def test_the_verbs_are_all_taken():
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["after a restart", "without one"])
-def test_a_permission_before_anything_was_seen_makes_no_guard_a_later_one(kept):
-    """The principal's own message is asked about and permitted for good before any listener was given anything."""
+def test_an_approval_before_anything_was_seen_makes_no_guard_a_later_one(kept):
+    """The principal's own message is asked about and approved for good before any listener was given anything."""
     paper = Paper(WATCHED, {"c.d": lambda call: None})
     paper.say(Ask("go"), "c.d")
     paper.decide(Said.ALWAYS)
@@ -184,7 +184,7 @@ def test_no_verb_drops_what_a_guard_remembers_that_is_not_there():
         name: memory[name] for name in ("gone", "lineage")
     }
     assert fewer.missed(memory) == memory
-    assert fewer.permit(memory, (Question("lineage", Failure("?"), ("x",)),)) == memory
+    assert fewer.approve(memory, (Question("lineage", Failure("?"), ("x",)),)) == memory
 
 
 def test_a_conversation_of_a_server_that_named_no_guard_at_first_opens_when_it_is_read():

@@ -175,8 +175,8 @@ def test_a_reason_that_was_kept_as_a_text_is_told_as_it_was(bank):
     assert told >= {
         ("asked", "clerk wants to send this to vault, which needs an approval."),
         ("asked", "ASKED: post() called with tainted inputs"),
-        ("withdrawn", "not permitted: ada"),
-        ("approved", "permitted by ada, always"),
+        ("withdrawn", "denied: ada"),
+        ("approved", "approved by ada, always"),
         ("flagged", "ASKED: post() called with tainted inputs"),
         ("attempted", "approve review"),
         ("attempted", "reject review: params_schema"),

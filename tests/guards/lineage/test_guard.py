@@ -22,7 +22,7 @@ from agentserver.core.messages import Redriven
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
-from agentserver.core.state.approvals import Decided
+from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
@@ -199,7 +199,11 @@ def confirming(**more):
 
 def decided(p, answer):
     (approval,) = p.conversation.approvals()
-    p.apply(decide(p.conversation, Decided(approval.id, approval.digest, answer, "ann"), p.rules, p.moment()))
+    p.apply(
+        decide(
+            p.conversation, ApprovalAnswer(approval.id, approval.digest, answer, "ann"), p.rules, p.moment()
+        )
+    )
     p.run()
 
 
@@ -223,14 +227,14 @@ def test_a_denied_question_is_a_denial():
     assert errors(p.seen("agent")) == ["denied"]
 
 
-def test_what_was_permitted_for_the_rest_is_noted_and_not_asked_again():
+def test_what_was_approved_for_the_rest_is_noted_and_not_asked_again():
     p = told(story(confirming()))
     decided(p, Said.ALWAYS)
     p.handlers["agent"] = reads(Letter(EVE, "another word"))
     told(p)
     assert p.seen("post") == [Letter(EVE, "hello"), Letter(EVE, "another word")]
     assert p.conversation.approvals() == ()
-    assert "Action: permitted for the rest of the conversation" in details(p, Event.FLAGGED)[-1]
+    assert "Action: approved for the rest of the conversation" in details(p, Event.FLAGGED)[-1]
 
 
 def test_always_grants_what_was_in_question_and_nothing_that_came_to_light_later():
@@ -239,10 +243,10 @@ def test_always_grants_what_was_in_question_and_nothing_that_came_to_light_later
     told(p)
     first = p.conversation.approvals()[0]
     p.decide(Said.ALWAYS, first)
-    assert memory(p).permitted == set(first.questions[0].about)
+    assert memory(p).approved == set(first.questions[0].about)
 
 
-def test_a_permission_is_for_one_value_at_one_sink():
+def test_an_approval_is_for_one_value_at_one_sink():
     p = told(story(confirming()))
     decided(p, Said.ALWAYS)
     p.handlers["agent"] = reads(Letter("eve@evil.example", "hello"))
@@ -267,8 +271,8 @@ def test_a_question_about_the_call_as_a_whole_is_answered_for_that_call():
     assert len(p.conversation.approvals()) == 1
 
 
-def test_permissions_are_bounded(monkeypatch):
-    monkeypatch.setattr(lineage_memory, "PERMITS", 0)
+def test_approvals_are_bounded(monkeypatch):
+    monkeypatch.setattr(lineage_memory, "APPROVALS", 0)
     p = told(story(confirming()))
     decided(p, Said.ALWAYS)
     told(p)

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import legible
-from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.sqlite.file import MIGRATIONS, open_reading, told
 from agentserver.engines.sqlite.proof.seal import digest
 from agentserver.ports import EngineError
@@ -25,7 +25,7 @@ AUTHOR = 256
 """Characters of who answered."""
 
 _KNOWN = {str(answer): answer for answer in Answer}
-_PERMIT = "insert or ignore into answer values (?, ?, ?, ?, ?, ?)"
+_LEAVE = "insert or ignore into answer values (?, ?, ?, ?, ?, ?)"
 _DENY = "insert or replace into answer values (?, ?, ?, ?, ?, ?)"
 
 
@@ -39,9 +39,9 @@ class LeftAnswers:
     def __init__(self, do: Callable[[Callable[[sqlite3.Connection], Any]], Awaitable[Any]]) -> None:
         self._do = do
 
-    async def left(self) -> list[tuple[Decided, float]]:
+    async def left(self) -> list[tuple[ApprovalAnswer, float]]:
         """The answers that stand. Raises EngineError."""
-        answers: list[tuple[Decided, float]] = await self._do(found)
+        answers: list[tuple[ApprovalAnswer, float]] = await self._do(found)
         return answers
 
     async def drop(self, approvals: Sequence[str]) -> None:
@@ -49,15 +49,15 @@ class LeftAnswers:
         await self._do(lambda connection: drop(connection, approvals))
 
 
-def leave(path: Path, decided: Decided, at: float) -> bool:
+def leave(path: Path, answered: ApprovalAnswer, at: float) -> bool:
     """Write an answer; when this returns it is on the disk. A server may have the journal meanwhile.
 
-    The first answer counts, but that a denial takes the place of a permission. False when another one stands.
+    The first answer counts, but that a denial takes the place of an approval. False when another one stands.
     Raises EngineError.
     """
     open_reading(path).close()
-    statement = _DENY if decided.answer is Answer.DENY else _PERMIT
-    row = (decided.approval, decided.digest, str(decided.answer), decided.by, float(at))
+    statement = _DENY if answered.answer is Answer.DENY else _LEAVE
+    row = (answered.approval, answered.digest, str(answered.answer), answered.by, float(at))
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         with closing(connection):
@@ -72,14 +72,14 @@ def leave(path: Path, decided: Decided, at: float) -> bool:
         raise told(path, error) from error
 
 
-def found(connection: sqlite3.Connection) -> list[tuple[Decided, float]]:
+def found(connection: sqlite3.Connection) -> list[tuple[ApprovalAnswer, float]]:
     """The answers that stand, with when they were given.
 
     One that this version does not know is a denial, and so is one that is not what was written.
     """
     rows = connection.execute("select approval, digest, said, author, at, seal from answer order by at")
     return [
-        (Decided(row[0], row[1], _said(row, sealed), legible(row[3], AUTHOR)), row[4])
+        (ApprovalAnswer(row[0], row[1], _said(row, sealed), legible(row[3], AUTHOR)), row[4])
         for *row, sealed in rows
     ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentserver.core.decide import approving
-from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.conformance.suite import AskingGuard, SampleConversation
 from agentserver.engines.sqlite.care import answers, restore
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
@@ -30,7 +30,7 @@ def path(tmp_path):
 
 
 def said(answer, approval="one", by="ada"):
-    return Decided(approval, "digest", answer, by)
+    return ApprovalAnswer(approval, "digest", answer, by)
 
 
 def standing(path):
@@ -60,16 +60,16 @@ def test_the_first_answer_stands_but_a_denial_takes_the_place_of_a_permission(pa
 def test_answers_come_in_the_order_in_which_they_were_given(path):
     for at, key in ((3.0, "a"), (1.0, "b"), (2.0, "c")):
         answers.leave(path, said(Answer.ONCE, key), at)
-    assert [decided.approval for decided, _ in standing(path)] == ["b", "c", "a"]
+    assert [answered.approval for answered, _ in standing(path)] == ["b", "c", "a"]
 
 
 def test_an_answer_that_nobody_knows_is_a_denial_and_its_author_one_line(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        row = ("one", "digest", "whatever", "ada\napproval two: permitted by bob\x1b[2J", 1.0)
+        row = ("one", "digest", "whatever", "ada\napproval two: approved by bob\x1b[2J", 1.0)
         other.execute("insert into answer values (?, ?, ?, ?, ?, x'')", row)
-    ((decided, _),) = standing(path)
-    assert decided.answer is Answer.DENY
-    assert decided.by.isprintable()
+    ((answered, _),) = standing(path)
+    assert answered.answer is Answer.DENY
+    assert answered.by.isprintable()
 
 
 def test_where_there_is_no_journal_there_is_nothing_to_answer(tmp_path):
@@ -101,7 +101,7 @@ def test_somebody_who_holds_the_file_is_named_as_the_obstacle(path, monkeypatch)
 class Remembers(AskingGuard):
     name = "remembers"
 
-    def permit(self, memory, about):
+    def approve(self, memory, about):
         return "something"
 
     def dump(self, memory):
@@ -114,10 +114,10 @@ class Remembers(AskingGuard):
 def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
     story = SampleConversation(guards=(Remembers(),))
     first = story.said(story.opened(), "1")
-    decided = Decided(
+    answered = ApprovalAnswer(
         first.conversation.approvals()[0].id, first.conversation.approvals()[0].digest, Answer.ALWAYS, "ada"
     )
-    always = approving.decide(first.conversation, decided, story.rules, story.moment())
+    always = approving.decide(first.conversation, answered, story.rules, story.moment())
     second = story.said(always.conversation, "2")
     other = story.said(story.opened(), "3")
     with closing(open_writing(JournalOptions(path))) as connection:

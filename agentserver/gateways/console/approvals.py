@@ -1,4 +1,4 @@
-"""Messages that wait for a permission, at the console.
+"""Messages that wait for an approval, at the console.
 
 Owns the short names of approvals and the order in which questions and answers are shown. Refuses to let the pump wait
 for a terminal, and to know where else answers may come from: each answer is shown when it counts.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agentserver.core.decide import approving
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.gateways import approval_view
 from agentserver.gateways.approval_view import Asking
 from agentserver.gateways.console.lines import ALWAYS
@@ -36,7 +36,7 @@ _OUTCOMES = {Event.APPROVED: Style.GOOD, Event.WITHDRAWN: Style.WARN, Event.DROP
 _GONE = "gone with its conversation or thread"
 
 
-class Questions:
+class Approvals:
     """Shows what waits, whichever conversation it is of, and passes on what is answered. An Approver.
 
     Args:
@@ -44,7 +44,7 @@ class Questions:
         screen: where questions are shown.
         before: called before anything is shown, so that what happened earlier comes first.
         by: who answers, for the record.
-        paged: whether a long message is shown by pages, all of which a person sees before permitting it.
+        paged: whether a long message is shown by pages, all of which a person sees before approving it.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Questions:
 
     # For the pump: neither blocks nor raises
 
-    def asked(self, approval: Approval) -> None:
+    def show(self, approval: Approval) -> None:
         """A message waits."""
         self._known[approval.delivery.id] = approval
         self._events.append((approval, None))
@@ -79,7 +79,7 @@ class Questions:
 
     # For the session
 
-    async def show(self) -> None:
+    async def watch(self) -> None:
         """Show questions and what became of them as they come, for ever."""
         while True:
             await self._news.wait()
@@ -118,7 +118,7 @@ class Questions:
         prefix, *rest = words.split() or [""]
         if not prefix:
             lines = [approval_view.waiting_line(self._asking(one)) for one in self._known.values()]
-            self._screen.show(*(lines or [((Style.DIM, "nothing waits for a permission"),)]))
+            self._screen.show(*(lines or [((Style.DIM, "nothing waits for an approval"),)]))
             return ""
         found = self._find(prefix)
         if isinstance(found, str):
@@ -143,7 +143,7 @@ class Questions:
         place = f"  (page {page + 1} of {len(pages)}) " if len(pages) > 1 else "  "
         answers = f"/approve {key}, /approve {key} {ALWAYS}, or /deny {key}"
         if self._unseen(approval):
-            answers = f"{more} shows the next; it cannot be permitted before; or /deny {key}"
+            answers = f"{more} shows the next; it cannot be approved before; or /deny {key}"
         self._screen.say(f"{place}{answers}", Style.DIM)
 
     def _pages(self, approval: Approval) -> list[Sequence[Line]]:
@@ -156,7 +156,7 @@ class Questions:
         return set(range(len(self._pages(approval)))) - self._seen.get(approval.delivery.id, set())
 
     def _barred(self, approval: Approval) -> str:
-        """The reason why it cannot be permitted here and now, if there is one."""
+        """The reason why it cannot be approved here and now, if there is one."""
         unseen = self._unseen(approval)
         if unseen:
             key, page = self._short(approval), min(unseen) + 1
@@ -190,8 +190,8 @@ class Questions:
         if why:
             return why
         said = Answer.ALWAYS if rest else answer
-        decided = Decided(found.id, found.digest, said, self._by)
-        spent = await self._host.decide(found.delivery.conversation, decided)
+        answered = ApprovalAnswer(found.id, found.digest, said, self._by)
+        spent = await self._host.answer(found.delivery.conversation, answered)
         self.flush()
         return "" if spent else "it does not wait any more"
 
@@ -200,7 +200,7 @@ class Questions:
         if len(found) == 1:
             return found[0]
         about = f" under {prefix}" if prefix else ""
-        return f"{len(found) or 'no'} messages wait for a permission{about}"
+        return f"{len(found) or 'no'} messages wait for an approval{about}"
 
     def _asking(self, approval: Approval) -> Asking:
         until = time.localtime(approval.at + self._host.rules.blueprint.limits.approval)

@@ -1,4 +1,4 @@
-"""The person in a test, who answers questions about permissions.
+"""The person in a test, who answers questions about approvals.
 
 Owns what a test sees of a message that waits, and the passing on of its answer.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentserver.core.records.wording import WORDING
-from agentserver.core.state.approvals import Answer, Approval, Decided
+from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
 from agentserver.gateways.console.view import decoded
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from agentserver.assembly import Server
 
-    Permits: TypeAlias = "Answer | Callable[[ShownApproval], Answer | None]"
+    Approvals: TypeAlias = "Answer | Callable[[ShownApproval], Answer | None]"
 
 
 @dataclass(frozen=True, slots=True)
 class ShownApproval:
-    """A message that needed a permission.
+    """A message that needed an approval.
 
     Args:
         sender: who sent it.
@@ -44,16 +44,16 @@ class Person:
     """Answers as a test says. An Approver.
 
     Args:
-        permits: the answer to every question, or what gives it; None lets the message wait.
+        approves: the answer to every question, or what gives it; None lets the message wait.
     """
 
-    def __init__(self, permits: Permits) -> None:
-        self._permits = permits
+    def __init__(self, approvals: Approvals) -> None:
+        self._approvals = approvals
         self._new: asyncio.Queue[Approval] = asyncio.Queue()
         self.seen: list[ShownApproval] = []
         self.left: asyncio.Queue[ShownApproval] = asyncio.Queue()
 
-    def asked(self, approval: Approval) -> None:
+    def show(self, approval: Approval) -> None:
         """A message waits."""
         self._new.put_nowait(approval)
 
@@ -70,7 +70,7 @@ class Person:
                 approval,
             )
             self.seen.append(asked)
-            said = self._permits if isinstance(self._permits, Answer) else self._permits(asked)
+            said = self._approvals if isinstance(self._approvals, Answer) else self._approvals(asked)
             if said is None:
                 self.left.put_nowait(asked)
             else:
@@ -80,5 +80,5 @@ class Person:
 async def say(server: Server, asked: ShownApproval, answer: Answer) -> bool:
     """Give an answer. False when the message does not wait any more."""
     approval = asked.approval
-    decided = Decided(approval.id, approval.digest, answer, "test")
-    return await server.decide(approval.delivery.conversation, decided)
+    answered = ApprovalAnswer(approval.id, approval.digest, answer, "test")
+    return await server.answer(approval.delivery.conversation, answered)

@@ -44,7 +44,7 @@ DESK = organism_of(
 async def test_a_fixed_answer(answer, told):
     async with organism(DESK, approve=answer) as o:
         assert await o.ask(Ask("owls"), to="desk") == Told(told)
-        assert len(o.asked) == (answer is not None)
+        assert len(o.approvals) == (answer is not None)
 
 
 async def test_a_function_sees_what_is_asked_and_answers():
@@ -54,22 +54,22 @@ async def test_a_function_sees_what_is_asked_and_answers():
     async with organism(DESK, approve=approve) as o:
         assert await o.ask(Ask("owls"), to="desk") == Told("all about owls")
         assert await o.ask(Ask("bats"), to="desk") == Told("denied")
-        first, second = o.asked
+        first, second = o.approvals
         assert (first.sender, first.to, second.payload) == ("desk", "library", Ask("bats"))
         assert first.questions == ("desk wants to send this to library, which needs an approval.",)
 
 
-async def test_what_was_permitted_for_good_is_not_asked_again():
+async def test_what_was_approved_for_good_is_not_asked_again():
     async with organism(DESK, approve=Answer.ALWAYS) as o:
         for _ in range(2):
             await o.ask(Ask("owls"), to="desk")
-        assert len(o.asked) == 1
+        assert len(o.approvals) == 1
 
 
 async def test_what_is_left_waiting_is_answered_later():
     async with organism(DESK, approve=lambda asked: None) as o:
         await o.send(Ask("owls"), to="desk")
-        asked = await o.question()
+        asked = await o.approval()
         assert [thread.state for thread in o.threads() if thread.owner == "library"] == ["waiting"]
         await o.answer(asked, Answer.ONCE)
         assert await o.rest() == [Told("all about owls")]

@@ -1,4 +1,4 @@
-"""What waits for a permission, at the console."""
+"""What waits for an approval, at the console."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from agentserver import HandlerMetadata, HandlerResponse
 from agentserver.assembly import build
 from agentserver.core.blueprint import Limits
-from agentserver.core.state.approvals import Answer, Decided
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.approval_view import PAGE
@@ -79,7 +79,7 @@ async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=
     server = build(organism, engine=engine)
     console = Console(server, Screen(out=lambda: shown), interactive=interactive, **who)
     if asks:
-        server.approver = console.questions
+        server.approver = console.approvals
     with anyio.fail_after(10):
         async with server, anyio.create_task_group() as tasks:
             if meanwhile is not None:
@@ -92,7 +92,7 @@ async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=
 WAITS = until("/deny")
 
 
-async def test_a_question_is_shown_with_what_is_to_be_permitted():
+async def test_a_question_is_shown_with_what_is_to_be_approved():
     _, shown = await session("@clerk name=Ada", WAITS)
     lines = shown.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("approval "))
@@ -118,9 +118,9 @@ async def test_a_question_is_shown_with_what_is_to_be_permitted():
 @pytest.mark.parametrize(
     ("line", "outcome", "said"),
     [
-        ("/approve ID", "permitted by console, once", "Good day, Ada!"),
-        ("/approve ID always", "permitted by console, always", "Good day, Ada!"),
-        ("/deny ID", "not permitted: console", "no: denied"),
+        ("/approve ID", "approved by console, once", "Good day, Ada!"),
+        ("/approve ID always", "approved by console, always", "Good day, Ada!"),
+        ("/deny ID", "denied: console", "no: denied"),
     ],
 )
 async def test_an_answer_is_passed_on_and_shown_before_what_comes_of_it(line, outcome, said):
@@ -129,7 +129,7 @@ async def test_an_answer_is_passed_on_and_shown_before_what_comes_of_it(line, ou
     assert shown.index(outcome) < shown.index(said)
 
 
-async def test_what_was_permitted_for_good_is_not_asked_about_again():
+async def test_what_was_approved_for_good_is_not_asked_about_again():
     said = until("Good day, Ada!")
 
     async def twice(shown):
@@ -158,13 +158,13 @@ async def test_two_are_told_apart():
         ("/deny", "say which"),
         ("/deny ID always", "say /deny ID, /approve ID or /approve ID always"),
         ("/approve ID ever", "say /deny ID, /approve ID or /approve ID always"),
-        ("/approve zz", "no messages wait for a permission under zz"),
-        ("/approvals zz", "no messages wait for a permission under zz"),
+        ("/approve zz", "no messages wait for an approval under zz"),
+        ("/approvals zz", "no messages wait for an approval under zz"),
     ],
 )
 async def test_an_answer_that_names_nothing_is_a_mistake(line, said):
     _, shown = await session("@clerk name=Ada", WAITS, answer(line), until(said))
-    assert "permitted by" not in shown
+    assert "approved by" not in shown
 
 
 async def test_an_id_that_is_too_short_answers_nothing():
@@ -175,7 +175,7 @@ async def test_an_id_that_is_too_short_answers_nothing():
         short.line = f"/approve {key[:1]}"
 
     _, shown = await session("@clerk name=Ada", WAITS, short, until("is too short to be sure: say"))
-    assert "permitted by" not in shown
+    assert "approved by" not in shown
 
 
 def greeting(name):
@@ -185,13 +185,13 @@ def greeting(name):
 LONG = greeting("&#10;".join(f"line {number}" for number in range(2 * PAGE + 20)))
 
 
-async def test_nothing_is_permitted_before_all_of_it_was_shown():
+async def test_nothing_is_approved_before_all_of_it_was_shown():
     unseen = "pages of it were not shown: /approvals"
     _, shown = await session(
         LONG, WAITS, "/approvals", until("clerk -> vault  Greet  in"),
         answer("/approve ID"), until(f"2 {unseen}"), answer("/approvals ID 3"), until("page 3 of 3"),
         answer("/approve ID always"), until(f"1 {unseen}"), answer("/approvals ID"), until("page 2 of 3"),
-        "/threads", until("1 to be permitted"), answer("/approve ID"), until("Good day"),
+        "/threads", until("1 to be approved"), answer("/approve ID"), until("Good day"),
     )  # fmt: skip
     first, third, second = (
         shown.partition(f"(page {n} of 3)")[0].rpartition("line 0" if n == 1 else "(page")[2]
@@ -218,7 +218,7 @@ async def test_a_denial_needs_no_reading():
 async def test_a_script_is_shown_all_of_it_at_once():
     _, shown = await session(LONG, "/approve", "/quit", interactive=False)
     assert f'"line {2 * PAGE + 19}"' in shown
-    assert "permitted by console, once" in shown
+    assert "approved by console, once" in shown
 
 
 OTHERS = organism_of(*DESK.listeners, limits=Limits(drain=0.1, approvers="others"))
@@ -233,12 +233,12 @@ OTHERS = organism_of(*DESK.listeners, limits=Limits(drain=0.1, approvers="others
         ("ada", "bob", ""),
     ],
 )
-async def test_who_asked_for_it_may_not_permit_it_where_others_must(principal, by, why):
+async def test_who_asked_for_it_may_not_approve_it_where_others_must(principal, by, why):
     steps = [until(f"{why}, and limits.approvers wants somebody else")] if why else [until("Good day, Ada!")]
     _, shown = await session(
         "@clerk name=Ada", WAITS, answer("/approve ID"), *steps, organism=OTHERS, principal=principal, by=by
     )
-    assert ("permitted by" in shown) is not bool(why)
+    assert ("approved by" in shown) is not bool(why)
 
 
 async def test_who_asked_for_it_may_deny_it_all_the_same():
@@ -247,7 +247,7 @@ async def test_who_asked_for_it_may_deny_it_all_the_same():
 
 
 async def test_nothing_waits():
-    assert "nothing waits for a permission" in (await session("/approvals"))[1]
+    assert "nothing waits for an approval" in (await session("/approvals"))[1]
 
 
 async def test_a_persons_words_cannot_pass_for_a_question():
@@ -262,14 +262,15 @@ async def elsewhere(server):
     while not server.approvals():  # noqa: ASYNC110 - another place would look too
         await anyio.sleep(0.005)
     (approval,) = server.approvals()
-    await server.decide(
-        approval.delivery.conversation, Decided(approval.id, approval.digest, Answer.ONCE, "ada elsewhere")
+    await server.answer(
+        approval.delivery.conversation,
+        ApprovalAnswer(approval.id, approval.digest, Answer.ONCE, "ada elsewhere"),
     )
 
 
 async def test_an_answer_from_elsewhere_is_shown():
     _, shown = await session("@clerk name=Ada", until("Good day"), meanwhile=elsewhere)
-    assert ": permitted by ada elsewhere, once" in shown
+    assert ": approved by ada elsewhere, once" in shown
 
 
 async def test_a_question_of_another_conversation_is_asked_here_too():
@@ -279,7 +280,7 @@ async def test_a_question_of_another_conversation_is_asked_here_too():
             b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Eve</name></Greet>', "clerk"
         )
 
-    _, shown = await session(WAITS, answer("/deny ID"), until("not permitted: console"), meanwhile=another)
+    _, shown = await session(WAITS, answer("/deny ID"), until("denied: console"), meanwhile=another)
     assert 'name: "Eve"' in shown
 
 
@@ -290,14 +291,14 @@ async def test_what_goes_with_its_conversation_is_said():
 
 async def test_when_its_time_is_over_that_is_shown():
     _, shown = await session("@clerk name=Ada", until("no: denied"), organism=HASTY)
-    assert "not permitted: no answer in time" in shown
+    assert "denied: no answer in time" in shown
 
 
 async def test_an_answer_that_comes_too_late_is_said_so():
     shown = io.StringIO()
     server = build(DESK)
     console = Console(server, Screen(out=lambda: shown), interactive=True)
-    server.approver = console.questions
+    server.approver = console.approvals
     async with server:
         handle = await server.open("somebody")
         await handle.send(
@@ -305,10 +306,10 @@ async def test_an_answer_that_comes_too_late_is_said_so():
         )
         while not server.approvals():  # noqa: ASYNC110 - no event of its own
             await anyio.sleep(0.005)
-        console.questions.stop()  # it does not hear that the conversation is closed
-        (key,) = console.questions.ids()
+        console.approvals.stop()  # it does not hear that the conversation is closed
+        (key,) = console.approvals.ids()
         await handle.close()
-        assert await console.questions.answer(key, Answer.ONCE) == "it does not wait any more"
+        assert await console.approvals.answer(key, Answer.ONCE) == "it does not wait any more"
 
 
 @pytest.mark.parametrize("end", [send(signal.SIGTERM), "/quit", ControlKey.END])
@@ -316,7 +317,7 @@ async def test_the_end_of_a_session_keeps_what_waits(end, tmp_path):
     engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), build(DESK).rules.guards)
     status, shown = await session("@clerk name=Ada", WAITS, end, engine=engine)
     assert status == 0
-    assert "still waits for a permission" in shown
+    assert "still waits for an approval" in shown
     assert "gone with" not in shown
 
 
@@ -342,7 +343,7 @@ async def test_a_script_cannot_answer_two_at_once_without_naming_one():
     status, shown = await session(
         "@clerk name=Ada", "@clerk name=Bob", "/approve always", "/quit", interactive=False
     )
-    assert "2 messages wait for a permission" in shown
+    assert "2 messages wait for an approval" in shown
     assert status == 2
 
 
@@ -357,12 +358,12 @@ async def test_the_next_line_of_a_script_waits_for_what_runs_beside_a_question()
     status, shown = await session(
         "@clerk name=Ada", "@slow name=x", "/approve", "/quit", interactive=False, organism=BESIDE
     )
-    assert shown.index("slowly") < shown.index("permitted by console")
+    assert shown.index("slowly") < shown.index("approved by console")
     assert status == 0
 
 
 async def test_a_script_on_a_server_that_asks_nobody_is_refused_at_once():
     status, shown = await session("@clerk name=Ada", "/approvals", interactive=False, asks=False)
     assert "no: denied" in shown
-    assert "nothing waits for a permission" in shown
+    assert "nothing waits for an approval" in shown
     assert status == 0

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 from anyio import to_thread
 
+from agentserver.pump.calling.invoke import writable
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
@@ -76,10 +78,11 @@ class Observing:
         while (records := self._queue.get()) is not None:
             try:
                 self._observer(records)
-            except BaseException:  # it may raise anything, and nothing of it is the server's concern
+            except BaseException as error:  # it may raise anything, and nothing of it is the server's concern
                 self._failed += 1
                 if self._failed == 1:
-                    logger.exception("the observer %s failed; it is told of later steps", self._name)
+                    text = "the observer %s failed; it is told of later steps"
+                    logger.exception(text, self._name, exc_info=writable(error))
 
 
 @asynccontextmanager

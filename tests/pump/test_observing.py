@@ -63,6 +63,27 @@ async def test_what_an_observer_raises_is_logged_once_and_stops_nothing(caplog, 
     assert f"was not told of 0 steps and failed at {len(told)}" in last
 
 
+class Unwritable(Exception):
+    @property
+    def __notes__(self):
+        raise SystemExit("no notes")
+
+
+@pytest.mark.parametrize("error", [Unwritable(), SyntaxError("x", ("f", 1, 1, 5))], ids=["notes", "text"])
+async def test_an_observer_whose_exception_cannot_be_written_out_is_told_of_later_steps(caplog, error):
+    told = []
+
+    def fail(records):
+        told.append(records)
+        raise error
+
+    async with organism(SHOP, observers=[fail]) as o:
+        for _ in range(3):
+            assert await o.ask(Ask("hi"), to="a") == Answer("re: hi")
+    assert len(told) > 3
+    assert "that cannot be written out" in caplog.text
+
+
 async def test_an_observer_that_hangs_holds_nothing_up(monkeypatch, caplog):
     monkeypatch.setattr(module, "PATIENCE", 0.01)
     held = threading.Event()

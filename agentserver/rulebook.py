@@ -18,10 +18,9 @@ from agentserver.core.blueprint import Blueprint
 from agentserver.core.guard import Rules
 from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.usage import usage_instructions
-from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.hosting import hosted, named
 from agentserver.guards.intents import IntentRewriter
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.own import Facts, own_guards
 from agentserver.handoff.intents import Vocabulary
 from agentserver.handoff.usage import offered
 from agentserver.payload.codec import Codecs
@@ -88,19 +87,12 @@ def guards_of(
 
     Lineage is none of them unless the organism asks for it. All take the facts of listeners from ``listeners``.
     """
-    own: tuple[CoreGuard, ...] = (
-        PeersGuard(),
-        ApprovalGuard({name for name, each in listeners.items() if each.approval}),
-    )
-    said = organism.provenance
+    trusted, said = None, organism.provenance
     if said is not None:
-        from agentserver.guards.lineage.guard import (
-            LineageGuard,
-            Trusted,
-        )  # with all that it needs, numpy among it
+        from agentserver.guards.lineage.guard import Trusted  # with all that it needs, numpy among it
 
         trusted = Trusted(said.policy, said.quarantined, said.planners)
-        own = (*own, LineageGuard(trusted, listeners, codecs, organism.secrets.redact))
+    own = own_guards(Facts(listeners, codecs, trusted, organism.secrets.redact))
     return (*own, *hosted(named(organism.guards.items(), more.items()), codecs, listeners))
 
 

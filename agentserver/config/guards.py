@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from agentserver.config.code.settings import Given, fields_of, has_fields, make
 from agentserver.config.code.userland import Crash, attempt
 from agentserver.guards.base import Guard, unfit
-from agentserver.guards.hosting import OURS
+from agentserver.guards.own import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ def read_guards(
         if guard is None:
             continue
         name = each.entry.name or type(guard).__name__
-        if name in first or name in OURS:
+        if name in first or name in OWN:
             _taken(name, each, first.get(name), binder)
         elif binder.report.failed or _fits(guard, each, listeners, binder):
             found[name] = guard

@@ -19,6 +19,7 @@ from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.records.details import GuardNote
 from agentserver.guards.approval import content
 from agentserver.guards.base import Guard, Message, unfit
+from agentserver.guards.own import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,9 +40,6 @@ DEPTH = 100
 
 FAULT = 400
 """Characters of what a guard raised that are told."""
-
-OURS = frozenset({"peers", "approval", "lineage"})
-"""The names of the server's own guards."""
 
 _NULL = b"null"
 _KEPT, _APPROVED, _BROKEN = "memory", "permitted", "broken"
@@ -226,8 +224,8 @@ def hosted(
         objection = unfit(type(guard))
         if objection:
             raise TypeError(f"the guard {name}: {objection}")
-        if not name or name in OURS:
-            taken = ", ".join(sorted(OURS))
+        if not name or name in OWN:
+            taken = ", ".join(sorted(OWN))
             raise ValueError(f'"{name}" is no name for a guard: the server\'s own are {taken}')
         try:
             guard.check(MappingProxyType(dict(listeners)))

@@ -1,4 +1,4 @@
-"""The steps that nearly every step is: one message in, one message on, and nothing else.
+"""The steps that nearly every step is: one message in, at most one message on, and nothing else.
 
 Owns no rule: it gives what the general steps, ``concluding`` and ``receiving``, would give, or None for everything that
 needs a second look. Tests hold it to that by deciding every step both ways.
@@ -25,7 +25,7 @@ from agentserver.payload.names import local
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, MutableMapping
+    from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
     from agentserver.core.decide.admission import AuditNote
     from agentserver.core.drafts.routing import Proposal
@@ -38,30 +38,35 @@ _new = tuple.__new__
 
 
 def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome | None:
-    """The outcome of an invocation that sent one ordinary message: to a peer, to its caller, or out of the server."""
+    """The outcome of an invocation that sent one ordinary message, to a peer, to its caller or out of the server.
+
+    Or of one that sent none while other work of its thread and request goes on, as when it gathers answers.
+    """
     delivery, element, result, _ = finished
     thread = conversation.working_on(delivery)
     request = conversation.requests.get(delivery.request)
     listener = rules.blueprint.listeners.get(delivery.to)
     if thread is None or thread.parent is None or request is None or listener is None or element is None:
         return None
-    draft = _only(result)
-    if draft is None or not _calm(conversation, thread, request, rules, delivery.hop + 1):
+    drafts = _few(result)
+    if drafts is None or not (drafts or _goes_on(thread, request)):
+        return None
+    if not _calm(conversation, thread, request, rules, delivery.hop + 1):
         return None
     if moment.now < conversation.touched:
         moment = moment.not_before(conversation.touched)
-    caller = conversation.tree.nodes[thread.parent]
     memory = rules.observe(conversation.memory, delivery, element, moment.now)
+    if not drafts:
+        return _gathered(conversation, finished, rules, moment, memory)
+    caller = conversation.tree.nodes[thread.parent]
     proposal = _heard(
-        draft, _new(Sender, (listener, thread.id, caller.owner, moment.now, None)), rules, memory
+        drafts[0], _new(Sender, (listener, thread.id, caller.owner, moment.now, None)), rules, memory
     )
-    if proposal is None:
+    answers = proposal is not None and proposal.route is Route.ANSWER
+    if proposal is None or (thread.children if answers else proposal.route is not Route.PEER):
         return None
-    if proposal.route is Route.PEER or (proposal.route is Route.ANSWER and not thread.children):
-        leaves = proposal.route is Route.ANSWER and caller.parent is None
-        then = _answered if leaves else _passed_on
-        return then(conversation, finished, rules, moment, memory, proposal)
-    return None
+    then = _answered if answers and caller.parent is None else _passed_on
+    return then(conversation, finished, rules, moment, memory, proposal)
 
 
 def plain_request(
@@ -106,6 +111,33 @@ def plain_request(
         parsed={sent.id: proposal.element},
         moment=moment,
         cause=outside,
+        since=conversation,
+    )
+
+
+def _gathered(
+    conversation: Conversation, finished: Finished, rules: Rules, moment: Moment, memory: Mapping[str, object]
+) -> Outcome:
+    """The outcome of a message that led to no other, on a thread that does not come to rest by it."""
+    delivery, requests = finished.delivery, changeable(conversation.requests)
+    nodes = changeable(conversation.tree.nodes)
+    thread = nodes[delivery.thread]
+    rest = thread.inbox[1:]
+    nodes[thread.id] = thread.with_inbox(rest)
+    name, threads, pending, *others = requests[delivery.request]
+    requests[name] = _new(OpenRequest, (name, threads, pending - 1, *others))
+    minutes = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
+    minutes.record(Event.HANDLED, delivery)
+    tree = _new(ThreadTree, (conversation.tree.root, nodes, conversation.tree.opened))
+    return Outcome(
+        conversation.version,
+        _next(conversation, tree, requests, conversation.messages, memory, moment),
+        delivery.id,
+        grown=-len(delivery.message),
+        ready=rest[:1],
+        records=tuple(minutes.records),
+        moment=moment,
+        cause=finished,
         since=conversation,
     )
 
@@ -278,16 +310,21 @@ def _next(
     )
 
 
-def _only(result: object) -> Draft | None:
-    """The only message of a result that is nothing else, and not the system's."""
+def _few(result: object) -> Sequence[Draft] | None:
+    """The messages of a result that is nothing else, at most one, and not the system's."""
     if not isinstance(result, Returned):
         return None
     said, effects = result
-    if not isinstance(said, Drafts) or len(said.drafts) != 1 or said.repairs or said.deprecated:
+    if not isinstance(said, Drafts) or len(said.drafts) > 1 or said.repairs or said.deprecated:
         return None
-    if effects.stored or effects.closed or said.drafts[0].root.startswith(SYSTEMS_OWN):
+    if effects.stored or effects.closed or (said.drafts and said.drafts[0].root.startswith(SYSTEMS_OWN)):
         return None
-    return said.drafts[0]
+    return said.drafts
+
+
+def _goes_on(thread: Thread, request: OpenRequest) -> bool:
+    """True when neither the thread nor the request comes to rest with a message that leads to no other."""
+    return request.pending > 1 and bool(thread.busy or thread.inbox[1:])
 
 
 def _calm(conversation: Conversation, thread: Thread, request: OpenRequest, rules: Rules, hop: int) -> bool:

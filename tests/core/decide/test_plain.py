@@ -80,6 +80,58 @@ def test_a_request_its_calls_and_its_answers_are_plain():
     assert (len(paper.calls), paper.plain, paper.received) == (6, 4, 2)
 
 
+def test_answers_that_are_gathered_are_plain_but_for_the_last():
+    shop = rules(listener("a", "b"), listener("b"))
+    left = []
+
+    def gather(call):
+        if isinstance(call.payload, Ask):
+            left.extend(range(5))
+            return [HandlerResponse(Ask("on"), "b") for _ in left]
+        left.pop()
+        return None if left else HandlerResponse.respond(Answer("all"))
+
+    paper = Paper(shop, {"a": gather, "b": lambda call: HandlerResponse.respond(Answer("x"))})
+    paper.say(Ask("go"), "a")
+    paper.run()
+    assert (len(paper.calls), paper.plain) == (11, 9)  # all but the first step, and the last: it prunes
+    assert list(paper.ends.values()) == [True]
+
+
+def test_silence_after_which_the_thread_or_the_request_rests_is_not_plain():
+    shop = rules(listener("a"), listener("b"))
+    paper = Paper(shop, dict.fromkeys("ab", lambda call: None))
+    paper.say(Ask("one"), "a")
+    paper.say(Ask("two"), "a")
+    paper.run()
+    assert paper.plain == 0
+    assert not paper.conversation.requests
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32))
+def test_whatever_listeners_gather_both_ways_decide_the_same(seed):
+    random = Random(seed)
+
+    def handler(number):
+        peers = [f"s{number + 1}", f"s{number + 2}"]
+        return lambda call: random.choice(
+            [
+                None,
+                None,
+                HandlerResponse.respond(Answer("back")),
+                [HandlerResponse(Ask("many"), to) for to in peers * random.randint(1, 3)],
+            ]
+        )
+
+    paper = Paper(WATCHED, {f"s{number}": handler(number) for number in range(10)})
+    for _ in range(3):
+        paper.say(Ask("go"), "s0")
+        paper.say(Ask("too"), "s0")
+        while paper.waiting:
+            paper.step(random.randrange(len(paper.waiting)))
+
+
 def test_an_answer_that_leaves_is_plain_and_ends_its_request_when_nothing_else_is_under_way():
     shop = rules(listener("a"), listener("b"))
     paper = Paper(shop, dict.fromkeys("ab", lambda call: HandlerResponse.respond(Answer("x"))))

@@ -99,9 +99,14 @@ def test_a_step_costs_no_more_in_a_large_conversation(what, plainly):
     close(one(FEW), one(MANY))
 
 
-def test_a_message_from_outside_costs_no_more_beside_many_requests():
+@pytest.mark.parametrize("resting", [True, False], ids=["on a thread at rest", "on a new one"])
+def test_a_message_from_outside_costs_no_more_beside_many_requests(resting):
     def one(number):
         paper = pingpong(requests=number)
+        if resting:
+            change = TreeChange(paper.conversation.tree)
+            change.open(change.tree.root, "b", "resting")
+            paper.conversation = paper.conversation._replace(tree=change.result())
 
         def act():
             del paper.outcomes[:], paper.records[:], paper.waiting[:]

@@ -136,6 +136,11 @@ class Books:
         self.added[delivery.id] = delivery
         self.minutes.record(Event.SENT, delivery)
 
+    def begin_on(self, request: str, thread: str) -> None:
+        """Note a thread of the principal's at rest that a request is delivered on."""
+        self.requests.began_on(request, thread, self.tree.nodes[thread].request)
+        self.change.belongs(thread, request)
+
     def place(self, delivery: Delivery, before: DeliveryStage, move: DeliveryMove) -> None:
         """Queue a delivery on its thread, or hold it there for a todo."""
         holder = self.todos.holder(delivery)
@@ -287,6 +292,8 @@ class Books:
 
     def _settle_requests(self) -> None:
         for request in self.requests.at_rest():
+            for thread in request.threads:
+                self.change.belongs(thread, "")
             self._replies.append(Done(self.before.id, request.id, request.answered))
             if not request.answered:
                 root, principal = self.tree.root, self.before.principal

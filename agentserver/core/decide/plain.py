@@ -89,10 +89,10 @@ def plain_request(
     ids, messages, nodes = moment.ids(), conversation.messages, changeable(conversation.tree.nodes)
     receiver, children = _receiver(conversation.tree, root, proposal.to, messages, ids)
     fresh = receiver.ordinal == conversation.tree.opened
-    if requests and not fresh:  # an earlier request may have been taken up on the thread
+    if receiver.request:  # an earlier request has been taken up on the thread
         return None
     sent = _delivery(proposal, receiver, next(ids), conversation.id, outside.request, 1)
-    nodes[root.id], nodes[receiver.id] = root._replace(children=children), receiver.with_inbox((sent,))
+    nodes[root.id], nodes[receiver.id] = root._replace(children=children), receiver.begun(sent)
     requests = changeable(requests)
     requests[outside.request] = OpenRequest(outside.request, (receiver.id,), 1, 0, False, 1)
     minutes = RecordBuilder(conversation.id, moment.now, rules.redact, outside.request)
@@ -206,9 +206,9 @@ def _answered(
     version, nodes = conversation.version + 1, changeable(conversation.tree.nodes)
     thread = nodes[delivery.thread]
     rest = thread.inbox[1:]
-    _taken(nodes, conversation.tree.root, thread)
     message = envelope.write(sender, principal, None, proposal.markup)
     name, threads, pending, held, _, spent = conversation.requests[delivery.request]
+    _taken(nodes, conversation.tree.root, thread, threads if pending == 1 else ())
     replies: tuple[Reply | Done, ...] = (
         Reply(conversation.id, name, sender, proposal.root, message, place=EventPlace(version, 0)),
     )
@@ -244,13 +244,16 @@ def _answered(
     )
 
 
-def _taken(nodes: MutableMapping[str, Thread], root: str, thread: Thread) -> None:
-    """Take the first delivery of a thread of the principal's, which may come to rest."""
+def _taken(nodes: MutableMapping[str, Thread], root: str, thread: Thread, over: tuple[str, ...]) -> None:
+    """Take the first delivery of a thread of the principal's, which may come to rest; ``over`` have no request left."""
     nodes[thread.id] = thread.with_inbox(thread.inbox[1:])
     above = nodes[root]
     if above.children.resting is not None and len(thread.inbox) == 1:
         children = above.children.moved(thread.id, None, (thread.owner, None))
         nodes[root] = above._replace(children=children)
+    for each in over:
+        if each in nodes:
+            nodes[each] = _new(Thread, (*nodes[each][:-2], "", nodes[each].busy))
 
 
 def _heard(draft: Draft, place: Sender, rules: Rules, memory: Mapping[str, object]) -> Proposal | None:

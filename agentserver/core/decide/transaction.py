@@ -131,7 +131,7 @@ def _requeue(books: Books, command: Requeue) -> None:
     """Queue a delivery that was consumed before."""
     delivery, began_on = command
     if began_on is not None:
-        books.requests.began_on(delivery.request, began_on)
+        books.begin_on(delivery.request, began_on)
     books.add(delivery)
     books.move(delivery, books.stage(delivery), DeliveryMove.REQUEUE)
     books.queue(delivery.thread, (delivery,))
@@ -159,14 +159,13 @@ def _child(books: Books, proposal: Proposal, request: str) -> Thread:
     allowed = narrowed(books.tree.nodes[origin].allowed, proposal.allowed)
     apart = proposal.route is Route.SELF
     child = None if apart else books.change.resting(origin, proposal.to, allowed)
-    fresh = child is None
     if child is None:
         child = books.change.open(origin, proposal.to, next(books.ids), books.messages)
         lives.step(None, ThreadMove.OPEN, child)
     called = child._replace(called=books.messages, allowed=allowed)
     books.put(child, ThreadMove.CALL, called)
     if origin == books.tree.root:
-        books.requests.began_on(request, child.id, fresh=fresh)
+        books.begin_on(request, child.id)
     return called
 
 

@@ -135,7 +135,7 @@ def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversatio
 def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
     """The messages that wait for a person, read without the guards of the conversation. Raises UnreadableError."""
     with _reading():
-        threads = [_thread(row, snapshot.waiting, {}, {}) for row in _fields(snapshot)[_THREADS]]
+        threads = [_thread(row, snapshot.waiting, {}, {}, {}) for row in _fields(snapshot)[_THREADS]]
         return tuple([one for thread in threads for one in thread.approvals])
 
 
@@ -174,7 +174,8 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]
     )
     owned = by_owner(snapshot.values)
     children = _children(threads)
-    nodes = {row[0]: _thread(row, snapshot.waiting, owned, children) for row in threads}
+    begun = {thread: row[0] for row in requests for thread in row[1]}
+    nodes = {row[0]: _thread(row, snapshot.waiting, owned, children, begun) for row in threads}
     _check(nodes.values(), {row[0] for row in requests})
     return Conversation(
         id=key,
@@ -216,6 +217,7 @@ def _thread(
     waiting: Mapping[str, Delivery],
     owned: Mapping[str, Mapping[str, bytes]],
     children: Mapping[str, Siblings],
+    begun: Mapping[str, str],
 ) -> Thread:
     key, owner, parent, ordinal, called, inbox, held, refusals, *rest = row
     approvals, allowed = rest or ((), None)
@@ -235,6 +237,7 @@ def _thread(
             for one, delivery, questions, at, digest in approvals
         ),
         None if allowed is None else frozenset(allowed),
+        begun.get(key, ""),
     )
 
 

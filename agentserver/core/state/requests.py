@@ -56,14 +56,12 @@ class RequestChange:
         self._now[request] = OpenRequest(request)
         self._pending[request] = 0
 
-    def began_on(self, request: str, thread: str, *, fresh: bool = False) -> None:
-        """Note a thread at rest that a request is delivered on: no earlier one has anything left there.
-
-        One that is ``fresh`` was opened for it, so that none of the others need be looked at.
-        """
-        for other in () if fresh else [other for other in self._now.values() if thread in other.threads]:
+    def began_on(self, request: str, thread: str, earlier: str = "") -> None:
+        """Note a thread at rest that a request is delivered on: the ``earlier`` one of it has nothing left there."""
+        if earlier:
+            other = self._now[earlier]
             left = tuple(each for each in other.threads if each != thread)
-            self._now[other.id] = other._replace(threads=left)
+            self._now[earlier] = other._replace(threads=left)
         entry = self._now[request]
         self._now[request] = entry._replace(threads=(*entry.threads, thread))
 

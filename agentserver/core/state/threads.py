@@ -58,6 +58,7 @@ class Thread(NamedTuple):
         storage: encoded value per class name.
         approvals: deliveries that wait until a person approves them.
         allowed: the only peers in force here and below; None for no narrowing.
+        request: the open request of the principal that was delivered on it last; empty without one.
         busy: how many of its children are not at rest. The root does not count.
     """
 
@@ -73,6 +74,7 @@ class Thread(NamedTuple):
     storage: Mapping[str, bytes] = NOTHING
     approvals: tuple[Approval, ...] = ()
     allowed: frozenset[str] | None = None
+    request: str = ""
     busy: int = 0
 
     @property
@@ -90,6 +92,10 @@ class Thread(NamedTuple):
     def with_inbox(self, inbox: tuple[Delivery, ...]) -> Thread:
         """The thread with another inbox; ``_replace`` would cost three times as much."""
         return _new(Thread, (*self[:6], inbox, *self[7:]))
+
+    def begun(self, sent: Delivery) -> Thread:
+        """The thread at rest as the first delivery of a request comes to it."""
+        return _new(Thread, (*self[:6], (sent,), *self[7:-2], sent.request, self.busy))
 
     def called_at(self, called: int) -> Thread:
         """The thread as its caller addresses it once more."""
@@ -170,6 +176,12 @@ class TreeChange:
         before = self._nodes[thread.id]
         self._nodes[thread.id] = thread
         self._tell(before, thread)
+
+    def belongs(self, thread: str, request: str) -> None:
+        """Note the open request that was delivered on a thread last. Nothing happens to a thread that is closed."""
+        node = self._nodes.get(thread)
+        if node is not None:
+            self._nodes[thread] = _new(Thread, (*node[:-2], request, node.busy))
 
     def _tell(self, before: Thread, after: Thread) -> None:
         """Let those above a changed thread know whether it is at rest."""

@@ -150,15 +150,46 @@ def test_a_request_for_which_there_is_no_room_is_not_plain(limits):
     assert (paper.received, paper.waiting) == (0, [])
 
 
-def test_a_request_on_a_thread_that_another_may_have_been_taken_up_on_is_not_plain():
-    shop = rules(listener("a"), listener("b"))
-    paper = Paper(shop, dict.fromkeys("ab", lambda call: HandlerResponse.respond(Answer("x"))))
+def both():
+    """Two listeners of one payload."""
+    shop = rules(listener("a", broadcast=True), listener("b", broadcast=True))
+    return Paper(shop, dict.fromkeys("ab", lambda call: HandlerResponse.respond(Answer("x"))))
+
+
+def begun_on(paper):
+    """The open request of each thread, as the threads have it."""
+    nodes = paper.conversation.tree.nodes.values()
+    found = {}
+    for node in nodes:
+        if node.request:
+            found.setdefault(node.request, set()).add(node.id)
+    assert found == {one.id: set(one.threads) for one in paper.conversation.requests.values() if one.threads}
+    return {node.owner: node.request for node in nodes if node.parent is not None}
+
+
+def test_a_request_on_a_thread_that_another_has_been_taken_up_on_is_not_plain():
+    paper = both()
+    paper.say(Ask("one"), None, "r1")
+    paper.step()
+    assert begun_on(paper) == {"a": "r1", "b": "r1"}
+    paper.say(Ask("two"), "a", "r2")
+    assert paper.received == 0
+    assert begun_on(paper) == {"a": "r2", "b": "r1"}
+    paper.run()
+    assert begun_on(paper) == {"a": "", "b": ""}
+    assert not paper.conversation.requests
+
+
+def test_a_request_on_a_thread_at_rest_is_plain_beside_others():
+    paper = both()
     paper.say(Ask("one"), "a", "r1")
     paper.run()
     paper.say(Ask("two"), "b", "r2")
     paper.say(Ask("three"), "a", "r3")
-    assert paper.received == 2
+    assert begun_on(paper) == {"a": "r3", "b": "r2"}
+    assert paper.received == 3
     paper.run()
+    assert begun_on(paper) == {"a": "", "b": ""}
     assert not paper.conversation.requests
 
 

@@ -34,7 +34,7 @@ def test_a_change_leaves_what_it_was_made_from():
     before = {"r": OpenRequest("r", ("t",), 1)}
     change = RequestChange(before)
     change.begin("s")
-    change.began_on("s", "t")
+    change.began_on("s", "t", "r")
     change.count("r", -1)
     change.at_rest()
     assert before == {"r": OpenRequest("r", ("t",), 1)}
@@ -43,7 +43,7 @@ def test_a_change_leaves_what_it_was_made_from():
 def test_a_thread_belongs_to_the_request_that_came_to_it_last():
     change = RequestChange({"r": OpenRequest("r", ("t", "u"), 1)})
     change.begin("s")
-    change.began_on("s", "t")
+    change.began_on("s", "t", "r")
     change.began_on("s", "v")
     assert (change.threads("r"), change.threads("s")) == (("u",), ("t", "v"))
 

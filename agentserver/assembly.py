@@ -16,8 +16,7 @@ from agentserver.core.messages import Moment
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.care.handoffs import JournalHeads
 from agentserver.engines.sqlite.engine import SqliteEngine
-from agentserver.engines.sqlite.file import JournalOptions as JournalPlace
-from agentserver.engines.sqlite.file import Sync
+from agentserver.engines.sqlite.file import JournalOptions, Sync
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
 from agentserver.pump import Callee, Observers, Pump
@@ -119,13 +118,13 @@ class Server:
             bound = {
                 b.listener.name: Callee(b.listener, b.handler, b.settings) for b in self.organism.listeners
             }
-            observers: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe]
+            watching: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe]
             if self.handoffs is not None:
                 copy = await stack.enter_async_context(copying(self.handoffs, heads=self.heads))
-                observers.append(HandoffRecord(copy).observe)
-            observers += await stack.enter_async_context(observing(self.observers))
-            onlookers = Observers(tuple(observers), self.approver, engine.answers, self.stalled)
-            pump = Pump(self.rules, bound, engine, self.clock, resources, onlookers)
+                watching.append(HandoffRecord(copy).observe)
+            watching += await stack.enter_async_context(observing(self.observers))
+            observers = Observers(tuple(watching), self.approver, engine.answers, self.stalled)
+            pump = Pump(self.rules, bound, engine, self.clock, resources, observers)
             self._pump = await stack.enter_async_context(pump)
             self._stack = stack.pop_all()
         return self
@@ -222,8 +221,8 @@ def journalled(organism: Organism, rules: Rules) -> Engine:
     journal, path = organism.journal, journal_path(organism)
     if journal is None or path is None:
         return MemoryEngine()
-    place = JournalPlace(path, Sync(journal.sync))
-    return SqliteEngine(place, rules.guards, retention=journal.retention, limit=journal.limit)
+    options = JournalOptions(path, Sync(journal.sync))
+    return SqliteEngine(options, rules.guards, retention=journal.retention, limit=journal.limit)
 
 
 def build(  # noqa: PLR0913 - a keyword each

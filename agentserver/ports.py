@@ -118,7 +118,7 @@ class EngineReader(Protocol):
 
     @property
     def recorded(self) -> bool:
-        """True when steps are kept. Without them there is no story, no dead letter and nothing that is closed."""
+        """True when steps are kept. Without them there is no replay, no dead letter and nothing that is closed."""
         ...
 
     def find(self, prefix: str) -> Sequence[str]:
@@ -149,7 +149,7 @@ class EngineReader(Protocol):
         """The steps of a conversation. Raises LookupError when it is unknown, UnrecordedError without steps."""
         ...
 
-    def altered(self, story: RecordedConversation) -> int | None:
+    def altered(self, recorded: RecordedConversation) -> int | None:
         """The first version whose step is not what was written; None when all are, or when nothing seals steps."""
         ...
 

@@ -192,16 +192,16 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
     status = SILENT
     async with server:
         try:
-            exchange = await server.open(me)
+            handle = await server.open(me)
         except QuotaError as error:
             click.echo(str(error), err=True)
             return REFUSED
         with anyio.move_on_after(call.timeout) as scope:
-            async for reply in exchange.replies(data, call.listener):
+            async for reply in handle.replies(data, call.listener):
                 refused = await anyio.to_thread.run_sync(_print, server, reply, call.output or Output.FIELDS)
                 status = REFUSED if refused or status == REFUSED else 0
-        await exchange.close()
-    records = redacted(server.trace.of(exchange.id), Redaction(secrets=server.organism.secrets.redact))
+        await handle.close()
+    records = redacted(server.trace.of(handle.id), Redaction(secrets=server.organism.secrets.redact))
     _show_trace(call.trace, records)
     _show_asked(records)
     if scope.cancelled_caught:

@@ -91,13 +91,13 @@ def command(
     if other is not None:
         report = _WhatIf(say, rules, project.server(ctx, other).rules)
     with reading(ctx, kept) as reader:
-        for story in _stories(ctx, reader, conversations):
-            altered = reader.altered(story)
-            report.take(story, altered)
+        for recorded in _recorded(ctx, reader, conversations):
+            altered = reader.altered(recorded)
+            report.take(recorded, altered)
             if asked["save"] and altered is not None:
                 project.refuse(ctx, "it is not what was written; nothing is saved")
             if asked["save"]:
-                _save(ctx, story, asked["save"], (project.located(organism), loaded.secrets))
+                _save(ctx, recorded, asked["save"], (project.located(organism), loaded.secrets))
     say(report.total())
     ctx.exit(DIFFERENT if report.different else 0)
 
@@ -142,7 +142,7 @@ def under_policy(ctx: click.Context, loaded: Organism, policy: Path) -> Organism
     return project.load(ctx, loaded.files[0], policy=policy)
 
 
-def _stories(
+def _recorded(
     ctx: click.Context, reader: EngineReader, prefixes: Sequence[str]
 ) -> Iterator[RecordedConversation]:
     keys = [one_conversation(ctx, reader, prefix) for prefix in prefixes]
@@ -160,15 +160,15 @@ class _Comparison:
         self._total = self._steps = 0
         self.different = 0
 
-    def take(self, story: RecordedConversation, altered: int | None) -> None:
+    def take(self, recorded: RecordedConversation, altered: int | None) -> None:
         """Decide one conversation again; ``altered`` is its first step that is not what was written."""
         from agentserver.history.replay import replay
 
-        self._total, self._steps = self._total + 1, self._steps + len(story.steps)
-        found = _altered(altered) or replay(story, self._rules)
+        self._total, self._steps = self._total + 1, self._steps + len(recorded.steps)
+        found = _altered(altered) or replay(recorded, self._rules)
         if found is not None:
             self.different += 1
-            self._say(f"{story.beginning.id}: {found}")
+            self._say(f"{recorded.beginning.id}: {found}")
 
     def total(self) -> str:
         """The last line."""
@@ -194,32 +194,32 @@ class _WhatIf:
         """Count the messages that would be treated otherwise, and the conversations that cannot be told of."""
         return self._changes.total() + self._unknown
 
-    def take(self, story: RecordedConversation, altered: int | None) -> None:
+    def take(self, recorded: RecordedConversation, altered: int | None) -> None:
         """Ask about every message of one conversation; ``altered`` as of ``_Comparison``."""
         from agentserver.history.policy_diff import what_if
 
         self._conversations += 1
         changed = _altered(altered)
         if changed is not None:
-            self._lose(story, changed)
+            self._lose(recorded, changed)
             return
-        report = what_if(story, self._rules, self._other)
-        self._messages += len(report.opinions)
+        report = what_if(recorded, self._rules, self._other)
+        self._messages += len(report.differences)
         parted = False
-        for opinion in filter(_differs, report.opinions):
-            self._changes[opinion.now] += 1
-            first, *more = _told(opinion)
-            for line in (f"{story.beginning.id}: {first}", *more):
+        for difference in filter(_differs, report.differences):
+            self._changes[difference.now] += 1
+            first, *more = _told(difference)
+            for line in (f"{recorded.beginning.id}: {first}", *more):
                 self._say(line)
-            if opinion.parts and not parted:
+            if difference.parts and not parted:
                 parted = True
                 self._say(REALLY)
         if report.lost is not None:
-            self._lose(story, f"followed as far as the organism decides as it did: {report.lost}")
+            self._lose(recorded, f"followed as far as the organism decides as it did: {report.lost}")
 
-    def _lose(self, story: RecordedConversation, why: str) -> None:
+    def _lose(self, recorded: RecordedConversation, why: str) -> None:
         self._unknown += 1
-        self._say(f"{story.beginning.id}: {why}")
+        self._say(f"{recorded.beginning.id}: {why}")
 
     def total(self) -> str:
         """The last line."""
@@ -231,29 +231,29 @@ class _WhatIf:
         return f"{head}; otherwise than then: {changes or 'none'}{unknown}"
 
 
-def _differs(opinion: Difference) -> bool:
-    return opinion.differs
+def _differs(difference: Difference) -> bool:
+    return difference.differs
 
 
-def _told(opinion: Difference) -> Iterator[str]:
+def _told(difference: Difference) -> Iterator[str]:
     """One line, and one below it for each further line that a guard has to say."""
-    place = " ".join(filter(None, (opinion.sender, "->", opinion.to or "?", opinion.root)))
+    place = " ".join(filter(None, (difference.sender, "->", difference.to or "?", difference.root)))
     from agentserver.core.records.wording import WORDING
 
-    first, *more = WORDING.lines(opinion.why) or ("",)
-    treated = f"was {opinion.then}, would have been {opinion.now}"
-    yield f"step {opinion.version}: {place}: {treated}{f' ({first})' if first else ''}"
+    first, *more = WORDING.lines(difference.why) or ("",)
+    treated = f"was {difference.then}, would have been {difference.now}"
+    yield f"step {difference.version}: {place}: {treated}{f' ({first})' if first else ''}"
     yield from (f"    {line}" for line in more)
 
 
 def _save(
-    ctx: click.Context, story: RecordedConversation, target: Path, organism: tuple[Path, Secrets]
+    ctx: click.Context, recorded: RecordedConversation, target: Path, organism: tuple[Path, Secrets]
 ) -> None:
     """Write a conversation and, if there is none yet, its test. An existing file is never overwritten.
 
     Args:
         ctx: of the command, which ends when the conversation holds a secret or cannot be written.
-        story: the conversation.
+        recorded: the conversation.
         target: the file; its folder is made.
         organism: the file of the organism that the test loads, and its secrets.
     """
@@ -262,7 +262,7 @@ def _save(
     path, secrets = organism
     if target.exists():
         project.refuse(ctx, f"{target}: exists already")
-    for version, text in export.texts(story):
+    for version, text in export.texts(recorded):
         if secrets.redact(text) != text:
             project.refuse(
                 ctx,
@@ -272,8 +272,8 @@ def _save(
     name = re.sub(r"\W+", "_", target.stem).strip("_").lower() or "conversation"
     test = target.with_name(f"test_{name}.py")
     where = os.path.relpath(path.resolve(), target.parent.resolve()).replace(os.sep, "/")
-    project.write(target, export.dump(story).decode(), private=True)
-    project.say(f"{target}: {len(story.steps)} steps; read it before you share it")
+    project.write(target, export.dump(recorded).decode(), private=True)
+    project.say(f"{target}: {len(recorded.steps)} steps; read it before you share it")
     if test.exists():
         project.say(f"{test}: exists already and is left as it is")
         return

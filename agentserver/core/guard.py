@@ -169,11 +169,11 @@ class Rewrite(NamedTuple):
 class Rewriter(Protocol):
     """Turns what a listener said into what its target is given, before it is routed. Pure."""
 
-    def rewrite(self, draft: Draft, place: Sender) -> Rewrite | None:
+    def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
         """Rewrite a message; None for one that is none of the rewriter's."""
         ...
 
-    def refused(self, refusal: Refusal, place: Sender) -> Detail | None:
+    def refused(self, refusal: Refusal, sender: Sender) -> Detail | None:
         """The note on record of a payload that its schema refused; None for one that is none of the rewriter's."""
         ...
 

@@ -67,18 +67,18 @@ class IntentRewriter:
         self._handoff = codecs.of(Handoff)
         self._task = codecs.of(Task)
 
-    def rewrite(self, draft: Draft, place: Sender) -> Rewrite | None:
+    def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
         """Turn a handoff into a task, or refuse it; None for a message that hands nothing over."""
-        request = self._request(draft, place)
+        request = self._request(draft, sender)
         if request is None:
             return None
-        at = datetime.fromtimestamp(place.at, UTC)
-        verdict, note = self._judged(request, place, at)
+        at = datetime.fromtimestamp(sender.at, UTC)
+        verdict, note = self._judged(request, sender, at)
         if not isinstance(verdict, Approved):
             return Rewrite(_denied(verdict.reason), note)
         return Rewrite(self._written(verdict, at), note, verdict.allow_peers)
 
-    def refused(self, refusal: Refusal, place: Sender) -> HandoffAttempt | None:
+    def refused(self, refusal: Refusal, sender: Sender) -> HandoffAttempt | None:
         """The record of a handoff, or of a payload that means one, that its schema refused."""
         if refusal.root != self._handoff.name and refusal.root not in self._bound:
             return None
@@ -88,25 +88,27 @@ class IntentRewriter:
             raw_len=len(refusal.said),
             raw_sha256=digest(refusal.said),
         )
-        return self._judged(request, place, datetime.fromtimestamp(place.at, UTC))[1]
+        return self._judged(request, sender, datetime.fromtimestamp(sender.at, UTC))[1]
 
-    def _judged(self, request: HandoffRequest, place: Sender, at: datetime) -> tuple[Verdict, HandoffAttempt]:
+    def _judged(
+        self, request: HandoffRequest, sender: Sender, at: datetime
+    ) -> tuple[Verdict, HandoffAttempt]:
         """The verdict on a request, and its record."""
         shown = at.isoformat(timespec="milliseconds")
-        around = Circumstances(place.listener.name, shown, _reach(place), self._scrub)
+        around = Circumstances(sender.listener.name, shown, _reach(sender), self._scrub)
         verdict = judge(self._vocabulary, request, around)
         return verdict, detail_form.handoff(dict(audit.record(verdict, shown).members))
 
-    def _request(self, draft: Draft, place: Sender) -> HandoffRequest | None:
+    def _request(self, draft: Draft, sender: Sender) -> HandoffRequest | None:
         root = draft.root
         if root == self._handoff.name:
             return self._asked(draft)
         if root == self._task.name:
             # To itself a listener may say what it likes: it reaches no more by that than it does anyway.
-            own = draft.to == place.listener.name
+            own = draft.to == sender.listener.name
             return None if own else _request(draft, _named(draft.to), fault=RequestRefusal.FORGED_TASK)
         bound = self._bound.get(root)
-        target = None if bound is None else _target(tuple(bound), draft, place)
+        target = None if bound is None else _target(tuple(bound), draft, sender)
         if bound is None or target is None:
             return None
         return _request(draft, target, bound[target], tuple(_values(draft.element)))
@@ -156,19 +158,19 @@ def _named(to: object) -> str | None:
     return None if to is None else to if isinstance(to, str) else ""
 
 
-def _target(targets: tuple[str, ...], draft: Draft, place: Sender) -> str | None:
+def _target(targets: tuple[str, ...], draft: Draft, sender: Sender) -> str | None:
     """The target for which a payload of its own is work; None for an answer and for everybody else."""
     if draft.to is None:
         return targets[0] if len(targets) == 1 else None
     return (
-        draft.to if isinstance(draft.to, str) and draft.to in targets and draft.to != place.caller else None
+        draft.to if isinstance(draft.to, str) and draft.to in targets and draft.to != sender.caller else None
     )
 
 
-def _reach(place: Sender) -> frozenset[str]:
+def _reach(sender: Sender) -> frozenset[str]:
     """The listeners that the sender may ask: its peers and itself. Its caller gets answers, on an open thread."""
-    peers = place.listener.peers | {place.listener.name}
-    return peers if place.caller == place.listener.name else peers - {place.caller}
+    peers = sender.listener.peers | {sender.listener.name}
+    return peers if sender.caller == sender.listener.name else peers - {sender.caller}
 
 
 def _request(

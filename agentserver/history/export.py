@@ -26,24 +26,24 @@ FORMAT = 2
 """The version that is written. A step's ``cause`` and ``records`` are as core/encoding/recording.py writes them."""
 
 
-def dump(story: RecordedConversation) -> bytes:
+def dump(recorded: RecordedConversation) -> bytes:
     """The conversation as JSON text in UTF-8, one message or record a line.
 
     What is not printable is escaped, so that a reviewer sees every character. The chain of digests stays behind.
     """
-    head = {"kind": KIND, "format": FORMAT, **story.beginning._asdict()}
+    head = {"kind": KIND, "format": FORMAT, **recorded.beginning._asdict()}
     lines = [f"  {_line(name)}: {_line(value)}" for name, value in head.items()]
-    steps = ",\n".join(f"    {_object(_step_row(step), 4)}" for step in story.steps)
+    steps = ",\n".join(f"    {_object(_step_row(step), 4)}" for step in recorded.steps)
     lines.append(f'  "steps": [\n{steps}\n  ]')
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
-def texts(story: RecordedConversation) -> Iterator[tuple[int, str]]:
+def texts(recorded: RecordedConversation) -> Iterator[tuple[int, str]]:
     """Everything that ``dump`` writes of each step, by the step's version: as written, and as it was said.
 
     What was said has each text of a cause and of its records on lines of its own: where it ends it may have been cut.
     """
-    for step in story.steps:
+    for step in recorded.steps:
         yield step.version, _object(_step_row(step), 0)
         said = [text for data in (step.cause, step.records) for text in _leaves(json.loads(data))]
         said += [_shown(data) for data in (step.cause, step.records, *step.gone_out())]

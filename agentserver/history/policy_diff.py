@@ -81,34 +81,34 @@ class PolicyDiff:
         lost: the step that the rules it was decided by decide otherwise today; nothing is said from there on.
     """
 
-    opinions: tuple[Difference, ...]
+    differences: tuple[Difference, ...]
     steps: int
     lost: Deviation | None = None
 
     @property
     def differs(self) -> bool:
         """True when anything would have been treated otherwise, or cannot be told."""
-        return self.lost is not None or any(opinion.differs for opinion in self.opinions)
+        return self.lost is not None or any(difference.differs for difference in self.differences)
 
 
-def what_if(story: RecordedConversation, rules: Rules, other: Rules) -> PolicyDiff:
+def what_if(recorded: RecordedConversation, rules: Rules, other: Rules) -> PolicyDiff:
     """The decisions of ``other`` in a conversation decided by ``rules``: blocked, asked about, let through.
 
     Raises UnreadableError.
     """
-    conversation = story.beginning.conversation()
+    conversation = recorded.beginning.conversation()
     memory: Mapping[str, object] = conversation.memory
-    opinions: list[Difference] = []
-    for number, step in enumerate(story.steps):
-        outcome = again(story, step, conversation, rules)
+    differences: list[Difference] = []
+    for number, step in enumerate(recorded.steps):
+        outcome = again(recorded, step, conversation, rules)
         if isinstance(outcome, Deviation):
-            return PolicyDiff(tuple(opinions), number, outcome)
+            return PolicyDiff(tuple(differences), number, outcome)
         beside = recording.decide(
-            conversation._replace(memory=memory), story.cause(step, other), other, step.moment
+            conversation._replace(memory=memory), recorded.cause(step, other), other, step.moment
         )
-        opinions += _opinions(step, outcome, beside)
+        differences += _differences(step, outcome, beside)
         conversation, memory = outcome.conversation, beside.conversation.memory
-    return PolicyDiff(tuple(opinions), len(story.steps))
+    return PolicyDiff(tuple(differences), len(recorded.steps))
 
 
 class _Message(NamedTuple):
@@ -121,21 +121,21 @@ class _Message(NamedTuple):
 
 
 class _Fate(NamedTuple):
-    treatment: Disposition
+    disposition: Disposition
     why: Detail | None = None
 
 
 _PASSED = _Fate(Disposition.PASSED)
 
 
-def _opinions(step: RecordedStep, then: Outcome, now: Outcome) -> Iterator[Difference]:
+def _differences(step: RecordedStep, then: Outcome, now: Outcome) -> Iterator[Difference]:
     """One for each message that either let through or, when neither did, for what both refused."""
     before, after = _fates(then.records), _fates(now.records)
     for message in {**before, **after}:
         old = before.get(message) or _missing(then.records)
         new = after.get(message) or _missing(now.records)
-        why = new.why or (old.why if new.treatment is not old.treatment else None)
-        yield Difference(step.version, step.moment.now, *message[:3], old.treatment, new.treatment, why)
+        why = new.why or (old.why if new.disposition is not old.disposition else None)
+        yield Difference(step.version, step.moment.now, *message[:3], old.disposition, new.disposition, why)
     if not before and not after:
         yield from _unsent(step, then.records, now.records)
 

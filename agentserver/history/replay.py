@@ -49,16 +49,16 @@ class Deviation(NamedTuple):
         return f"step {self.version} ({self.about}): then {self.then}; now {self.now}"
 
 
-def replay(story: RecordedConversation, rules: Rules) -> Deviation | None:
+def replay(recorded: RecordedConversation, rules: Rules) -> Deviation | None:
     """The first step that differs; None when every step is decided as it was.
 
     After a difference the two conversations are no longer the same, so nothing is said about later steps. What is
     compared: every message that was sent, where to, on which thread; every refusal and its code; what left and what
     came to rest. What a record says for operators only may differ. Raises UnreadableError.
     """
-    conversation = story.beginning.conversation()
-    for step in story.steps:
-        decided = again(story, step, conversation, rules)
+    conversation = recorded.beginning.conversation()
+    for step in recorded.steps:
+        decided = again(recorded, step, conversation, rules)
         if isinstance(decided, Deviation):
             return decided
         conversation = decided.conversation
@@ -66,22 +66,22 @@ def replay(story: RecordedConversation, rules: Rules) -> Deviation | None:
 
 
 def again(
-    story: RecordedConversation, step: RecordedStep, conversation: Conversation, rules: Rules
+    recorded: RecordedConversation, step: RecordedStep, conversation: Conversation, rules: Rules
 ) -> Outcome | Deviation:
     """A recorded step decided once more: its outcome when that is what was recorded. Raises UnreadableError.
 
     Args:
-        story: whose step it is.
+        recorded: whose step it is.
         step: the step.
         conversation: as it was before it.
         rules: to decide by.
     """
-    cause = story.cause(step, rules)
+    cause = recorded.cause(step, rules)
     try:
         outcome = recording.decide(conversation, cause, rules, step.moment)
     except LookupError as error:
         return Deviation(step.version, told(cause), "a decision", f"none can be taken: {error.args[0]}")
-    return _difference(story, step, outcome, told(cause), rules.redact) or outcome
+    return _difference(recorded, step, outcome, told(cause), rules.redact) or outcome
 
 
 def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
@@ -109,13 +109,13 @@ def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
 
 
 def _difference(
-    story: RecordedConversation,
+    recorded: RecordedConversation,
     step: RecordedStep,
     outcome: Outcome,
     about: str,
     redact: Callable[[str], str],
 ) -> Deviation | None:
-    for then, now in zip_longest(story.records_of(step), outcome.records):
+    for then, now in zip_longest(recorded.records_of(step), outcome.records):
         if (then and _essence(then, redact)) != (now and _essence(now, redact)):
             return Deviation(step.version, about, *_parted(then, now, redact))
     if tuple(outcome.replies) != step.events:

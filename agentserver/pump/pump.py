@@ -71,7 +71,7 @@ class Pump:
         engine: where conversations are kept; already open.
         clock: time and randomness.
         resources: what the organism's lifespan provides.
-        onlookers: who watches, and who asks a person.
+        observers: who watches, and who asks a person.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Pump:
         engine: Engine,
         clock: Clock,
         resources: Sequence[object] = (),
-        onlookers: Observers = NOBODY,
+        observers: Observers = NOBODY,
     ) -> None:
         self._rules = rules
         self._limits = rules.blueprint.limits
@@ -89,8 +89,8 @@ class Pump:
         self._taken = principals.taken(bound)
         self._engine = engine
         self._clock = clock
-        self._reporter = Reporter(onlookers.observers)
-        self._waiting = Waiting(rules.blueprint.limits.approval, onlookers)
+        self._reporter = Reporter(observers.observers)
+        self._waiting = Waiting(rules.blueprint.limits.approval, observers)
         self._apart = Apart(rules)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or Unmarked()
@@ -106,13 +106,13 @@ class Pump:
             self._spawn,
             self._set_aside,
         )
-        self._turns = RunQueue()
+        self._queue = RunQueue()
         self._door = Door()
         self._schedule = Schedule(
-            {name: one.listener.concurrency for name, one in bound.items()}, self._turns.put
+            {name: one.listener.concurrency for name, one in bound.items()}, self._queue.put
         )
         self._probation = Probation(self._marks, self._schedule.put)
-        self._watchdog = Watchdog(self._limits.stall, self._invoker.holder, self._marks, onlookers.stalled)
+        self._watchdog = Watchdog(self._limits.stall, self._invoker.holder, self._marks, observers.stalled)
         self._parsed = ParsedPayloads()
         self._handles = Handles(engine, self)
         self._accounts = Accounts(rules.blueprint.limits)
@@ -288,7 +288,7 @@ class Pump:
         worker = asyncio.current_task()
         assert worker is not None
         while not self._halted:
-            delivery = await self._turns.take()
+            delivery = await self._queue.take()
             mark = self._marks.enter(delivery.id) if self._marked else 0
             try:
                 conversation = self._live.get(delivery.conversation) or await self._find(

@@ -42,11 +42,11 @@ class Waiting:
 
     Args:
         limit: seconds that one may wait. Without a person to ask none is waited for.
-        onlookers: who is shown each, and where answers are left.
+        observers: who is shown each, and where answers are left.
     """
 
-    def __init__(self, limit: float, onlookers: Observers) -> None:
-        self._approver, self._answers = onlookers.approver, onlookers.answers
+    def __init__(self, limit: float, observers: Observers) -> None:
+        self._approver, self._answers = observers.approver, observers.answers
         self._nobody = self._approver is None and self._answers is None
         self._limit = 0.0 if self._nobody else limit
         self.known: dict[str, Approval] = {}

@@ -44,9 +44,9 @@ def replayed(
         UnreadableError: the file is no recorded conversation, or one of a later version.
         ConfigError: the organism cannot load.
     """
-    story = export.load(Path(path).read_bytes())
+    recorded = export.load(Path(path).read_bytes())
     if not isinstance(organism, Organism):
         organism = load(Path(organism), environ=os.environ if environ is None else environ)
-    difference = replay(story, rules(organism, guards))
+    difference = replay(recorded, rules(organism, guards))
     if difference is not None:
         raise AssertionError(organism.secrets.redact(f"{Path(path).name}: {difference}"))

@@ -119,7 +119,7 @@ class Person:
 
 def pump(engine, person):
     bound = {name: Callee(one, HANDLERS[name]) for name, one in SHOP.blueprint.listeners.items()}
-    return Pump(SHOP, bound, engine, SystemClock(), onlookers=Observers(approver=person))
+    return Pump(SHOP, bound, engine, SystemClock(), observers=Observers(approver=person))
 
 
 class Letter(NamedTuple):

@@ -13,8 +13,7 @@ import pytest
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.sqlite.engine import SqliteEngine
-from agentserver.engines.sqlite.file import JournalOptions as JournalPlace
-from agentserver.engines.sqlite.file import Sync
+from agentserver.engines.sqlite.file import JournalOptions, Sync
 from agentserver.rulebook import rules
 from tests.examples.conftest import changed, on_site, run
 
@@ -135,7 +134,7 @@ async def test_what_was_read_is_known_after_a_restart(desk, tmp_path):
     """The mail was asked for on another server than the one that had read the page."""
 
     def engine():
-        return SqliteEngine(JournalPlace(tmp_path / "journal.sqlite", Sync.NORMAL), rules(desk).guards)
+        return SqliteEngine(JournalOptions(tmp_path / "journal.sqlite", Sync.NORMAL), rules(desk).guards)
 
     async with run(desk, engine=engine()) as o:
         c = await o.open()

@@ -82,7 +82,7 @@ def recorded(*guards, listeners=(AGENT, BANK, WEB), **more):
 def differing(report):
     return [
         (one.sender, one.to, one.root, one.then, one.now, WORDING.whole(one.why))
-        for one in report.opinions
+        for one in report.differences
         if one.differs
     ]
 
@@ -96,11 +96,11 @@ def test_the_same_rules_say_the_same():
     report = what_if(story_of(paper), shop, shop)
     assert not report.differs
     assert report.steps == len(paper.outcomes)
-    assert [(one.sender, one.to) for one in report.opinions] == [
+    assert [(one.sender, one.to) for one in report.differences] == [
         ("console", "agent"), ("agent", "web"), ("web", "agent"), ("agent", "bank"), ("bank", "agent"),
         ("agent", "console"),
     ]  # fmt: skip
-    assert {one.then for one in report.opinions} == {PASSED}
+    assert {one.then for one in report.differences} == {PASSED}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_a_guard_would_have_done(verdict, now, reason, parts):
     paper, shop = recorded()
     report = what_if(story_of(paper), shop, other(Wordy("pay mallory", verdict)))
     assert differing(report) == [("agent", "bank", "Ask", PASSED, now, reason)]
-    assert [one.parts for one in report.opinions if one.differs] == [parts]
+    assert [one.parts for one in report.differences if one.differs] == [parts]
 
 
 def test_the_other_guards_see_what_listeners_were_really_given():
@@ -176,7 +176,7 @@ def test_what_was_refused_then_would_have_been_let_through():
     assert differing(what_if(story, shop, other())) == [
         ("agent", "bank", "Ask", BLOCKED, PASSED, "it was heard before")
     ]
-    same = [one for one in what_if(story, shop, shop).opinions if one.then is BLOCKED]
+    same = [one for one in what_if(story, shop, shop).differences if one.then is BLOCKED]
     assert [(one.sender, one.to, one.root, one.now, WORDING.whole(one.why)) for one in same] == [
         ("agent", "bank", "", BLOCKED, "it was heard before")
     ]
@@ -208,7 +208,7 @@ def test_another_organism_without_a_peer_and_without_a_listener():
 def test_an_outside_message_would_have_been_blocked():
     paper, shop = recorded()
     mute = rules(BANK, WEB)
-    first = what_if(story_of(paper), shop, mute).opinions[0]
+    first = what_if(story_of(paper), shop, mute).differences[0]
     assert (first.sender, first.now) == ("console", BLOCKED)
     assert first.parts
 

@@ -80,7 +80,7 @@ def test_rules_that_deny_everything_would_have_blocked_every_message(rules, seed
     told = story(seed, rules)
     report = what_if(told, rules, replace(rules, guards=(Nothing(),)))
     assert report.lost is None
-    assert {one.now for one in report.opinions} == {Disposition.BLOCKED}
+    assert {one.now for one in report.differences} == {Disposition.BLOCKED}
     same = what_if(told, rules, rules)
-    passed = [one[:5] for one in same.opinions if one.then is not Disposition.BLOCKED]
-    assert passed == [one[:5] for one in report.opinions if one.differs and one.root]
+    passed = [one[:5] for one in same.differences if one.then is not Disposition.BLOCKED]
+    assert passed == [one[:5] for one in report.differences if one.differs and one.root]

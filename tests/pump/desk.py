@@ -54,8 +54,8 @@ async def desk(
     shop = rules(*(one for one, _ in pairs), payloads=payloads, guards=guards, **{"drain": 1.0, **limits})
     bound = {one.name: Callee(one, handler, settings) for one, handler in pairs}
     records = []
-    onlookers = people._replace(observers=(records.extend,))
-    pump = Pump(shop, bound, engine or MemoryEngine(), clock or SystemClock(), resources, onlookers)
+    observers = people._replace(observers=(records.extend,))
+    pump = Pump(shop, bound, engine or MemoryEngine(), clock or SystemClock(), resources, observers)
     with anyio.fail_after(20):
         async with pump:
             yield Desk(pump, shop, records)

@@ -72,7 +72,7 @@ class Room:
             "parsed": len(pump._parsed),
             "pending": pump._accounts.pending,
             "running": len(pump._invoker._calls),
-            "waiting": len(pump._turns._ready) + sum(map(len, pump._schedule._parked.values())),
+            "waiting": len(pump._queue._ready) + sum(map(len, pump._schedule._parked.values())),
             "tasks": len(asyncio.all_tasks()),
             "kept": len(self.engine._kept),
         }

@@ -61,20 +61,20 @@ class Admission(NamedTuple):
 
 
 def judge(
-    drafts: Sequence[Draft], place: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
+    drafts: Sequence[Draft], sender: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
 ) -> Admission:
     """All proposals of the drafts, as ``judging`` gives them, without a pause."""
-    return whole(judging(drafts, place, rules, memory, todos))
+    return whole(judging(drafts, sender, rules, memory, todos))
 
 
 def judging(
-    drafts: Sequence[Draft], place: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
+    drafts: Sequence[Draft], sender: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
 ) -> Pieces[Admission]:
     """All proposals of the drafts, or the refusal of the first that may not be sent; a piece for each draft.
 
     Args:
         drafts: what is to be sent, in order.
-        place: by whom, where and when.
+        sender: by whom, where and when.
         rules: what to decide by.
         memory: each guard's.
         todos: how many the thread keeps already.
@@ -82,7 +82,7 @@ def judging(
     remarks: list[AuditNote] = []
     admitted: list[Proposal] = []
     for draft in drafts:
-        found = hear(draft, place, rules, memory, remarks)
+        found = hear(draft, sender, rules, memory, remarks)
         if isinstance(found, Refusal):
             return Admission((), found, tuple(remarks))
         admitted.extend(found)
@@ -114,13 +114,13 @@ def admitting(
     listener = rules.blueprint.listeners[delivery.to]
     if thread.allowed is not None:
         listener = rules.narrowed(listener.name, thread.allowed).listener
-    place = Sender(listener, thread.id, caller.owner, at, _given(element, delivery.root, rules))
+    sender = Sender(listener, thread.id, caller.owner, at, _given(element, delivery.root, rules))
     if isinstance(said, Refusal):
-        return unheard(said, place, rules)
+        return unheard(said, sender, rules)
     todos = 0
     if conversation.todos.watchers:
         todos = sum(one.watcher_id not in effects.closed for one in conversation.todos.of(thread.id))
-    judged = yield from judging(said.drafts, place, rules, memory, todos)
+    judged = yield from judging(said.drafts, sender, rules, memory, todos)
     denied = _unanswerable(judged.proposals, conversation, rooted=caller.parent is None)
     if denied is not None:
         return judged._replace(proposals=(), refusal=denied)
@@ -156,30 +156,30 @@ def _unanswerable(
     return None
 
 
-def unheard(refusal: Refusal, place: Sender, rules: Rules) -> Admission:
+def unheard(refusal: Refusal, sender: Sender, rules: Rules) -> Admission:
     """The refusal of what could not even be read, with what the rewriter wants on record of it."""
-    note = None if rules.rewriter is None else rules.rewriter.refused(refusal, place)
+    note = None if rules.rewriter is None else rules.rewriter.refused(refusal, sender)
     return Admission((), refusal, () if note is None else (AuditNote(Event.ATTEMPTED, refusal.to, note),))
 
 
 def hear(
-    draft: Draft, place: Sender, rules: Rules, memory: Mapping[str, object], remarks: list[AuditNote]
+    draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, object], remarks: list[AuditNote]
 ) -> Sequence[Proposal] | Refusal:
     """The proposals of one draft, or why it may not be sent; appends to ``remarks`` on the way."""
     target = draft.to if isinstance(draft.to, str) else ""
     peers: frozenset[str] | None = None
-    attempt = None if rules.rewriter is None else rules.rewriter.rewrite(draft, place)
+    attempt = None if rules.rewriter is None else rules.rewriter.rewrite(draft, sender)
     if attempt is not None:
         remarks.append(AuditNote(Event.ATTEMPTED, target, attempt.note))
         if isinstance(attempt.result, Denial):
             return Refusal(attempt.result.code, attempt.result.detail, target)
         draft, peers = attempt.result, attempt.allowed
-    proposals = resolve(draft, place, rules.blueprint)
+    proposals = resolve(draft, sender, rules.blueprint)
     if draft.root.startswith(SYSTEMS_OWN):
-        forged = overstepped(draft, proposals, place, rules.blueprint.services)
+        forged = overstepped(draft, proposals, sender, rules.blueprint.services)
         if forged is not None:
             return forged
-    allowed, denied = _asked(proposals, peers, place.at, rules, memory, remarks)
+    allowed, denied = _asked(proposals, peers, sender.at, rules, memory, remarks)
     # A member that a broadcast may not reach is left out; any other denial is about the message itself.
     if denied is not None and not (draft.to is None and allowed and denied.code is Code.ROUTING):
         return Refusal(denied.code, denied.detail, target)

@@ -55,7 +55,7 @@ class Books:
         self.moment = moment
         self._cause = cause
         took = cause.took if isinstance(cause, Finished) else None
-        self.minutes = RecordBuilder(conversation.id, moment.now, rules.redact, _request(cause), took)
+        self.builder = RecordBuilder(conversation.id, moment.now, rules.redact, _request(cause), took)
         self.ids = moment.ids()
         self.change = TreeChange(conversation.tree)
         self.tree = self.change.tree
@@ -116,7 +116,7 @@ class Books:
     def drop(self, delivery: Delivery, before: DeliveryStage, move: DeliveryMove = DeliveryMove.DROP) -> None:
         """Let a delivery go that no listener will be given."""
         self.move(delivery, before, move)
-        self.minutes.record(Event.DROPPED, delivery)
+        self.builder.record(Event.DROPPED, delivery)
         self.parsed.pop(delivery.id, None)
         if self.added.pop(delivery.id, None) is None:
             self._dropped.append(delivery)
@@ -129,12 +129,12 @@ class Books:
             self._closed.append(thread.id)
             for delivery, stage in self.standing(thread):
                 self.drop(delivery, stage)
-            self.minutes.note(Event.CLOSED, thread=thread.id, to=thread.owner)
+            self.builder.note(Event.CLOSED, thread=thread.id, to=thread.owner)
 
     def add(self, delivery: Delivery) -> None:
         """Enter a delivery that is new here."""
         self.added[delivery.id] = delivery
-        self.minutes.record(Event.SENT, delivery)
+        self.builder.record(Event.SENT, delivery)
 
     def begin_on(self, request: str, thread: str) -> None:
         """Note a thread of the principal's at rest that a request is delivered on."""
@@ -192,7 +192,7 @@ class Books:
         message = envelope.write(sender, principal, None, proposal.markup)
         self._replies.append(Reply(self.before.id, request, sender, root, message, error=error))
         self.requests.answer(request)
-        self.minutes.note(
+        self.builder.note(
             Event.ANSWERED,
             thread=proposal.thread,
             sender=sender,
@@ -234,7 +234,7 @@ class Books:
             retry=self.retry,
             closed=tuple(self._closed),
             replies=self._placed(),
-            records=tuple(self.minutes.records),
+            records=tuple(self.builder.records),
             parsed=self.parsed,
             deprecated=self.deprecated,
             moment=self.moment,
@@ -280,7 +280,7 @@ class Books:
                 self.close(self.change.shut(thread))
             error = notice(system_error(Code.BUDGET), root, self.rules)
             about = {"thread": root, "to": self.before.principal, "code": Code.BUDGET, "request": request}
-            self.minutes.note(Event.REFUSED, detail=detail, **about)
+            self.builder.note(Event.REFUSED, detail=detail, **about)
             self.leave(error, request, 0)
 
     def _settle_held(self) -> None:
@@ -297,7 +297,7 @@ class Books:
             self._replies.append(Done(self.before.id, request.id, request.answered))
             if not request.answered:
                 root, principal = self.tree.root, self.before.principal
-                self.minutes.note(Event.ENDED, thread=root, to=principal, request=request.id)
+                self.builder.note(Event.ENDED, thread=root, to=principal, request=request.id)
 
 
 def _request(cause: Cause) -> str:

@@ -110,10 +110,12 @@ def receiving(
     """Admit a message that was read, or answer it."""
     moment = moment.not_before(conversation.touched)
     principal, root = conversation.principal, conversation.tree.root
-    place = Sender(rules.blueprint.principal(principal), root, None, moment.now)
+    sender = Sender(rules.blueprint.principal(principal), root, None, moment.now)
     if isinstance(read, Refusal):
-        read = unheard(read, place, rules)
-    judged = read if isinstance(read, Admission) else judge((read,), place, rules, rules.recall(conversation))
+        read = unheard(read, sender, rules)
+    judged = (
+        read if isinstance(read, Admission) else judge((read,), sender, rules, rules.recall(conversation))
+    )
     commands: list[Command] = [Begin(outside.request), *_remarked(judged, root, principal)]
     if judged.refusal is not None:
         cause = dismissed(outside, judged, rules.redact)

@@ -95,11 +95,11 @@ def plain_request(
     nodes[root.id], nodes[receiver.id] = root._replace(children=children), receiver.begun(sent)
     requests = changeable(requests)
     requests[outside.request] = OpenRequest(outside.request, (receiver.id,), 1, 0, False, 1)
-    minutes = RecordBuilder(conversation.id, moment.now, rules.redact, outside.request)
-    minutes.note(
+    builder = RecordBuilder(conversation.id, moment.now, rules.redact, outside.request)
+    builder.note(
         Event.RECEIVED, thread=root.id, sender=principal.name, to=proposal.to, root=local(proposal.root)
     )
-    minutes.record(Event.SENT, sent)
+    builder.record(Event.SENT, sent)
     tree = _new(ThreadTree, (root.id, nodes, conversation.tree.opened + fresh))
     return Outcome(
         conversation.version,
@@ -107,7 +107,7 @@ def plain_request(
         added=(sent,),
         grown=len(sent.message),
         ready=(sent,),
-        records=tuple(minutes.records),
+        records=tuple(builder.records),
         parsed={sent.id: proposal.element},
         moment=moment,
         cause=outside,
@@ -174,9 +174,9 @@ def _passed_on(
     request = conversation.requests[delivery.request]
     requests = changeable(conversation.requests)
     requests[request.id] = _new(OpenRequest, (*request[:-1], request.messages + 1))
-    minutes = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
-    minutes.record(Event.HANDLED, delivery)
-    minutes.record(Event.SENT, sent)
+    builder = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
+    builder.record(Event.HANDLED, delivery)
+    builder.record(Event.SENT, sent)
     tree = _new(ThreadTree, (tree.root, nodes, opened))
     return Outcome(
         conversation.version,
@@ -185,7 +185,7 @@ def _passed_on(
         (sent,),
         grown=len(sent.message) - len(delivery.message),
         ready=(*rest[:1], *(() if receiver.inbox else (sent,))),
-        records=tuple(minutes.records),
+        records=tuple(builder.records),
         parsed={sent.id: proposal.element},
         moment=moment,
         cause=finished,
@@ -218,9 +218,9 @@ def _answered(
     else:
         del requests[name]
         replies += (Done(conversation.id, name, answered=True, place=EventPlace(version, 1)),)
-    minutes = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
-    minutes.record(Event.HANDLED, delivery)
-    minutes.note(
+    builder = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
+    builder.record(Event.HANDLED, delivery)
+    builder.note(
         Event.ANSWERED,
         thread=thread.id,
         sender=sender,
@@ -237,7 +237,7 @@ def _answered(
         grown=-len(delivery.message),
         ready=rest[:1],
         replies=replies,
-        records=tuple(minutes.records),
+        records=tuple(builder.records),
         moment=moment,
         cause=finished,
         since=conversation,
@@ -256,10 +256,10 @@ def _taken(nodes: MutableMapping[str, Thread], root: str, thread: Thread, over: 
             nodes[each] = _new(Thread, (*nodes[each][:-2], "", nodes[each].busy))
 
 
-def _heard(draft: Draft, place: Sender, rules: Rules, memory: Mapping[str, object]) -> Proposal | None:
+def _heard(draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, object]) -> Proposal | None:
     """The only proposal of a draft, if every guard lets it pass without a word."""
     remarks: list[AuditNote] = []
-    heard = hear(draft, place, rules, memory, remarks)
+    heard = hear(draft, sender, rules, memory, remarks)
     if isinstance(heard, Refusal) or remarks or len(heard) != 1 or heard[0].questions:
         return None
     return heard[0]

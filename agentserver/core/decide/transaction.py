@@ -96,7 +96,7 @@ def _take(books: Books, command: Take) -> None:
     """Consume the first delivery of a thread's inbox, and let todos notice it."""
     delivery = command.delivery
     _consume(books, delivery, DeliveryMove.FINISH)
-    books.minutes.record(Event.HANDLED, delivery)
+    books.builder.record(Event.HANDLED, delivery)
     books.todos = books.todos.notice(delivery)
     books.deprecated = command.deprecated
 
@@ -105,7 +105,7 @@ def _bury(books: Books, command: Bury) -> None:
     """Give up a delivery, running or done."""
     delivery, failed = command
     _consume(books, delivery, DeliveryMove.FAIL)
-    books.minutes.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
+    books.builder.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
 
 
 def _consume(books: Books, delivery: Delivery, move: DeliveryMove) -> None:
@@ -124,7 +124,7 @@ def _retry(books: Books, command: Retry) -> None:
     thread = books.tree.nodes[delivery.thread]
     books.retry = delivery._replace(attempt=delivery.attempt + 1)
     books.change.put(thread.with_inbox((books.retry, *thread.inbox[1:])))
-    books.minutes.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
+    books.builder.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
 
 
 def _requeue(books: Books, command: Requeue) -> None:
@@ -208,14 +208,14 @@ def _ask(books: Books, delivery: Delivery, questions: tuple[Question, ...]) -> N
     books.put(thread, ThreadMove.PARK, thread._replace(approvals=(*thread.approvals, approval)))
     books.asked[approval.id] = approval
     asked = tuple([GuardAsks(question.guard, question.why) for question in questions])
-    books.minutes.record(Event.ASKED, delivery, detail=GuardQuestions(asked))
+    books.builder.record(Event.ASKED, delivery, detail=GuardQuestions(asked))
 
 
 def _approve(books: Books, command: Approve) -> None:
     """Let a delivery that waited for a person go on its way."""
     delivery = command.approval.delivery
     _answered(books, command.approval)
-    books.minutes.record(Event.APPROVED, delivery, detail=command.answered)
+    books.builder.record(Event.APPROVED, delivery, detail=command.answered)
     books.place(delivery, DeliveryStage.ASKED, DeliveryMove.APPROVE)
 
 
@@ -223,7 +223,7 @@ def _deny(books: Books, command: Deny) -> None:
     """Drop a delivery that a person denied."""
     delivery = command.approval.delivery
     _answered(books, command.approval)
-    books.minutes.record(Event.WITHDRAWN, delivery, detail=command.answered)
+    books.builder.record(Event.WITHDRAWN, delivery, detail=command.answered)
     books.drop(delivery, DeliveryStage.ASKED, DeliveryMove.DENY)
 
 
@@ -307,9 +307,9 @@ def _enter(books: Books, command: Enter) -> None:
     """Put an event on record."""
     event, about, delivery = command
     if delivery is None:
-        books.minutes.note(event, **about)
+        books.builder.note(event, **about)
     else:
-        books.minutes.record(event, delivery, **about)
+        books.builder.record(event, delivery, **about)
 
 
 def _close(books: Books, command: Close) -> None:
@@ -317,7 +317,7 @@ def _close(books: Books, command: Close) -> None:
     root = books.tree.root
     _prune(books, Prune(root))
     books.over = True
-    books.minutes.note(Event.CLOSED, thread=root, to=books.before.principal, detail=Ended(command.reason))
+    books.builder.note(Event.CLOSED, thread=root, to=books.before.principal, detail=Ended(command.reason))
 
 
 _APPLY: Final[Mapping[type, Callable[[Books, Any], None]]] = MappingProxyType(

@@ -30,20 +30,20 @@ TOLD = (
 
 
 def overstepped(
-    draft: Draft, proposals: Sequence[Proposal], place: Sender, services: Container[str]
+    draft: Draft, proposals: Sequence[Proposal], sender: Sender, services: Container[str]
 ) -> Refusal | None:
     """The refusal of a draft by which its sender would speak for the system.
 
     Args:
         draft: what is to be sent, a payload of the system's namespace.
         proposals: to whom it would go.
-        place: where it was written.
+        sender: where it was written.
         services: names of the payload elements that the todo service accepts.
     """
     routes = {proposal.route for proposal in proposals}
     if draft.root in services and draft.to in {TODO, None} and routes <= {Route.SERVICE}:
         return None  # whether the service is within reach is for routing to say
-    if routes == {Route.ANSWER} and place.given is not None and canonical(draft.element) == place.given:
+    if routes == {Route.ANSWER} and sender.given is not None and canonical(draft.element) == sender.given:
         return None
     return forgery(draft.root, draft.to if isinstance(draft.to, str) else "")
 

@@ -68,7 +68,7 @@ class Proposal(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """The place at which a draft is written.
+    """The listener that writes a draft, with the thread and the time at which it does.
 
     Args:
         listener: by whom.
@@ -86,56 +86,56 @@ class Sender(NamedTuple):
     given: bytes | None = None
 
 
-def resolve(draft: Draft, place: Sender, blueprint: Blueprint) -> tuple[Proposal, ...]:
+def resolve(draft: Draft, sender: Sender, blueprint: Blueprint) -> tuple[Proposal, ...]:
     """The receivers of a draft; none when it cannot be delivered."""
     if draft.to is None:
-        return _by_root(draft, place, blueprint)
-    route = _by_name(draft.to, draft.root, place, blueprint)
+        return _by_root(draft, sender, blueprint)
+    route = _by_name(draft.to, draft.root, sender, blueprint)
     if route is None:
         return ()
-    to = place.caller if route is Route.ANSWER else draft.to
-    return (_proposal(draft, place, str(to), route),)
+    to = sender.caller if route is Route.ANSWER else draft.to
+    return (_proposal(draft, sender, str(to), route),)
 
 
-def _by_name(to: str | Target, root: str, place: Sender, blueprint: Blueprint) -> Route | None:
+def _by_name(to: str | Target, root: str, sender: Sender, blueprint: Blueprint) -> Route | None:
     # The sender's own name means a self-call even when its caller is a thread of its own: only respond() returns.
-    if to is Target.CALLER or (to == place.caller and to != place.listener.name):
-        return Route.ANSWER if place.caller is not None else None
+    if to is Target.CALLER or (to == sender.caller and to != sender.listener.name):
+        return Route.ANSWER if sender.caller is not None else None
     if to == TODO:
-        return Route.SERVICE if _serves(root, place, blueprint) else None
+        return Route.SERVICE if _serves(root, sender, blueprint) else None
     if not blueprint.accepts(str(to), root):
         return None
-    return Route.SELF if to == place.listener.name else Route.PEER
+    return Route.SELF if to == sender.listener.name else Route.PEER
 
 
-def _serves(root: str, place: Sender, blueprint: Blueprint) -> bool:
+def _serves(root: str, sender: Sender, blueprint: Blueprint) -> bool:
     """True when a service takes it. Services work for handlers; the principal's root has none."""
-    return place.caller is not None and root in blueprint.services
+    return sender.caller is not None and root in blueprint.services
 
 
-def _by_root(draft: Draft, place: Sender, blueprint: Blueprint) -> tuple[Proposal, ...]:
-    if _serves(draft.root, place, blueprint):
-        return (_proposal(draft, place, TODO, Route.SERVICE),)
-    own = place.listener.name
-    takers = [name for name in blueprint.takers(draft.root) if name == own or name in place.listener.peers]
+def _by_root(draft: Draft, sender: Sender, blueprint: Blueprint) -> tuple[Proposal, ...]:
+    if _serves(draft.root, sender, blueprint):
+        return (_proposal(draft, sender, TODO, Route.SERVICE),)
+    own = sender.listener.name
+    takers = [name for name in blueprint.takers(draft.root) if name == own or name in sender.listener.peers]
     if len(takers) > 1:
-        return _broadcast(draft, place, [blueprint.listeners[name] for name in takers])
+        return _broadcast(draft, sender, [blueprint.listeners[name] for name in takers])
     if takers:
-        return resolve(draft._replace(to=takers[0]), place, blueprint)
+        return resolve(draft._replace(to=takers[0]), sender, blueprint)
     # A payload that no listener within reach declares is what a tool answers with.
-    return () if place.caller is None else (_proposal(draft, place, place.caller, Route.ANSWER),)
+    return () if sender.caller is None else (_proposal(draft, sender, sender.caller, Route.ANSWER),)
 
 
-def _broadcast(draft: Draft, place: Sender, takers: Sequence[Listener]) -> tuple[Proposal, ...]:
+def _broadcast(draft: Draft, sender: Sender, takers: Sequence[Listener]) -> tuple[Proposal, ...]:
     """A proposal for each but the sender itself; none when one of them does not take broadcasts."""
     if not all(taker.broadcast for taker in takers):
         return ()
-    others = [taker.name for taker in takers if taker.name != place.listener.name]
-    return tuple(_proposal(draft, place, name, Route.PEER) for name in others)
+    others = [taker.name for taker in takers if taker.name != sender.listener.name]
+    return tuple(_proposal(draft, sender, name, Route.PEER) for name in others)
 
 
-def _proposal(draft: Draft, place: Sender, to: str, route: Route) -> Proposal:
+def _proposal(draft: Draft, sender: Sender, to: str, route: Route) -> Proposal:
     return _new(
         Proposal,
-        (place.listener, place.thread, to, route, draft.root, draft.markup, draft.element, (), None, ""),
+        (sender.listener, sender.thread, to, route, draft.root, draft.markup, draft.element, (), None, ""),
     )

@@ -1,4 +1,4 @@
-"""The minutes of one step: its records in order, fit to be read.
+"""The records of one step, in order and fit to be read.
 
 Owns what a record keeps of a text that anybody may have written. Refuses to know what the events lead to.
 """

@@ -201,13 +201,13 @@ class CountingGuard:
 class Narrowing:
     """Lets the worker reach the vault alone where the boss asks it."""
 
-    def rewrite(self, draft: Draft, place: Sender) -> Rewrite | None:
+    def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
         """Pass the message on as it is."""
-        if (place.listener.name, draft.to) != ("boss", "worker"):
+        if (sender.listener.name, draft.to) != ("boss", "worker"):
             return None
         return Rewrite(draft, GuardNote("narrowing", "the vault alone"), frozenset({"vault"}))
 
-    def refused(self, refusal: Refusal, place: Sender) -> None:
+    def refused(self, refusal: Refusal, sender: Sender) -> None:
         """None is this rewriter's."""
 
 

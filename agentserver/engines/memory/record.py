@@ -145,7 +145,7 @@ class MemoryReader(NamedTuple):
             raise UnrecordedError("the engine in memory was not told to record steps")
         return self.record.story(conversation)
 
-    def altered(self, story: RecordedConversation) -> int | None:  # noqa: ARG002 - a reader's signature
+    def altered(self, recorded: RecordedConversation) -> int | None:  # noqa: ARG002 - a reader's signature
         """None: steps in memory are not sealed."""
         return None
 

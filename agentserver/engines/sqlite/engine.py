@@ -55,7 +55,7 @@ class SqliteEngine:
     """A journal at work. Everything in it is done by one thread, in order.
 
     Args:
-        place: where the journal is.
+        options: where the journal is.
         guards: those whose memories are kept with the conversations.
         retention: seconds for which closed conversations are kept; None is for ever.
         limit: bytes that the journal may hold; beyond it no outside message is kept. None is no limit.
@@ -66,15 +66,15 @@ class SqliteEngine:
 
     def __init__(
         self,
-        place: JournalOptions,
+        options: JournalOptions,
         guards: Sequence[CoreGuard] = (),
         *,
         retention: float | None = None,
         limit: int | None = None,
     ) -> None:
-        self.marks = MarkFile(place.path)
+        self.marks = MarkFile(options.path)
         self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._connection)))
-        self._place = place
+        self._options = options
         self._guards = tuple(guards)
         self._retention = retention
         self._limit = limit
@@ -117,15 +117,15 @@ class SqliteEngine:
 
     def _begin(self) -> None:
         with ExitStack() as stack:
-            lock = stack.enter_context(Lock(self._place.path))
+            lock = stack.enter_context(Lock(self._options.path))
             stack.callback(self.marks.close)
-            self._connection = stack.enter_context(closing(open_writing(self._place)))
-            self._writer = Writer(self._connection, self._place.path, self._guards, self._limit)
+            self._connection = stack.enter_context(closing(open_writing(self._options)))
+            self._writer = Writer(self._connection, self._options.path, self._guards, self._limit)
             stack.callback(self._writer.leave, lock)
             self._reader = Reader(self._connection, self._guards)
             self._before = self._reader.last_event()
             for damage in self._reader.damaged():
-                logger.error("%s: %s", self._place.path, damage)
+                logger.error("%s: %s", self._options.path, damage)
             self._open = stack.pop_all()
 
     # Writing
@@ -289,7 +289,7 @@ class SqliteEngine:
         return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
 
     def _examine(self, work: Callable[[EngineReader], T]) -> T:
-        with reading(self._place.path, self._guards) as reader:
+        with reading(self._options.path, self._guards) as reader:
             return work(reader)
 
     async def _do(self, work: Callable[[], T]) -> T:
@@ -297,6 +297,6 @@ class SqliteEngine:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except DRIVER as error:
-            raise told(self._place.path, error) from error
+            raise told(self._options.path, error) from error
         except UnreadableError as error:
             raise DamagedError(str(error)) from error

@@ -224,7 +224,7 @@ class Sync(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """The place of a journal.
+    """The file of a journal, and when a commit counts as written.
 
     Args:
         path: of the file.
@@ -260,12 +260,12 @@ FATAL: Final = ("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")
 """After these it is unknown what is on the disk: nothing more is written until the file has been opened anew."""
 
 
-def open_writing(place: JournalOptions) -> sqlite3.Connection:
+def open_writing(options: JournalOptions) -> sqlite3.Connection:
     """The journal, ready to be written, made when there is none. The lock must be held.
 
     Raises EngineError when it is damaged, of a later version, no journal, or has lost what was committed.
     """
-    path = place.path
+    path = options.path
     try:
         _mind_the_log(path)
         _read_through(path)
@@ -277,7 +277,7 @@ def open_writing(place: JournalOptions) -> sqlite3.Connection:
     connection.text_factory = _text
     with ExitStack() as stack:
         stack.callback(connection.close)
-        _prepare(connection, place)
+        _prepare(connection, options)
         stack.pop_all()
     return connection
 
@@ -308,19 +308,19 @@ def _read_through(path: Path) -> None:
         os.close(descriptor)
 
 
-def _prepare(connection: sqlite3.Connection, place: JournalOptions) -> None:
+def _prepare(connection: sqlite3.Connection, options: JournalOptions) -> None:
     try:
-        version = _check(connection, place.path)
-        _compare(connection, place.path)
+        version = _check(connection, options.path)
+        _compare(connection, options.path)
         connection.execute("pragma journal_mode = wal")
-        connection.execute(f"pragma synchronous = {place.sync}")
+        connection.execute(f"pragma synchronous = {options.sync}")
         connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"pragma journal_size_limit = {LOG_LIMIT}")
         for number in range(version, len(MIGRATIONS)):
             mark = f"pragma application_id = {APPLICATION}; pragma user_version = {number + 1};"
             connection.executescript(f"begin immediate; {MIGRATIONS[number]} {mark} commit;")
     except DRIVER as error:
-        raise told(place.path, error) from error
+        raise told(options.path, error) from error
 
 
 def _compare(connection: sqlite3.Connection, path: Path) -> None:

@@ -171,9 +171,9 @@ class Reader:
         """The answers that other processes have left."""
         return journal_answers.found(self._connection)
 
-    def altered(self, story: RecordedConversation) -> int | None:
+    def altered(self, recorded: RecordedConversation) -> int | None:
         """The first version whose step does not continue the chain."""
-        return broken_link(story)
+        return broken_link(recorded)
 
     def story(self, conversation: str) -> RecordedConversation:
         """Everything that is recorded of a conversation. Raises LookupError."""

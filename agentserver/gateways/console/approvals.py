@@ -101,10 +101,10 @@ class Approvals:
         """The short ids of what waits."""
         return [self._short(one) for one in self._known.values()]
 
-    def only_asks(self, talk: ConsoleSession) -> bool:
+    def only_asks(self, session: ConsoleSession) -> bool:
         """True when everything that runs in a conversation waits for a person who is asked here."""
-        conversation = self._host.conversation(talk.handle.id) if self._known else None
-        if conversation is None or len(conversation.requests) != talk.running:
+        conversation = self._host.conversation(session.handle.id) if self._known else None
+        if conversation is None or len(conversation.requests) != session.running:
             return False
         asked = conversation.approvals()
         working = any(thread.inbox for thread in conversation.tree.nodes.values())

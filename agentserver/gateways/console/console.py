@@ -79,8 +79,8 @@ class Console:
         self.interactive = interactive
         self._takers = console_lines.takers_of(host.rules)
         self._addressee = next(iter(self._takers))
-        self._talks = ConsoleSessions(host, principal)
-        self._hops = HopView(self._talks, screen)
+        self._sessions = ConsoleSessions(host, principal)
+        self._hops = HopView(self._sessions, screen)
         self.approvals = Approvals(host, screen, self._hops.flush, by or principal, paged=interactive)
         self._stirred = asyncio.Event()
         self._gathering: Gathering | None = None
@@ -111,7 +111,7 @@ class Console:
 
     def ids(self) -> Ids:
         """The subjects of commands, for completion."""
-        return Ids([talk.handle.id for talk in self._talks], self.approvals.ids())
+        return Ids([session.handle.id for session in self._sessions], self.approvals.ids())
 
     def greeting(self, name: str) -> str:
         """The first lines of an interactive session."""
@@ -132,7 +132,7 @@ class Console:
         """
         self._reading = anyio.CancelScope()
         try:
-            await self._talks.open()
+            await self._sessions.open()
         except QuotaError as error:
             self._mistake(str(error))
             return 2
@@ -178,8 +178,8 @@ class Console:
 
     async def _settled(self) -> None:
         """Wait until nothing runs, or what runs waits for an answer that the next line may hold."""
-        while not self._talks.rest.is_set():
-            if all(self.approvals.only_asks(talk) for talk in self._talks.running()):
+        while not self._sessions.rest.is_set():
+            if all(self.approvals.only_asks(session) for session in self._sessions.running()):
                 self.approvals.flush()
                 return
             self._stirred.clear()
@@ -188,7 +188,7 @@ class Console:
     async def _end_of_lines(self) -> None:
         """A script is over when it is answered: what still waits for a person may be answered elsewhere."""
         if not self.interactive:
-            await self._talks.rest.wait()
+            await self._sessions.rest.wait()
 
     async def _meet(self, line: str, tasks: TaskGroup) -> None:
         """Do what a line says; a message is sent without waiting for its answers."""
@@ -197,12 +197,12 @@ class Console:
             if letter is None:
                 return
             self._addressee = letter.to or self._addressee
-            talk = await self._talk()
+            session = await self._session()
         except QuotaError as error:
             self._mistake(str(error))
             return
-        self._talks.began(talk)
-        tasks.start_soon(self._deliver, talk, letter)
+        self._sessions.began(session)
+        tasks.start_soon(self._deliver, session, letter)
 
     def _understand(self, line: str) -> Meaning:
         if self._gathering is None:
@@ -228,19 +228,19 @@ class Console:
                 self._mistake(*meaning.lines)
         return None
 
-    async def _deliver(self, talk: ConsoleSession, letter: TypedMessage) -> None:
+    async def _deliver(self, session: ConsoleSession, letter: TypedMessage) -> None:
         answered = False
         try:
-            async for reply in talk.handle.replies(letter.data, letter.to):
+            async for reply in session.handle.replies(letter.data, letter.to):
                 answered = True
                 self._failures += reply.error
-                self._reply(talk, reply)
+                self._reply(session, reply)
                 await self._screen.written()  # asking for the next one says that this one was taken
         except RuntimeError as error:
             # The conversation was closed since it was looked up, or the server stops.
             self._screen.say(str(error), Style.BAD)
-        if talk.kept:
-            only_asks = self.approvals.only_asks(talk)
+        if session.kept:
+            only_asks = self.approvals.only_asks(session)
             why = (
                 "still waits for an approval" if only_asks else "not finished: it goes on with the next start"
             )
@@ -248,25 +248,25 @@ class Console:
         elif not answered:
             self._failures += 1
             self.approvals.flush()
-            self._screen.say("cancelled" if talk.over else "ended without an answer", Style.WARN)
-        await self._talks.ended(talk)
+            self._screen.say("cancelled" if session.over else "ended without an answer", Style.WARN)
+        await self._sessions.ended(session)
         self._stirred.set()
 
-    def _reply(self, talk: ConsoleSession, reply: Reply) -> None:
+    def _reply(self, session: ConsoleSession, reply: Reply) -> None:
         self.approvals.flush()
-        if talk is not self._talks.current:
-            self._screen.say(f"in conversation {talk.handle.id}:", Style.DIM)
+        if session is not self._sessions.current:
+            self._screen.say(f"in conversation {session.handle.id}:", Style.DIM)
         codecs, redact = self._host.rules.codecs, self._screen.redact
         self._screen.show(*view.reply_lines(reply, codecs, raw=self._raw, redact=redact))
 
-    async def _talk(self) -> ConsoleSession:
+    async def _session(self) -> ConsoleSession:
         """The current conversation, or a new one when it has ended meanwhile."""
-        current = self._talks.current
-        if current is not None and self._talks.alive():
+        current = self._sessions.current
+        if current is not None and self._sessions.alive():
             return current
         if current is not None and not current.over:
             self._screen.say("the conversation was closed; this is a new one", Style.WARN)
-        return await self._talks.open()
+        return await self._sessions.open()
 
     def _mistake(self, *lines: str) -> None:
         self._mistakes += 1
@@ -281,19 +281,19 @@ class Console:
         self._process.begin(self._status())
         await self._host.drain()
         with anyio.move_on_after(CLOSING):
-            for talk in self._talks:
-                if self._unfinished(talk) and self._host.durable:
-                    talk.keep()
-                elif self._unfinished(talk):
-                    await talk.close()
-            await self._talks.rest.wait()
-            for talk in self._talks:
-                await talk.close()
+            for session in self._sessions:
+                if self._unfinished(session) and self._host.durable:
+                    session.keep()
+                elif self._unfinished(session):
+                    await session.close()
+            await self._sessions.rest.wait()
+            for session in self._sessions:
+                await session.close()
             self.approvals.flush()
             await self._screen.written()
 
-    def _unfinished(self, talk: ConsoleSession) -> bool:
-        conversation = self._host.conversation(talk.handle.id)
+    def _unfinished(self, session: ConsoleSession) -> bool:
+        conversation = self._host.conversation(session.handle.id)
         return conversation is not None and bool(conversation.requests)
 
     def _status(self) -> int:
@@ -312,28 +312,28 @@ class Console:
         self._screen.show(*view.listener_lines(self._host.rules.blueprint, self._takers))
 
     async def _new(self, _: str) -> None:
-        talk = await self._talks.open()
-        self._screen.say(f"conversation {talk.handle.id}", Style.DIM)
+        session = await self._sessions.open()
+        self._screen.say(f"conversation {session.handle.id}", Style.DIM)
 
     async def _threads(self, _: str) -> None:
-        conversation = self._host.conversation((await self._talk()).handle.id)
+        conversation = self._host.conversation((await self._session()).handle.id)
         if conversation is not None:
             self._screen.show(*view.thread_lines(conversation))
 
     async def _trace(self, prefix: str) -> None:
         self._hops.flush()
-        talk = self._find(prefix)
-        if talk is not None:
-            records = self._host.trace.of(talk.handle.id)
-            self._screen.say(f"conversation {talk.handle.id}, {len(records)} records", Style.DIM)
+        session = self._find(prefix)
+        if session is not None:
+            records = self._host.trace.of(session.handle.id)
+            self._screen.say(f"conversation {session.handle.id}, {len(records)} records", Style.DIM)
             self._screen.show(*text.tree(records))
 
     async def _cancel(self, prefix: str) -> None:
-        talk = self._find(prefix)
-        if talk is not None:
-            await talk.close()
+        session = self._find(prefix)
+        if session is not None:
+            await session.close()
             self._hops.flush()
-            self._screen.say(f"conversation {talk.handle.id} is over", Style.DIM)
+            self._screen.say(f"conversation {session.handle.id} is over", Style.DIM)
 
     async def _approvals(self, prefix: str) -> None:
         self._complain(self.approvals.tell(prefix))
@@ -350,7 +350,7 @@ class Console:
 
     def _find(self, prefix: str) -> ConsoleSession | None:
         """The conversation that is meant: the current one, or the one of this session that begins so."""
-        found = self._talks.beginning(prefix)
+        found = self._sessions.beginning(prefix)
         if len(found) == 1:
             return found[0]
         self._mistake(f"{len(found) or 'no'} conversations of this session begin with {prefix}")
@@ -383,11 +383,11 @@ class Console:
 
     async def _interrupt(self) -> None:
         """Ctrl-C: forget half an XML element, else cancel what runs, else leave."""
-        running = self._talks.running()
+        running = self._sessions.running()
         if self._gathering is not None:
             self._gathering = None
         elif running:
-            for talk in running:
-                await talk.close()
+            for session in running:
+                await session.close()
         else:
             self._end(EndReason.QUIT)

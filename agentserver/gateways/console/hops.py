@@ -24,8 +24,8 @@ WAITING = 10_000
 class HopView:
     """Shows what happens in the session's conversations, as long as ``on`` is set."""
 
-    def __init__(self, talks: ConsoleSessions, screen: Screen) -> None:
-        self._talks = talks
+    def __init__(self, sessions: ConsoleSessions, screen: Screen) -> None:
+        self._sessions = sessions
         self._screen = screen
         self._waiting: deque[tuple[ConsoleSession, AuditRecord]] = deque()
         self._lost = 0
@@ -34,13 +34,13 @@ class HopView:
 
     def note(self, record: AuditRecord) -> None:
         """Take in a record; called by the pump, so it neither blocks nor raises."""
-        talk = self._talks.get(record.conversation)
-        if talk is None:
+        session = self._sessions.get(record.conversation)
+        if session is None:
             return
         if len(self._waiting) >= WAITING:
             self._waiting.popleft()
             self._lost += 1
-        self._waiting.append((talk, record))
+        self._waiting.append((session, record))
         self._news.set()
 
     async def show(self) -> None:
@@ -58,7 +58,7 @@ class HopView:
         while self._waiting:
             self._show(*self._waiting.popleft())
 
-    def _show(self, talk: ConsoleSession, record: AuditRecord) -> None:
-        hop = talk.reading.take(record)
+    def _show(self, session: ConsoleSession, record: AuditRecord) -> None:
+        hop = session.reading.take(record)
         if self.on and not text.quiet(record):
             self._screen.show(text.line(hop), *text.further(hop, "/trace"))

@@ -101,7 +101,7 @@ class ConsoleSessions:
         """The current conversation, or those whose ids begin so."""
         if not prefix:
             return [self.current] if self.current else []
-        return [talk for key, talk in self._known.items() if key.startswith(prefix)]
+        return [session for key, session in self._known.items() if key.startswith(prefix)]
 
     def alive(self) -> bool:
         """True when the current conversation can take messages."""
@@ -121,26 +121,26 @@ class ConsoleSessions:
         self.current = self._known[handle.id] = ConsoleSession(handle)
         return self.current
 
-    def began(self, talk: ConsoleSession) -> None:
+    def began(self, session: ConsoleSession) -> None:
         """Count a request."""
-        talk.running += 1
+        session.running += 1
         self.rest.clear()
 
-    async def ended(self, talk: ConsoleSession) -> None:
+    async def ended(self, session: ConsoleSession) -> None:
         """A request has come to rest."""
-        talk.running -= 1
-        if talk.left and not talk.running:
-            await talk.close()
+        session.running -= 1
+        if session.left and not session.running:
+            await session.close()
         if not self.running():
             self.rest.set()
 
     def running(self) -> list[ConsoleSession]:
         """The conversations in which something runs."""
-        return [talk for talk in self._known.values() if talk.running]
+        return [session for session in self._known.values() if session.running]
 
     def _forget(self) -> None:
         """Drop conversations that are over and no longer in the trace."""
         traced = set(self._host.trace.conversations())
-        for key, talk in list(self._known.items()):
-            if talk.over and not talk.running and key not in traced:
+        for key, session in list(self._known.items()):
+            if session.over and not session.running and key not in traced:
                 del self._known[key]

@@ -24,12 +24,12 @@ class Rounds(Generic[T]):
 
     def put(self, principal: str, conversation: str, item: T) -> None:
         """Add an item behind those of its conversation. An owner that had none waits for a whole round."""
-        talks = self._owners.get(principal)
-        if talks is None:
-            talks = self._owners[principal] = OrderedDict()
-        items = talks.get(conversation)
+        conversations = self._owners.get(principal)
+        if conversations is None:
+            conversations = self._owners[principal] = OrderedDict()
+        items = conversations.get(conversation)
         if items is None:
-            items = talks[conversation] = deque()
+            items = conversations[conversation] = deque()
         items.append(item)
         self.count += 1
 
@@ -37,15 +37,15 @@ class Rounds(Generic[T]):
         """Remove the item whose turn it is. Raises LookupError when there is none."""
         if not self._owners:
             raise LookupError("nothing waits")
-        principal, talks = next(iter(self._owners.items()))
-        conversation, items = next(iter(talks.items()))
+        principal, conversations = next(iter(self._owners.items()))
+        conversation, items = next(iter(conversations.items()))
         item = items.popleft()
         self.count -= 1
         if items:
-            talks.move_to_end(conversation)
+            conversations.move_to_end(conversation)
         else:
-            del talks[conversation]
-        if talks:
+            del conversations[conversation]
+        if conversations:
             self._owners.move_to_end(principal)
         else:
             del self._owners[principal]

@@ -165,10 +165,10 @@ def discard(connection: sqlite3.Connection, delivery: str) -> bool:
     return True
 
 
-def broken_link(story: RecordedConversation) -> int | None:
+def broken_link(recorded: RecordedConversation) -> int | None:
     """The first version of a conversation whose step is not what was written; None when all are."""
     chain = GENESIS
-    for expected, step in enumerate(story.steps, 1):
+    for expected, step in enumerate(recorded.steps, 1):
         rows = step.rows if step.form in OF_ROWS else step.gone_out()
         chain = chained(chain, *step.moment, step.cause, step.records, *rows)
         if chain != step.chain or step.version != expected:

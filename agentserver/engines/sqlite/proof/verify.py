@@ -112,28 +112,28 @@ def _conversations(connection: sqlite3.Connection) -> Iterator[str]:
 def _conversation(
     reader: Reader, connection: sqlite3.Connection, key: str, claimed: dict[str, int]
 ) -> Iterator[str]:
-    story = reader.story(key)
-    claimed["step"] += len(story.steps)
-    claimed["delivery"] += sum(len(step.added) for step in story.steps)
-    claimed["event"] += sum(len(step.events) for step in story.steps)
+    recorded = reader.story(key)
+    claimed["step"] += len(recorded.steps)
+    claimed["delivery"] += sum(len(step.added) for step in recorded.steps)
+    claimed["event"] += sum(len(step.events) for step in recorded.steps)
     found = stored(connection, key)
-    broken = broken_link(story)
+    broken = broken_link(recorded)
     if broken is not None:
         yield f"step {broken} is not what was written"
-    elif found is not None and (found.row.version, found.row.chain) != _end(story.steps):
+    elif found is not None and (found.row.version, found.row.chain) != _end(recorded.steps):
         yield "its steps are not those that it has come by"
     elif "receipt" in claimed:
-        yield from _receipts(connection, story)
+        yield from _receipts(connection, recorded)
 
 
-def _receipts(connection: sqlite3.Connection, story: RecordedConversation) -> Iterator[str]:
+def _receipts(connection: sqlite3.Connection, recorded: RecordedConversation) -> Iterator[str]:
     """Ids that senders gave their messages: they stand in the causes of the steps too."""
     rows = connection.execute(
         "select r.name, r.request, r.content from receipt r join conversation c on c.number = r.conversation"
         " where c.id = ? order by r.name",
-        (story.beginning.id,),
+        (recorded.beginning.id,),
     )
-    given = (recording.receipt(step.cause) for step in story.steps)
+    given = (recording.receipt(step.cause) for step in recorded.steps)
     if sorted((name, *receipt) for name, receipt in filter(None, given)) != rows.fetchall():
         yield "the ids of its senders are not those that they gave"
 

@@ -1,13 +1,13 @@
 """Details as plain values, and back: for journals by position, for programs by name.
 
 Owns both forms. What is kept of a detail decodes to an equal one; a text, as earlier servers kept it, decodes to
-``KeptText``. Refuses to put a detail into words.
+``KeptText``. Refuses to put a detail into words; it asks for them only to know that there are any.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType, UnionType
+from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from agentserver.core.records.details import (
     NAMES,
@@ -28,6 +28,7 @@ from agentserver.core.records.details import (
     Unanswered,
     Unknown,
 )
+from agentserver.core.records.wording import WORDING
 from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
 
 if TYPE_CHECKING:
@@ -48,12 +49,32 @@ def dump(detail: Detail | None) -> Any:
 def load(plain: Any) -> Detail | None:
     """The detail of which ``dump`` gave the plain form, or a text that an earlier server kept.
 
-    Raises ValueError, TypeError, IndexError or KeyError for anything else.
+    Raises ValueError, TypeError, IndexError or KeyError for anything else: what is loaded has the types of its kind,
+    and there are words for it.
     """
     if isinstance(plain, str):
         return KeptText(plain) if plain else None
     kind, *fields = plain
-    return _LOADED[kind](*fields)
+    detail = _LOADED[kind](*fields)
+    if not _fits(detail, type(detail)):
+        raise ValueError(f"a detail of the kind {kind} with a value of another type")
+    WORDING.lines(detail)
+    return detail
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """True when a value is of a type: one of a few plain ones, a tuple of one, a choice of several, or of a detail."""
+    if get_origin(hint) in _CHOICES:
+        return any(_fits(value, each) for each in get_args(hint))
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_fits(each, get_args(hint)[0]) for each in value)
+    if not isinstance(value, hint):
+        return False
+    hints = get_type_hints(hint) if hasattr(hint, "_fields") else {}
+    return all(_fits(getattr(value, name), each) for name, each in hints.items())
+
+
+_CHOICES: Final = (Union, UnionType)
 
 
 def handoff(members: Mapping[str, Any]) -> HandoffAttempt:

@@ -181,6 +181,8 @@ class More(NamedTuple):
 class HandoffAttempt(NamedTuple):
     """An attempt to hand work over, by lengths and hashes, in the order of the record of handoffs.
 
+    A length or hash is None where it was not kept.
+
     Args:
         timestamp: ISO 8601 with zone.
         source: the listener that asked.
@@ -205,12 +207,12 @@ class HandoffAttempt(NamedTuple):
     result: str
     reason: str | None
     params_keys: tuple[str | Unknown | More, ...]
-    raw_len: int
-    raw_event_len: int
-    sanitized_event_len: int
+    raw_len: int | None
+    raw_event_len: int | None
+    sanitized_event_len: int | None
     raw_sha256: str | None
     event_sha256: str | None
-    note_len: int
+    note_len: int | None
     note_sha256: str | None
 
 

@@ -51,10 +51,10 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "note denies": "the guard {guard} denies it: {text}",
         "note failed": "the guard {guard} failed: {text}",
         "note rest": "the guard {guard} denies the rest of the conversation: {text}",
-        "handoff": "{result}",
-        "handoff of": "{result} {intent}",
-        "handoff refused": "{result}: {reason}",
-        "handoff of refused": "{result} {intent}: {reason}",
+        "attempt": "{result}",
+        "attempt of": "{result} {intent}",
+        "attempt refused": "{result}: {reason}",
+        "attempt of refused": "{result} {intent}: {reason}",
         Ground.APPROVAL: "{0} wants to send this to {1}, which needs an approval.",
         Ground.BUSY: "{0} abandoned invocations of {1} still run",
         Ground.BYTES: "a result of more than {0} bytes",
@@ -140,7 +140,7 @@ def _told_questions(words: DetailWording, questions: GuardQuestions, where: str)
 
 def _told_handoff(words: DetailWording, attempt: HandoffAttempt, _: str) -> tuple[str, ...]:
     named = not (attempt.intent is None or isinstance(attempt.intent, Unknown))
-    phrase = _spaced(_spaced("handoff", "of" if named else ""), "refused" if attempt.reason else "")
+    phrase = _spaced(_spaced("attempt", "of" if named else ""), "refused" if attempt.reason else "")
     return words.say(phrase, result=attempt.result, intent=attempt.intent, reason=attempt.reason)
 
 

@@ -1,0 +1,88 @@
+"""The plain forms of details: what can be loaded has the types of its kind, and can be told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agentserver.core.encoding.detail_form import dump, handoff, load
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.details import (
+    Answered,
+    Corrections,
+    Ended,
+    Failure,
+    Ground,
+    GuardAsks,
+    GuardNote,
+    GuardQuestions,
+    KeptText,
+    More,
+    RedrivenFrom,
+    Repaired,
+    Unanswered,
+    Unknown,
+)
+from agentserver.core.records.wording import WORDING
+from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
+from agentserver.trace.redact import EVERY, Redaction, redacted
+from agentserver.trace.text import json_lines, tree_text
+
+TRAIL = Trail("fetcher", "text", 2, "eve", "Eve", "base64", (TrailHop("router", "text", 3),), "d")
+FOUND = Findings(
+    "outbox", 4, "enforce", "deny", (FindingFacts("destination", "block", "to", "eve", "destination", "so", TRAIL),)
+)  # fmt: skip
+ATTEMPT = handoff(
+    {"result": "approve", "target": {"len": 3, "sha256": "00"}, "params_keys": ["a", {"more": 2}]}
+)
+DETAILS = [
+    KeptText("a\nb"), GuardNote("hours", "closed", "denies"), Failure("oops"), Ground.NO_PEER.of("a", "b"),
+    Corrections(("one", "two")), Repaired("closed an element"), Answered("ada", "once"), Unanswered("late"),
+    GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?")), GuardAsks("lineage", FOUND))), Ended("done"),
+    RedrivenFrom("d", "c", "ada"), FOUND, ATTEMPT,
+]  # fmt: skip
+
+
+def places(value: Any, way: tuple[int, ...] = ()):
+    yield way
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from places(each, (*way, index))
+
+
+def changed(value: Any, way: tuple[int, ...], lie: Any) -> Any:
+    if not way:
+        return lie
+    return [changed(each, way[1:], lie) if index == way[0] else each for index, each in enumerate(value)]
+
+
+@pytest.mark.parametrize("detail", DETAILS, ids=lambda detail: type(detail).__name__)
+def test_a_detail_comes_back_as_it_was(detail):
+    assert load(json.loads(json.dumps(dump(detail)))) == detail
+    assert load(dump(detail)) == detail
+
+
+def test_an_attempt_of_an_earlier_server_keeps_what_is_unknown_of_it():
+    assert (ATTEMPT.target, ATTEMPT.params_keys) == (Unknown(3, "00"), ("a", More(2)))
+    assert load(dump(ATTEMPT)).raw_len is None
+
+
+def test_an_attempt_without_a_known_intent_is_told():
+    assert WORDING.whole(ATTEMPT) == "approve"
+    assert WORDING.whole(Ground.HANDOFF.of("late")) == "handoff: late"
+
+
+@pytest.mark.parametrize("detail", DETAILS, ids=lambda detail: type(detail).__name__)
+@pytest.mark.parametrize("lie", ["weird", 5, None, True, [], {}, ["a"], {"a": 1}, 1.5], ids=repr)
+def test_what_is_loaded_can_be_told_and_anything_else_is_refused(detail, lie):
+    plain = json.loads(json.dumps(dump(detail)))
+    for way in places(plain):
+        try:
+            loaded = load(changed(plain, way, lie))
+        except (ValueError, TypeError, LookupError):
+            continue
+        records = [AuditRecord(Event.REFUSED, 1.0, "c", "t", detail=loaded)]
+        assert tree_text(redacted(records, Redaction((EVERY,))), payloads=True)
+        assert json_lines(records)

@@ -1,6 +1,6 @@
 """The frozen result of loading a configuration.
 
-Owns Organism, Bound and Place. Refuses to know YAML, files and how the values were checked.
+Owns Organism, BoundListener and SourceLine. Refuses to know YAML, files and how the values were checked.
 """
 
 from __future__ import annotations

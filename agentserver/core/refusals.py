@@ -59,7 +59,7 @@ class Refusal:
 
 
 def system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = False) -> SystemError:
-    """The payload for a code; ``final`` withdraws the permission to retry.
+    """The payload for a code; ``final`` tells it not to be sent again.
 
     Only ``validation`` shows corrections: every other code has one text.
     """

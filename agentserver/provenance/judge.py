@@ -165,7 +165,7 @@ class _Judgement:
         yield self.finding(kind, leaf, detail, evidence)
 
     def denied(self, text: str) -> str | None:
-        """Deny entries also mean what looks the same: refusing may fold, permitting may not."""
+        """Deny entries also mean what looks the same: refusing may fold, allowing may not."""
         deny = self.policy.deny
         shapes = {fold(place.written) for place in recipients(text)} if deny else set()
         return barred(deny, text) or next((entry for entry in deny if fold(entry) in shapes - {""}), None)
@@ -287,7 +287,7 @@ class _Judgement:
             yield self.finding(Rule.EXIT, leaf, "no text, record or request holds this link")
 
     def of_parts(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> Iterator[Finding]:
-        """Another argument that may make a permitted link lead elsewhere, or take something along."""
+        """Another argument that may make an allowed link lead elsewhere, or take something along."""
         other = next((each for each, _ in self.ruled if self.carries(leaf, rule, place, each)), None)
         if other:
             yield self.finding(Rule.EXIT, other, f"it may be a part of the link in {bare(leaf.path)}")
@@ -305,7 +305,7 @@ class _Judgement:
                 yield self.finding(Rule.EXIT, leaf, "with another argument it makes a link")
 
     def strange(self, body: str) -> bool:
-        """True when a text leads to a host that nothing permits. The name of a file leads nowhere."""
+        """True when a text leads to a host that nothing allows. The name of a file leads nowhere."""
         place = destination(body)
         known = self.followed(place, body) or self.authorised(Leaf("", body), _NO_RULE, place)
         return leads_out(body) and not is_file(body) and not known
@@ -339,7 +339,7 @@ class _Judgement:
         return self.ledger.table.first(exact(body)) is not None
 
     def resembles(self, place: Destination) -> str:
-        """Names the permitted destination that a refused one merely looks like."""
+        """Names the allowed destination that a refused one merely looks like."""
         shape = fold(place.written)
         alike = (entry for entry in self.policy.allow if fold(entry) == shape)
         known = (*alike, *filter(None, (self.ledger.asked.shapes.get(shape),)))

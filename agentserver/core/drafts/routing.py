@@ -1,6 +1,6 @@
 """The way of a draft: answers, self-calls, services, peers, broadcasts.
 
-Owns the rules by which a target becomes receivers. Refuses to permit anything; guards decide that about each
+Owns the rules by which a target becomes receivers. Refuses to allow anything; guards decide that about each
 proposal it makes. What it cannot resolve it gives no receiver, without saying why.
 
 What names no target is looked for among those whom the sender may address and nowhere else, so that what becomes

@@ -183,7 +183,7 @@ def run(
         desk: vocabulary, record and clock.
 
     Raises:
-        agentserver.handoff.managed.agents.ManagedOutputLost: when the session cannot be listened to at all.
+        agentserver.handoff.managed.agents.SourceLost: when the session cannot be listened to at all.
         EnvironmentFault: when there is neither a client nor a key.
     """
     from agentserver.handoff.managed import agents as managed

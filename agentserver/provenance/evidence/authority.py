@@ -1,6 +1,6 @@
 """Entries of allow and deny lists, and the words of a request: what they mean of a destination.
 
-Owns patterns over parsed destinations, and the tokens of a trusted text that could name one. To permit compares
+Owns patterns over parsed destinations, and the tokens of a trusted text that could name one. To allow compares
 parsed values; only to deny may be read loosely. Refuses to know who allows or denies.
 """
 

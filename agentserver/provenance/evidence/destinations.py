@@ -1,4 +1,4 @@
-"""The authority form of a destination: what a text names when something is to be permitted.
+"""The authority form of a destination: what a text names when something is to be allowed.
 
 Owns the strict parsing of mail addresses, links, accounts and names. A text that two readers could take for two
 places is none. Nothing here folds or mends: hosts are compared in their ASCII form, everything else as written.
@@ -43,7 +43,7 @@ class PlaceForm(StrEnum):
     ACCOUNT = "account"
     NAME = "name"
     NONE = "none"
-    """No destination: nothing but a person can permit it."""
+    """No destination: nothing but a person can approve it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def decoded(text: str) -> str:
 
 
 def loosened(text: str) -> str:
-    """A text as a lenient reader might take it: for refusing only, never for permitting."""
+    """A text as a lenient reader might take it: for refusing only, never for allowing."""
     shown = text if text.isascii() else "".join(char for char in text if not unseen(char) or char.isspace())
     return normalize("NFKC", shown).casefold().translate(_DOTS)
 

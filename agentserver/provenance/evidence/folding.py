@@ -3,7 +3,7 @@
 Owns one documented folding: what a character looks like, compatibility decomposition, and case folding last, since
 the two cases of a letter may look like two others (a Greek capital Nu like N, the small one like v). Nothing but seen
 letters and digits is left, so that spacing, punctuation, accents, fillers, zero-width and bidirectional controls do
-not matter. ``i``, ``l`` and ``1``, and ``o`` and ``0``, fold together. Refuses to decide anything about permission:
+not matter. ``i``, ``l`` and ``1``, and ``o`` and ``0``, fold together. Refuses to decide what is allowed:
 evidence folds, authority never does.
 """
 

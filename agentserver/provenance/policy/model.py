@@ -55,7 +55,7 @@ def _text(value: Any) -> str:
 
 
 def _place(value: str) -> str:
-    """A text that can mean a destination: one that cannot would permit, or deny, nothing."""
+    """A text that can mean a destination: one that cannot would allow, or deny, nothing."""
     if not DestinationPattern(value).sound:
         raise PydanticCustomError("no_place", "{value}", {"value": value})
     return value

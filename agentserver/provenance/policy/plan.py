@@ -1,4 +1,4 @@
-"""The permitted actions of a conversation, fixed before untrusted data is seen.
+"""The allowed actions of a conversation, fixed before untrusted data is seen.
 
 Owns plans: from the words of the trusted query, or typed, step by step, from a planner. Refuses to grow from
 anything but a trusted principal's later words.

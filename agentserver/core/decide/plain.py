@@ -18,7 +18,7 @@ from agentserver.core.refusals import Refusal
 from agentserver.core.state import siblings
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.overlay import Overlay, changeable
-from agentserver.core.state.requests import OpenRequest
+from agentserver.core.state.requests import NO_REQUESTS, OpenRequest
 from agentserver.core.state.threads import Thread, ThreadTree, followed
 from agentserver.payload.codec import SYSTEMS_OWN
 from agentserver.payload.names import local
@@ -232,7 +232,7 @@ def _answered(
     tree = _new(ThreadTree, (conversation.tree.root, nodes, conversation.tree.opened))
     return Outcome(
         conversation.version,
-        _next(conversation, tree, requests, conversation.messages, memory, moment),
+        _next(conversation, tree, requests or NO_REQUESTS, conversation.messages, memory, moment),
         delivery.id,
         grown=-len(delivery.message),
         ready=rest[:1],

@@ -5,6 +5,7 @@ Owns the counting. Refuses to know what is counted.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.state.overlay import changeable
@@ -32,6 +33,10 @@ class OpenRequest(NamedTuple):
     messages: int = 0
 
 
+NO_REQUESTS: Mapping[str, OpenRequest] = MappingProxyType({})
+"""Shared by the conversations at rest: an empty dict that once held something is as large as it was then."""
+
+
 class RequestChange:
     """The requests of a conversation while one step changes them. Looks only at those that the step concerns.
 
@@ -47,7 +52,7 @@ class RequestChange:
 
     def result(self) -> Mapping[str, OpenRequest]:
         """The requests as they are now; the change is over."""
-        return self._now
+        return self._now or NO_REQUESTS
 
     def begin(self, request: str) -> None:
         """Open a request. Raises ValueError when one of that id is open."""

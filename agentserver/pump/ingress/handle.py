@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
@@ -18,7 +17,7 @@ from agentserver.core.messages import UNDECIDED, Done, Outside, Reply
 from agentserver.pump.ingress.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
     from agentserver.core.messages import EventPlace
     from agentserver.pump.ingress.stream import Event
@@ -52,19 +51,18 @@ class Hands:
     come back; what one had that failed or was cancelled is told again, marked as such.
 
     Args:
-        acknowledge: told of each place once.
+        host: the server, which is told of each place once.
+        conversation: the one that the events are of.
         told: the places of what was given before and is not acknowledged.
-        returns: tells which tasks are over.
     """
 
-    __slots__ = ("__weakref__", "_acknowledge", "_held", "_returned", "_returns", "told")
+    __slots__ = ("__weakref__", "_conversation", "_held", "_host", "_returned", "_returns", "told")
 
-    def __init__(
-        self, acknowledge: Callable[[EventPlace], None], told: set[EventPlace], returns: Returns
-    ) -> None:
-        self._acknowledge = acknowledge
+    def __init__(self, host: HandleHost, conversation: str, told: set[EventPlace]) -> None:
+        self._host = host
+        self._conversation = conversation
         self.told = told
-        self._returns = returns
+        self._returns = host.returns
         self._held: dict[asyncio.Task[object] | None, list[EventPlace]] = {}
         self._returned: list[EventPlace] = []
 
@@ -100,7 +98,7 @@ class Hands:
     def _settle(self, places: list[EventPlace]) -> None:
         for place in places:
             self.told.discard(place)
-            self._acknowledge(place)
+            self._host.acknowledge(self._conversation, place)
         places.clear()
 
     def ended(self, task: asyncio.Task[object]) -> None:
@@ -181,7 +179,7 @@ class ServerHandle:
         self._host = host
         self._principal = principal
         self._conversation = conversation
-        self._hands = Hands(partial(host.acknowledge, conversation), told, host.returns)
+        self._hands = Hands(host, conversation, told)
         self._all: Stream | None = None
         self._asked: dict[str, list[Stream]] = {}
         self._latest = UNDECIDED

@@ -97,18 +97,30 @@ class PromptTask(asyncio.Future[None]):
         """Go on when what was yielded is done; a bare yield is a turn for others."""
         if pending is None:
             self._loop.call_soon(self._step, context=self._context)
-        elif not getattr(pending, "_asyncio_future_blocking", False) or pending is self:
-            wrong = RuntimeError(f"a task cannot wait for {type(pending).__name__}")
-            self._loop.call_soon(self._step, wrong, context=self._context)
-        elif pending.get_loop() is not self._loop:
-            wrong = RuntimeError("a task cannot wait for a future of another event loop")
-            self._loop.call_soon(self._step, wrong, context=self._context)
-        else:
-            pending._asyncio_future_blocking = False  # noqa: SLF001 - the protocol between tasks and futures
-            pending.add_done_callback(self._wake, context=self._context)
-            self._fut_waiter = pending
-            if self._must_cancel and pending.cancel(*self._why):
-                self._must_cancel = False
+            return
+        try:
+            self._attach(pending)
+        except BaseException as error:  # noqa: BLE001 - what the work waits for is its own: so is what that raises
+            self._loop.call_soon(self._step, error, context=self._context)
+            return
+        self._fut_waiter = pending
+        if self._must_cancel and self._cancels(pending):
+            self._must_cancel = False
+
+    def _attach(self, pending: Any) -> None:
+        if not getattr(pending, "_asyncio_future_blocking", False) or pending is self:
+            raise RuntimeError(f"a task cannot wait for {type(pending).__name__}")
+        if pending.get_loop() is not self._loop:
+            raise RuntimeError("a task cannot wait for a future of another event loop")
+        pending._asyncio_future_blocking = False  # noqa: SLF001 - the protocol between tasks and futures
+        pending.add_done_callback(self._wake, context=self._context)
+
+    def _cancels(self, pending: Any) -> bool:
+        """Cancel what the work waits for. False when that cannot be cancelled, in whatever way it says so."""
+        try:
+            return bool(pending.cancel(*self._why))
+        except BaseException:  # noqa: BLE001 - as above; who cancels has other tasks to look after
+            return False
 
     def _wake(self, done: asyncio.Future[Any]) -> None:
         try:
@@ -125,9 +137,9 @@ class PromptTask(asyncio.Future[None]):
         if self.done():
             return False
         self.cancels += 1
-        if self._fut_waiter is None or not self._fut_waiter.cancel(msg=msg):
+        self._why = () if msg is None else (msg,)
+        if self._fut_waiter is None or not self._cancels(self._fut_waiter):
             self._must_cancel = True
-            self._why = () if msg is None else (msg,)
         return True
 
     def cancelling(self) -> int:

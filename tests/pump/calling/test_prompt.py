@@ -11,6 +11,10 @@ import anyio
 import pytest
 
 from agentserver import HandlerResponse
+from agentserver.contract import Code
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
+from agentserver.pump.boundary import STREAK
 from agentserver.pump.calling.prompt import PromptTask
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk
@@ -226,3 +230,80 @@ async def test_its_frames_can_be_shown_while_it_runs_and_while_it_waits():
     assert (shown[0], shown[-1]) == (task, "work")
     assert "in work" in text.getvalue()
     await task
+
+
+class Awaited:
+    """Says of itself that a task can wait for it."""
+
+    _asyncio_future_blocking = True
+
+    def __await__(self):
+        yield self
+
+    def get_loop(self):
+        return asyncio.get_running_loop()
+
+    def add_done_callback(self, wake, *, context):
+        self.done = wake
+
+    def result(self):
+        return None
+
+
+class Unattached(Awaited):
+    get_loop = None
+
+
+class Unwilling(Awaited):
+    def get_loop(self):
+        raise SystemExit
+
+
+class Deaf(Awaited):
+    def add_done_callback(self, wake):
+        raise AssertionError("it takes no context")
+
+
+class Veiled(Awaited):
+    @property
+    def _asyncio_future_blocking(self):
+        raise ValueError("not told")
+
+
+class Stubborn(Awaited):
+    def cancel(self, *_):
+        raise SystemExit
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("odd", [Unattached, Unwilling, Deaf, Veiled])
+async def test_what_the_awaited_raises_is_raised_in_the_work_and_the_server_goes_on(odd, waits):
+    async def waiting(payload, metadata):
+        if payload == Ask("well"):
+            return HandlerResponse.respond(Answer("well"))
+        if waits:
+            await asyncio.sleep(0)
+        try:
+            await odd()
+        except BaseException as error:
+            raise ValueError("it was raised here") from error
+
+    async with desk((listener("a"), waiting)) as d:
+        for _ in range(STREAK + 1):
+            assert (await d.ask(Ask("odd"))).code == Code.INTERNAL
+        assert await d.ask(Ask("well")) == Answer("well")
+        told = [WORDING.whole(record.detail) for record in d.records if record.event is Event.FAILED]
+        assert told == ["ValueError: it was raised here"] * (STREAK + 1)
+
+
+async def test_what_cannot_be_cancelled_keeps_nobody_from_cancelling_and_is_cancelled_when_it_goes_on():
+    stubborn = Stubborn()
+
+    async def work():
+        await stubborn
+
+    task = begun(work())
+    assert task.cancel("late")
+    assert not task.done()
+    asyncio.get_running_loop().call_soon(stubborn.done, stubborn)
+    assert await ended(task) is asyncio.CancelledError

@@ -98,9 +98,10 @@ async def observing(observers: Iterable[Observer]) -> AsyncIterator[tuple[Callab
         yield tuple(each.observe for each in watched)
     finally:
         until = time.monotonic() + PATIENCE
+        alone = anyio.CapacityLimiter(1)  # handlers that hang may hold every thread of the usual one
         with anyio.CancelScope(shield=True):
             for each in watched:
-                await to_thread.run_sync(each.end, until)
+                await to_thread.run_sync(each.end, until, limiter=alone)
 
 
 def checked(observer: Observer) -> Observer:

@@ -8,6 +8,7 @@ import time
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from agentserver import HandlerResponse
 from agentserver.assembly import build
@@ -115,6 +116,19 @@ async def test_what_an_observer_has_no_time_for_is_left_out_and_said_once(caplog
     slow_, lacks = [record.getMessage() for record in caplog.records]
     assert "is too slow" in slow_
     assert "was not told of 3 steps" in lacks
+
+
+async def test_a_server_stops_though_every_thread_for_handlers_is_taken():
+    told, usual, holders = [], to_thread.current_default_thread_limiter(), [object() for _ in range(40)]
+    async with organism(SHOP, observers=[told.append]) as o:
+        assert await o.ask(Ask("hi"), to="a") == Answer("re: hi")
+        holders = holders[: int(usual.available_tokens)]
+        for each in holders:
+            usual.acquire_on_behalf_of_nowait(each)
+        assert usual.available_tokens == 0
+    for each in holders:
+        usual.release_on_behalf_of(each)
+    assert told
 
 
 async def test_a_server_that_stops_tells_what_is_still_to_be_told():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf
@@ -138,14 +139,17 @@ def lengths(metadata: Iterable[Any]) -> tuple[int, int | None]:
 
 def fits(facets: Facets, candidate: Any) -> bool:
     """True when a value of the scalar's type keeps every facet."""
-    return all(facet.fits(value, candidate) for facet, value in _stated(facets))
+    return facets is NO_FACETS or all(facet.fits(value, candidate) for facet, value in _stated(facets))
 
 
 def xsd(kind: ScalarKind, facets: Facets) -> Iterator[list[tuple[str, str]]]:
     """The facets by step of derivation, as (name, value): patterns of one step would be alternatives."""
-    pairs = [pair for facet, value in _stated(facets) for pair in facet.xsd(kind, value)]
-    patterns = [pair for pair in pairs if pair[0] == "pattern"]
-    yield [pair for pair in pairs if pair[0] != "pattern"] + patterns[:1]
+    first: list[tuple[str, str]] = []
+    patterns: list[tuple[str, str]] = []
+    for facet, value in _stated(facets):
+        for pair in facet.xsd(kind, value):
+            (patterns if pair[0] == "pattern" else first).append(pair)
+    yield first + patterns[:1]
     for pattern in patterns[1:]:
         yield [pattern]
 
@@ -156,11 +160,14 @@ def words(kind: ScalarKind, facets: Facets) -> Iterator[str]:
         yield from facet.words(kind, value)
 
 
-def _stated(facets: Facets) -> Iterator[tuple[Facet, Any]]:
-    for facet in FACETS:
-        value = getattr(facets, facet.name)
-        if value != getattr(NO_FACETS, facet.name):
-            yield facet, value
+def _stated(facets: Facets) -> list[tuple[Facet, Any]]:
+    stated: list[tuple[Facet, Any]] = []
+    if facets is NO_FACETS:  # as of most fields
+        return stated
+    for facet, value, free in zip(FACETS, _VALUES(facets), _FREE, strict=True):
+        if value is not free and value != free:
+            stated.append((facet, value))
+    return stated
 
 
 def _named(item: object) -> str:
@@ -363,3 +370,5 @@ FACETS = (
 )
 """Every facet, in the order of XSD and of corrections. A further one has its entry here and its field in Facets."""
 _MARKED: Mapping[type, Facet] = {mark: facet for facet in FACETS for mark in facet.marks}
+_VALUES = attrgetter(*(facet.name for facet in FACETS))
+_FREE = _VALUES(NO_FACETS)

@@ -192,8 +192,9 @@ class _Writer:
 
 
 def _base(scalar: Scalar) -> str:
-    bounded = scalar.facets.bounds != NO_FACETS.bounds
-    return "number" if scalar.kind is ScalarKind.FLOAT and bounded else _BASES[scalar.kind]
+    if scalar.kind is ScalarKind.FLOAT and scalar.facets.bounds != NO_FACETS.bounds:
+        return "number"
+    return _BASES[scalar.kind]
 
 
 def _steps(scalar: Scalar) -> Iterator[list[tuple[str, str]]]:

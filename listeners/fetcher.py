@@ -33,7 +33,7 @@ class FetcherSettings:
         hosts: that may be asked, as ``example.org`` or ``example.org:8080``; subdomains are not included.
         seconds: for one page, redirects and all.
         size: most bytes of one page.
-        redirects: followed for one page; each target must be permitted too.
+        redirects: followed for one page; each target must be allowed too.
         characters: of text that are passed on.
     """
 
@@ -48,23 +48,23 @@ async def fetch(payload: Fetch, metadata: HandlerMetadata) -> HandlerResponse:
     """Answer with the page, or with the reason why there is none."""
     running = invocation()
     settings: FetcherSettings = running.settings
-    permitted = {*settings.hosts, running.resource(Site).authority}
+    allowed = {*settings.hosts, running.resource(Site).authority}
     client = running.resource(httpx.AsyncClient)
     found: Page | PageProblem = PageProblem.TIME
     with anyio.move_on_after(settings.seconds):
-        found = await _page(client, payload.url, permitted, settings)
+        found = await _page(client, payload.url, allowed, settings)
     if isinstance(found, PageProblem):
         found = Page(payload.url, problem=found)
     return HandlerResponse.respond(replace(found, url=payload.url))
 
 
 async def _page(
-    client: httpx.AsyncClient, url: str, permitted: Collection[str], settings: FetcherSettings
+    client: httpx.AsyncClient, url: str, allowed: Collection[str], settings: FetcherSettings
 ) -> Page | PageProblem:
     try:
         target = httpx.URL(url)
         for _ in range(settings.redirects + 1):
-            if not _may_ask(target, permitted):
+            if not _may_ask(target, allowed):
                 return PageProblem.FORBIDDEN
             async with client.stream("GET", target, follow_redirects=False) as response:
                 if response.next_request is None:
@@ -75,8 +75,8 @@ async def _page(
     return PageProblem.REDIRECTS
 
 
-def _may_ask(url: httpx.URL, permitted: Collection[str]) -> bool:
-    return url.scheme in ("http", "https") and not url.userinfo and url.netloc.decode() in permitted
+def _may_ask(url: httpx.URL, allowed: Collection[str]) -> bool:
+    return url.scheme in ("http", "https") and not url.userinfo and url.netloc.decode() in allowed
 
 
 async def _read(response: httpx.Response, settings: FetcherSettings) -> Page | PageProblem:

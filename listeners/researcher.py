@@ -47,7 +47,7 @@ You are the researcher of a small desk. Work out the answer with the listeners a
 Start at {start} when you need to read something."""
 
 PAYLOADS = {kind.__name__: kind for kind in (Calculate, Fetch, Summarise, Mail)}
-"""What the model may write. Names are no permissions: it can write a Mail, and will not get rid of it."""
+"""What the model may write. Names allow nothing: it can write a Mail, and will not get rid of it."""
 
 REPLIES = {"Calculate": Result, "Fetch": Page, "Summarise": Summary, "Mail": Mailed}
 """The payload that answers each of them."""

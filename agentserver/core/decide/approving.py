@@ -74,7 +74,7 @@ def _answered(answered: ApprovalAnswer) -> Answering:
 
 
 def _told_denied(conversation: Conversation, delivery: Delivery, rules: Rules) -> tuple[Send, ...]:
-    """Tell the sender of a withdrawn message: as the caller of its thread, or as the one that answered it."""
+    """Tell the sender of a denied message: as the caller of its thread, or as the one that answered it."""
     caller = conversation.tree.nodes[delivery.thread].parent == delivery.origin
     thread = delivery.thread if caller else delivery.origin
     if conversation.tree.get(thread) is None:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 async def what_is_set_aside_goes_on_no_more(subject: Subject) -> None:
     """It is not loaded, not at work, not idle and not committed to; the others are as they were."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        one, other = (story.said(story.opened(), "1") for _ in range(2))
+        one, other = (sample.said(sample.opened(), "1") for _ in range(2))
         for outcome in (one, other):
             await engine.commit(outcome)
         await engine.set_aside(one.conversation.id, "nothing can be decided", 1.0)
         await _is_aside(engine, one, other)
         try:
-            await engine.commit(story.said(one.conversation, "2"))
+            await engine.commit(sample.said(one.conversation, "2"))
         except ConflictError:
             pass
         else:
@@ -49,13 +49,13 @@ async def _is_aside(engine: Engine, one: Outcome, other: Outcome) -> None:
 
 async def requests_of_what_is_set_aside_are_answered(subject: Subject) -> None:
     """Each request that waits gets an error and comes to rest; for a durable engine its gateway finds that later."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        first = story.said(story.opened(), "1")
+        first = sample.said(sample.opened(), "1")
         await engine.commit(first)
-        answered = story.answered(first.conversation, first.ready[0])
+        answered = sample.answered(first.conversation, first.ready[0])
         await engine.commit(answered)
-        second = story.said(answered.conversation, "2")
+        second = sample.said(answered.conversation, "2")
         await engine.commit(second)
         key = first.conversation.id
         for event in answered.replies:
@@ -81,12 +81,12 @@ async def requests_of_what_is_set_aside_are_answered(subject: Subject) -> None:
 
 async def nothing_unknown_is_set_aside(subject: Subject) -> None:
     """A conversation that is unknown or closed stays so."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
         hold(await engine.set_aside("nobody", "why not", 1.0) == (), "what is unknown tells nothing")
-        said = story.said(story.opened(), "1")
+        said = sample.said(sample.opened(), "1")
         await engine.commit(said)
-        await engine.commit(story.closed(said.conversation))
+        await engine.commit(sample.closed(said.conversation))
         hold(await engine.set_aside(said.conversation.id, "why not", 1.0) == (), "nor does what is closed")
 
 

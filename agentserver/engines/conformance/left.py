@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 async def what_leaves_a_conversation_waits_in_its_order(subject: Subject) -> None:
     """In the outbox of that conversation alone, each event until its place is acknowledged, or all are abandoned."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        one, other = await _answered(engine, story), await _answered(engine, story)
-        left = [*one.replies, *(more := await _answered(engine, story, one.conversation)).replies]
+        one, other = await _answered(engine, sample), await _answered(engine, sample)
+        left = [*one.replies, *(more := await _answered(engine, sample, one.conversation)).replies]
         hold(await _outbox(engine, one) == left, "what left is in the outbox, in order")
         hold(
             await _outbox(engine, other) == list(other.replies), "that of another conversation is in its own"
@@ -34,23 +34,23 @@ async def what_leaves_a_conversation_waits_in_its_order(subject: Subject) -> Non
         engine.abandon(one.conversation.id)
         hold(await _outbox(engine, one) == [], "of what was abandoned nothing is there")
         hold(await _outbox(engine, other) == list(other.replies), "what left another conversation is there")
-        last = await _answered(engine, story, more.conversation)
+        last = await _answered(engine, sample, more.conversation)
         hold(await _outbox(engine, one) == list(last.replies), "what leaves later is there again")
 
 
 async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
     """What a stale decision, or a message that was sent before, would let go is not there; nor is its receipt."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        first = story.called(story.opened(), "first", "mine")
+        first = sample.called(sample.opened(), "first", "mine")
         await engine.commit(first)
-        stale = story.answered(first.conversation, first.ready[0])
-        now = story.said(first.conversation, "2")
+        stale = sample.answered(first.conversation, first.ready[0])
+        now = sample.said(first.conversation, "2")
         await engine.commit(now)
-        keyed = story.called(first.conversation, "third", "another")
+        keyed = sample.called(first.conversation, "third", "another")
         for outcome in (stale, keyed):
             await _refused(engine, outcome, ConflictError)
-        await _refused(engine, story.called(now.conversation, "fourth", "mine"), RepeatedError)
+        await _refused(engine, sample.called(now.conversation, "fourth", "mine"), RepeatedError)
         hold(await _outbox(engine, first) == [], "what a refused commit would let go is not in the outbox")
         hold([event async for event in engine.told(first.conversation.id, "first")] == [], "and is not told")
         assert isinstance(keyed.cause, Outside)
@@ -62,13 +62,13 @@ async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
 
 async def a_principal_has_its_own_conversations(subject: Subject) -> None:
     """Oldest first, and none of a principal whose name begins alike or differs in the size of letters."""
-    story = SampleConversation()
+    sample = SampleConversation()
     names = ("ada", "Ada", "ada", "adam", "ad", "ada%", "a_a")
     async with subject.open() as engine:
-        said = [story.said(story.opened(name), "1") for name in names]
+        said = [sample.said(sample.opened(name), "1") for name in names]
         for outcome in said:
             await engine.commit(outcome)
-        await engine.commit(story.said(said[0].conversation, "2"))
+        await engine.commit(sample.said(said[0].conversation, "2"))
         for name in set(names):
             own = [one.conversation.id for one in said if one.conversation.principal == name]
             found = [key async for key in engine.conversations_of(name)]
@@ -77,9 +77,9 @@ async def a_principal_has_its_own_conversations(subject: Subject) -> None:
 
 async def what_is_open_does_not_expire(subject: Subject) -> None:
     """However old it is; what waits in it is there."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        answered = await _answered(engine, story)
+        answered = await _answered(engine, sample)
         await engine.expire(1e12)
         key = answered.conversation.id
         hold(await engine.load(key) == answered.conversation, "an open conversation does not expire")
@@ -96,13 +96,13 @@ LEFT = (
 
 
 async def _answered(
-    engine: Engine, story: SampleConversation, conversation: Conversation | None = None
+    engine: Engine, sample: SampleConversation, conversation: Conversation | None = None
 ) -> Outcome:
     """Commit a message and its answer; gives the outcome of the latter."""
     number = 0 if conversation is None else conversation.version
-    said = story.said(conversation or story.opened(), str(number))
+    said = sample.said(conversation or sample.opened(), str(number))
     await engine.commit(said)
-    answered = story.answered(said.conversation, said.ready[0])
+    answered = sample.answered(said.conversation, said.ready[0])
     await engine.commit(answered)
     return answered
 

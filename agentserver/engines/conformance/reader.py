@@ -40,12 +40,12 @@ async def an_engine_says_what_it_can_do(subject: Subject) -> None:
 
 async def a_conversation_is_found_and_listed(subject: Subject) -> None:
     """By the beginning of its id, and in the list, the one that was touched last first."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        one, other = (story.said(story.opened(), "1") for _ in range(2))
+        one, other = (sample.said(sample.opened(), "1") for _ in range(2))
         for outcome in (one, other):
             await engine.commit(outcome)
-        again = story.said(one.conversation, "2")
+        again = sample.said(one.conversation, "2")
         await engine.commit(again)
         key = again.conversation.id
         hold(await _found(engine, key) == [key], "a conversation is found by its id")
@@ -65,7 +65,7 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
         hold(first.unread == 0, "nothing has left it")
         if await _recorded(engine):
             hold(first.opened == one.conversation.touched, "a conversation is listed with when it was opened")
-        answered = story.answered(again.conversation, one.ready[0])
+        answered = sample.answered(again.conversation, one.ready[0])
         await engine.commit(answered)
         (first,) = [each for each in await _listed(engine) if each.id == key]
         hold(
@@ -76,13 +76,13 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
 
 async def operators_see_what_is_at_work(subject: Subject) -> None:
     """The open conversations in which something waits, each as it was committed; and no other."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        said, done, over = (story.said(story.opened(), "1") for _ in range(3))
+        said, done, over = (sample.said(sample.opened(), "1") for _ in range(3))
         for outcome in (said, done, over):
             await engine.commit(outcome)
-        await engine.commit(story.answered(done.conversation, done.ready[0]))
-        await engine.commit(story.closed(over.conversation))
+        await engine.commit(sample.answered(done.conversation, done.ready[0]))
+        await engine.commit(sample.closed(over.conversation))
         active = await engine.read(lambda reader: list(reader.active()))
         known = [each.conversation.id for each in (said, done, over)]
         hold([key for key in active if key in known] == known[:1], "what waits is at work, and nothing else")
@@ -92,8 +92,8 @@ async def operators_see_what_is_at_work(subject: Subject) -> None:
 
 async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
     """The messages that wait for an approval, until they are answered."""
-    story = SampleConversation(guards=(AskingGuard(),))
-    asked = story.said(story.opened(), "1")
+    sample = SampleConversation(guards=(AskingGuard(),))
+    asked = sample.said(sample.opened(), "1")
     key, waiting = asked.conversation.id, asked.conversation.approvals()
     async with subject.open() as engine:
         hold(await engine.read(lambda reader: list(reader.approvals(key))) == [], "nothing unknown waits")
@@ -103,11 +103,11 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
             "a message that waits for a person is seen as it was asked about",
         )
         hold(not await engine.read(lambda reader: list(reader.answers())), "it has no answer yet")
-        other = story.said(story.opened(), "2")
+        other = sample.said(sample.opened(), "2")
         await engine.commit(other)
         theirs = await engine.read(lambda reader: tuple(reader.approvals(other.conversation.id)))
         hold(theirs == other.conversation.approvals(), "of each conversation that which waits in it is seen")
-        await engine.commit(story.approved(asked.conversation, waiting[0]))
+        await engine.commit(sample.approved(asked.conversation, waiting[0]))
         hold(
             await engine.read(lambda reader: list(reader.approvals(key))) == [],
             "what was answered is seen no more",
@@ -116,8 +116,8 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
 
 async def a_recorded_conversation_can_be_decided_again(subject: Subject) -> None:
     """Its records are those that were committed, in order, and its steps are decided as they were."""
-    story = SampleConversation(guards=(AskingGuard(),))
-    outcomes = _whole(story)
+    sample = SampleConversation(guards=(AskingGuard(),))
+    outcomes = _whole(sample)
     key = outcomes[0].conversation.id
     async with subject.open() as engine:
         await _is_no_story(engine, "unknown", LookupError)
@@ -126,21 +126,21 @@ async def a_recorded_conversation_can_be_decided_again(subject: Subject) -> None
         if not await _recorded(engine):
             await _is_no_story(engine, key, UnrecordedError)
             return
-        await _is_told(engine, outcomes, story.rules)
+        await _is_told(engine, outcomes, sample.rules)
     if subject.durable:
         async with subject.open() as engine:
-            await _is_told(engine, outcomes, story.rules)
+            await _is_told(engine, outcomes, sample.rules)
 
 
 async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> None:
     """A dead letter, with why, until it is queued again; and no delivery that was dealt with."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        failing, well = (story.said(story.opened(), "1") for _ in range(2))
+        failing, well = (sample.said(sample.opened(), "1") for _ in range(2))
         for outcome in (failing, well):
             await engine.commit(outcome)
-        await engine.commit(story.answered(well.conversation, well.ready[0]))
-        failed = story.failed(failing.conversation, failing.ready[0])
+        await engine.commit(sample.answered(well.conversation, well.ready[0]))
+        failed = sample.failed(failing.conversation, failing.ready[0])
         await engine.commit(failed)
         if not await _recorded(engine):
             hold(await _dead(engine) == [], "without steps nothing is listed as dead")
@@ -151,22 +151,22 @@ async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> Non
         hold(letter.delivery == failing.ready[0], "a dead letter is the delivery that failed")
         hold(bool(letter.reason), "a dead letter says why it was given up")
         hold((letter.principal, letter.open) == ("console", True), "a dead letter says whose it is")
-        await engine.commit(story.requeued(failed.conversation, letter.delivery))
+        await engine.commit(sample.requeued(failed.conversation, letter.delivery))
         hold(await _dead(engine) == [], "what was queued again is no dead letter")
 
 
 async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
     """Oldest first; one says whether its conversation is open."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
         if not await _recorded(engine):
             return
-        said = [story.said(story.opened(), "1") for _ in range(3)]
+        said = [sample.said(sample.opened(), "1") for _ in range(3)]
         for outcome in said:
             await engine.commit(outcome)
-            failed = story.failed(outcome.conversation, outcome.ready[0])
+            failed = sample.failed(outcome.conversation, outcome.ready[0])
             await engine.commit(failed)
-        await engine.commit(story.closed(failed.conversation))
+        await engine.commit(sample.closed(failed.conversation))
         letters = await _dead(engine)
         hold(
             [letter.delivery for letter in letters] == [one.ready[0] for one in said],
@@ -182,9 +182,9 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
     """For a durable engine: what is open, waits for a person, is a dead letter or set aside, as it was before."""
     if not subject.durable:
         return
-    story, asking = SampleConversation(), SampleConversation(guards=(AskingGuard(),), since=100)
-    said, failing, illegible = (story.said(story.opened(), "1") for _ in range(3))
-    failed = story.failed(failing.conversation, failing.ready[0])
+    sample, asking = SampleConversation(), SampleConversation(guards=(AskingGuard(),), since=100)
+    said, failing, illegible = (sample.said(sample.opened(), "1") for _ in range(3))
+    failed = sample.failed(failing.conversation, failing.ready[0])
     asked = asking.said(asking.opened("ada"), "1")
     outcomes = (said, failing, illegible, failed, asked)
     async with subject.open() as engine:
@@ -221,12 +221,12 @@ READER = (
 """Every check of this module."""
 
 
-def _whole(story: SampleConversation) -> list[Outcome]:
+def _whole(sample: SampleConversation) -> list[Outcome]:
     """A conversation from its first message to its end, with a question and its answer."""
-    asked = story.said(story.opened(), "1")
-    approved = story.approved(asked.conversation, asked.conversation.approvals()[0])
-    answered = story.answered(approved.conversation, approved.ready[0])
-    return [asked, approved, answered, story.closed(answered.conversation)]
+    asked = sample.said(sample.opened(), "1")
+    approved = sample.approved(asked.conversation, asked.conversation.approvals()[0])
+    answered = sample.answered(approved.conversation, approved.ready[0])
+    return [asked, approved, answered, sample.closed(answered.conversation)]
 
 
 async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> None:

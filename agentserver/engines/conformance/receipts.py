@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 async def an_id_of_the_senders_counts_once(subject: Subject) -> None:
     """A message under an id that is there changes nothing and says what is there; in its own conversation only."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        first = story.called(story.opened(), "first", "mine")
+        first = sample.called(sample.opened(), "first", "mine")
         await engine.commit(first)
-        found = await _found(engine, story.called(first.conversation, "second", "mine"))
+        found = await _found(engine, sample.called(first.conversation, "second", "mine"))
         hold(found == _given(first), "a repetition is told what was committed before")
         hold(await engine.load(first.conversation.id) == first.conversation, "a repetition changes nothing")
-        other = story.called(story.opened(), "first", "mine")
+        other = sample.called(sample.opened(), "first", "mine")
         await engine.commit(other)
-        await engine.commit(story.called(first.conversation, "third", "another"))
+        await engine.commit(sample.called(first.conversation, "third", "another"))
 
 
 async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
     """A commit under an id is found while its conversation is open; for a durable engine afterwards too."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        first = story.called(story.opened(), "first", "mine")
+        first = sample.called(sample.opened(), "first", "mine")
         await engine.commit(first)
-        await engine.commit(story.said(first.conversation, "2"))
+        await engine.commit(sample.said(first.conversation, "2"))
         await _is_there(engine, first)
         hold(await engine.receipt(first.conversation.id, "other") is None, "no other name is known")
         hold(await engine.receipt("nobody", _name(first)) is None, "and none in another conversation")
@@ -47,19 +47,19 @@ async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
     async with subject.open() as engine:
         await _is_there(engine, first)
         conversation = await _loaded(engine, first)
-        found = await _found(engine, story.called(conversation, "second", "mine"))
+        found = await _found(engine, sample.called(conversation, "second", "mine"))
         hold(found == _given(first), "a repetition after a restart is told what was committed before it")
-        await engine.commit(story.closed(conversation))
+        await engine.commit(sample.closed(conversation))
         await _is_there(engine, first)
 
 
 async def what_was_told_can_be_told_again(subject: Subject) -> None:
     """All that left for a request with an id is there, acknowledged or not; what was acknowledged is marked."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        first = story.called(story.opened(), "first", "mine")
+        first = sample.called(sample.opened(), "first", "mine")
         await engine.commit(first)
-        answered = story.answered(first.conversation, first.ready[0])
+        answered = sample.answered(first.conversation, first.ready[0])
         await engine.commit(answered)
         key = first.conversation.id
         hold(await _told(engine, key) == list(answered.replies), "what left is told, in order")

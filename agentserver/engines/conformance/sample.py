@@ -66,7 +66,7 @@ class Subject:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The payload of the story's messages."""
+    """The payload of the sample's messages."""
 
     text: Annotated[str, MaxLen(64)]
 

@@ -62,25 +62,25 @@ async def _heads(engine: Engine) -> list[Delivery]:
 
 async def a_committed_conversation_is_there(subject: Subject) -> None:
     """The latest commit of a conversation is loaded; without any commit, None is."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
         hold(await engine.load("nobody") is None, "an unknown conversation is None")
-        first = story.said(story.opened(), "1")
+        first = sample.said(sample.opened(), "1")
         await engine.commit(first)
         hold(await engine.load(first.conversation.id) == first.conversation, "a commit can be loaded")
-        second = story.said(first.conversation, "2")
+        second = sample.said(first.conversation, "2")
         await engine.commit(second)
         hold(await engine.load(first.conversation.id) == second.conversation, "the last commit counts")
 
 
 async def a_stale_decision_changes_nothing(subject: Subject) -> None:
     """A commit against a version that is not the stored one is refused whole."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        opened = story.opened()
-        mine, theirs = story.said(opened, "mine"), story.said(opened, "theirs")
+        opened = sample.opened()
+        mine, theirs = sample.said(opened, "mine"), sample.said(opened, "theirs")
         await engine.commit(theirs)
-        for stale in (mine, story.said(story.said(theirs.conversation, "3").conversation, "4")):
+        for stale in (mine, sample.said(sample.said(theirs.conversation, "3").conversation, "4")):
             try:
                 await engine.commit(stale)
             except ConflictError:
@@ -93,36 +93,36 @@ async def a_stale_decision_changes_nothing(subject: Subject) -> None:
 
 async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
     """The first delivery of each inbox, until it is consumed; never afterwards."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        said = story.said(story.opened(), "1")
+        said = sample.said(sample.opened(), "1")
         await engine.commit(said)
         hold(await _runnable(engine) == [said.ready[0].id], "a committed delivery is runnable")
-        answered = story.answered(said.conversation, said.ready[0])
+        answered = sample.answered(said.conversation, said.ready[0])
         await engine.commit(answered)
         hold(await _runnable(engine) == [], "a consumed delivery is not")
 
 
 async def a_closed_conversation_is_gone(subject: Subject) -> None:
     """Nothing of it is loaded or run again."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        said = story.said(story.opened(), "1")
+        said = sample.said(sample.opened(), "1")
         await engine.commit(said)
-        await engine.commit(story.closed(said.conversation))
+        await engine.commit(sample.closed(said.conversation))
         hold(await engine.load(said.conversation.id) is None, "a closed conversation is None")
         hold(await _runnable(engine) == [], "its deliveries are not runnable")
 
 
 async def conversations_do_not_touch_each_other(subject: Subject) -> None:
     """Versions are counted for each conversation by itself."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        ones = [story.said(story.opened(), "1") for _ in range(3)]
+        ones = [sample.said(sample.opened(), "1") for _ in range(3)]
         for one in ones:
             await engine.commit(one)
-        await engine.commit(story.said(ones[1].conversation, "2"))
-        await engine.commit(story.closed(ones[2].conversation))
+        await engine.commit(sample.said(ones[1].conversation, "2"))
+        await engine.commit(sample.closed(ones[2].conversation))
         hold(await engine.load(ones[0].conversation.id) == ones[0].conversation, "others stay as they were")
         left = [ones[0].ready[0].id, ones[1].ready[0].id]
         hold(set(left) <= set(await _runnable(engine)), "others' deliveries stay runnable")
@@ -132,14 +132,14 @@ async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
     """For a durable engine: a new instance on the same storage goes on where the last one was left."""
     if not subject.durable:
         return
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        said = story.said(story.opened(), "1")
+        said = sample.said(sample.opened(), "1")
         await engine.commit(said)
     async with subject.open() as engine:
         hold(await engine.load(said.conversation.id) == said.conversation, "a restart keeps conversations")
         hold(await _runnable(engine) == [said.ready[0].id], "a restart keeps deliveries")
-        await engine.commit(story.answered(said.conversation, said.ready[0]))
+        await engine.commit(sample.answered(said.conversation, said.ready[0]))
     async with subject.open() as engine:
         hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
 
@@ -148,17 +148,17 @@ async def a_restart_keeps_versions(subject: Subject) -> None:
     """For a durable engine: a decision on an earlier version, or on what is closed, is stale after a restart too."""
     if not subject.durable:
         return
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        first = story.said(story.opened(), "1")
-        second = story.said(first.conversation, "2")
-        over = story.said(story.opened(), "1")
-        closed = story.closed(over.conversation)
+        first = sample.said(sample.opened(), "1")
+        second = sample.said(first.conversation, "2")
+        over = sample.said(sample.opened(), "1")
+        closed = sample.closed(over.conversation)
         for outcome in (first, second, over, closed):
             await engine.commit(outcome)
-    late = story.said(over.conversation, "late")
+    late = sample.said(over.conversation, "late")
     async with subject.open() as engine:
-        for stale in (first, story.said(first.conversation, "other"), late, closed):
+        for stale in (first, sample.said(first.conversation, "other"), late, closed):
             try:
                 await engine.commit(stale)
             except ConflictError:
@@ -172,9 +172,9 @@ async def a_restart_keeps_versions(subject: Subject) -> None:
 
 async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject) -> None:
     """An open conversation belongs to its principal, and is idle once nothing has touched it since."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        said = story.said(story.opened(), "1")
+        said = sample.said(sample.opened(), "1")
         await engine.commit(said)
         key, touched = said.conversation.id, said.conversation.touched
         hold(
@@ -185,18 +185,18 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
         hold((key, "console") in await _open(engine), "it is listed with its principal")
         hold(key in [one async for one in engine.idle(touched + 1)], "an untouched conversation is idle")
         hold(key not in [one async for one in engine.idle(touched)], "one that was touched since is not")
-        await engine.commit(story.closed(said.conversation))
+        await engine.commit(sample.closed(said.conversation))
         hold(key not in [one async for one in engine.idle(touched + 9)], "a closed conversation is not idle")
         hold((key, "console") not in await _open(engine), "a closed conversation is not listed as open")
 
 
 async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
     """Commits that wait together share nothing but the wait: the stale one is refused, the others are there."""
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        opened = [story.opened() for _ in range(20)]
-        outcomes = [story.said(one, "1") for one in opened]
-        stale = story.said(opened[7], "stale")
+        opened = [sample.opened() for _ in range(20)]
+        outcomes = [sample.said(one, "1") for one in opened]
+        stale = sample.said(opened[7], "stale")
         found = await asyncio.gather(
             *(engine.commit(outcome) for outcome in (*outcomes, stale)), return_exceptions=True
         )
@@ -210,11 +210,11 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
     """For a durable engine: a delivery that failed and is to be tried again is runnable, with its attempts counted."""
     if not subject.durable:
         return
-    story = SampleConversation(retries=2)
+    sample = SampleConversation(retries=2)
     async with subject.open() as engine:
-        said = story.said(story.opened(), "1")
+        said = sample.said(sample.opened(), "1")
         await engine.commit(said)
-        await engine.commit(story.failed(said.conversation, said.ready[0]))
+        await engine.commit(sample.failed(said.conversation, said.ready[0]))
     async with subject.open() as engine:
         found = await _heads(engine)
         hold([one.id for one in found] == [said.ready[0].id], "a repetition is runnable under the same id")
@@ -223,19 +223,19 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
 
 async def a_question_waits_for_its_answer(subject: Subject) -> None:
     """A message that waits for a person is there though it is not runnable; for a durable engine after a restart."""
-    story = SampleConversation(guards=(AskingGuard(),))
-    asked = story.said(story.opened(), "1")
+    sample = SampleConversation(guards=(AskingGuard(),))
+    asked = sample.said(sample.opened(), "1")
     key, (approval,) = asked.conversation.id, asked.conversation.approvals()
     async with subject.open() as engine:
         await engine.commit(asked)
         await _still_asked(engine, asked)
         if not subject.durable:
-            await engine.commit(story.approved(asked.conversation, approval))
+            await engine.commit(sample.approved(asked.conversation, approval))
             hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
             return
     async with subject.open() as engine:
         await _still_asked(engine, asked)
-        await engine.commit(story.approved(asked.conversation, approval))
+        await engine.commit(sample.approved(asked.conversation, approval))
     async with subject.open() as engine:
         hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
         found = await engine.load(key)
@@ -253,11 +253,11 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
     """For a durable engine: events wait for their gateway; after a restart they are marked as redelivered."""
     if not subject.durable:
         return
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        said = story.said(story.opened(), "1")
+        said = sample.said(sample.opened(), "1")
         await engine.commit(said)
-        answered = story.answered(said.conversation, said.ready[0])
+        answered = sample.answered(said.conversation, said.ready[0])
         await engine.commit(answered)
     key = said.conversation.id
     async with subject.open() as engine:
@@ -270,7 +270,7 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
         engine.acknowledge(key, left[0].place)
     async with subject.open() as engine:
         hold([event async for event in engine.outbox(key)] == left[1:], "what was acknowledged is gone")
-        await engine.commit(story.closed(answered.conversation))
+        await engine.commit(sample.closed(answered.conversation))
         hold(
             key in [one async for one in engine.conversations_of("console")],
             "a closed one belongs until it is fetched",
@@ -284,11 +284,11 @@ async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
     """For a durable engine: what was said to be committed is in the storage before anything else happens."""
     if not subject.durable:
         return
-    story = SampleConversation()
+    sample = SampleConversation()
     async with subject.open() as engine:
-        conversation = story.opened()
+        conversation = sample.opened()
         for number in range(5):
-            outcome = story.said(conversation, str(number))
+            outcome = sample.said(conversation, str(number))
             await engine.commit(outcome)
             conversation = outcome.conversation
             hold(await engine.load(conversation.id) == conversation, "a commit is there when it is told")

@@ -48,7 +48,7 @@ def test_an_answer_is_written_while_a_server_has_the_journal(path):
         assert answers.found(server) == []
 
 
-def test_the_first_answer_stands_but_a_denial_takes_the_place_of_a_permission(path):
+def test_the_first_answer_stands_but_a_denial_takes_the_place_of_an_approval(path):
     assert answers.leave(path, said(Answer.ONCE), 1.0)
     assert not answers.leave(path, said(Answer.ALWAYS, by="eve"), 2.0)
     assert standing(path) == [(said(Answer.ONCE), 1.0)]

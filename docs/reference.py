@@ -30,7 +30,8 @@ sequence of them (all are sent, or none), or `None`. Everything here is imported
 ## Each invocation by itself
 
 Each invocation has a task of its own, in a fresh copy of the context in which the server started. A context variable
-that it sets, the precision of its decimals and a cancellation of its own task end with it. Its settings are its own
+that it sets, the precision of its decimals and a cancellation of its own task end with it. The task has all methods of
+`asyncio.Task` and is not an instance of it; `asyncio.all_tasks()` lists it once it has waited. Its settings are its own
 too: settings that cannot be changed (frozen dataclasses of plain values, tuples and others like them) are shared, all
 others are copied for each invocation, so freeze them where speed counts. What the lifespan provides is shared on
 purpose.

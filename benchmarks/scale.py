@@ -66,10 +66,16 @@ async def threads(probe: Probe) -> Callable[[], Awaitable[None]]:
 
 
 async def requests(probe: Probe) -> Callable[[], Awaitable[None]]:
-    """A message sent while n requests of the conversation are open."""
+    """A message sent while n requests of the conversation are open, and those that were sent before it."""
     for _ in range(probe.n):
         await probe.send()
     return probe.send
+
+
+async def answers(probe: Probe) -> Callable[[], Awaitable[None]]:
+    """A request and its answer while n requests of the conversation are open."""
+    await requests(probe)
+    return probe.ask
 
 
 async def beside(probe: Probe) -> Callable[[], Awaitable[None]]:
@@ -87,6 +93,7 @@ async def conversations(probe: Probe) -> Callable[[], Awaitable[None]]:
 ROWS: dict[str, tuple[Callable[[Probe], Awaitable[Callable[[], Awaitable[None]]]], bool]] = {
     "threads of the conversation": (threads, False),
     "open requests": (requests, False),
+    "an answer beside open requests": (answers, False),
     "listeners": (beside, False),
     "other conversations": (conversations, False),
     "threads, with a journal": (threads, True),

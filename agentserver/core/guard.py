@@ -7,6 +7,7 @@ by. Refuses to know any rule.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from agentserver.core.messages import Question
@@ -197,12 +198,15 @@ class Rules:
     redact: Callable[[str], str] = field(default=str, compare=False, repr=False)
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
     _names: frozenset[str] = field(init=False, compare=False, repr=False)
+    _opening: Mapping[str, object] | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find out once which guards remember nothing of what listeners are given."""
+        """Find out once which guards remember nothing of what listeners are given, and whether all begin empty."""
         observing = [guard for guard in self.guards if getattr(type(guard), "observe", None) is not unmoved]
         object.__setattr__(self, "_observing", tuple(observing))
         object.__setattr__(self, "_names", frozenset(guard.name for guard in self.guards))
+        watchful = any(isinstance(guard, Watchful) for guard in self.guards)
+        object.__setattr__(self, "_opening", None if watchful else MappingProxyType(opening(self.guards)))
 
     def narrowed(self, name: str, allowed: frozenset[str]) -> Narrowed:
         """A listener where it may reach no others than these."""
@@ -211,7 +215,9 @@ class Rules:
 
     def recall(self, conversation: Conversation) -> Mapping[str, object]:
         """Each guard's memory of a conversation, which opens with its first step."""
-        return conversation.memory if conversation.version else opening(self.guards)
+        if conversation.version:
+            return conversation.memory
+        return opening(self.guards) if self._opening is None else self._opening
 
     def observe(
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float

@@ -41,6 +41,13 @@ def test_guards_observe_what_a_listener_was_given_in_order_before_they_judge_wha
     assert p.seen("sink") == []
 
 
+def test_conversations_in_which_no_guard_remembers_anything_share_one_memory():
+    shop = rules(listener("a"))
+    one, other = (Paper(shop, {}).conversation for _ in range(2))
+    assert shop.recall(one) == {"peers": None}
+    assert shop.recall(one) is shop.recall(other)
+
+
 def test_what_one_listener_was_given_counts_for_the_others():
     def a(call):
         if call.payload == Ask("hi"):

@@ -163,8 +163,12 @@ class MemoryEngine:
             yield event if event.place in waiting else event._replace(redelivered=True)
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
-        """Forget one event."""
-        self._outbox.get(conversation, {}).pop(place, None)
+        """Forget one event, and with the last one all that was needed to keep them."""
+        waiting = self._outbox.get(conversation)
+        if waiting is not None:
+            waiting.pop(place, None)
+            if not waiting:
+                del self._outbox[conversation]
 
     def abandon(self, conversation: str) -> None:
         """Forget what has left."""

@@ -270,6 +270,8 @@ class ServerHandle:
             self._asked[request].remove(stream)
             if not self._asked[request]:  # others who sent the same message have the same events
                 del self._asked[request]
+                if not self._asked:  # or it stays as large as it ever was
+                    self._asked.clear()
                 if self._all is not None and not self._over:
                     self._all.put_back(event for event in stream.rest() if event.place not in settled)
 

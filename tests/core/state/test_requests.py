@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.state.requests import OpenRequest, RequestChange
+from agentserver.core.state.requests import NO_REQUESTS, OpenRequest, RequestChange
 
 
 def test_a_request_is_at_rest_when_nothing_of_it_is_left():
@@ -21,7 +21,7 @@ def test_one_that_begins_and_causes_nothing_is_at_rest_at_once():
     change.begin("r")
     change.answer("r")
     assert change.at_rest() == [OpenRequest("r", answered=True, messages=1)]
-    assert change.result() == {}
+    assert change.result() is NO_REQUESTS
 
 
 def test_a_request_is_open_only_once():

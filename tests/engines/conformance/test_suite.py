@@ -42,6 +42,20 @@ async def test_the_memory_engine_keeps_nothing_that_is_over():
         assert [event async for event in engine.outbox("nobody")] == []
 
 
+async def test_the_memory_engine_needs_nothing_for_a_conversation_of_which_all_was_taken():
+    story = SampleConversation()
+    one = story.said(story.opened(), "1")
+    answered = story.answered(one.conversation, one.ready[0])
+    async with MemoryEngine() as engine:
+        await engine.commit(one)
+        await engine.commit(answered)
+        for event in answered.replies:
+            assert engine.reader().outbox
+            engine.acknowledge(one.conversation.id, event.place)
+            engine.acknowledge(one.conversation.id, event.place)
+        assert engine.reader().outbox == {}
+
+
 class Forgetful(MemoryEngine):
     async def load(self, conversation):
         return None

@@ -20,6 +20,7 @@ from agentserver.cli.reading import (
     reading,
     refusing,
     source,
+    story,
     when,
 )
 
@@ -155,7 +156,7 @@ def _fault(reader: EngineReader, conversation: str) -> str:
     from agentserver.core.encoding.snapshot import UnreadableError
 
     try:
-        step = reader.altered(reader.story(conversation))
+        step = reader.altered(story(reader, conversation))
     except UnreadableError as error:
         return str(error)
     return "" if step is None else f"step {step} is not what was written"

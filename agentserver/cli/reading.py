@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from agentserver.config.yaml.secrets import Secrets
+    from agentserver.core.encoding.recorded import RecordedConversation
     from agentserver.core.guard import CoreGuard
     from agentserver.ports import EngineReader
 
@@ -193,6 +194,19 @@ def legible(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
     aside = len(reader.aside())
     if aside:
         project.say(f"left out: {aside} set aside, which agentserver journal aside lists", err=True)
+
+
+def story(reader: EngineReader, conversation: str) -> RecordedConversation:
+    """The steps of a conversation. Raises UnreadableError also for one that went after it was listed."""
+    from agentserver.core.encoding.recorded import UnrecordedError
+    from agentserver.core.encoding.snapshot import UnreadableError
+
+    try:
+        return reader.story(conversation)
+    except UnrecordedError:
+        raise
+    except LookupError:
+        raise UnreadableError(f"conversation {conversation} is not kept any more") from None
 
 
 def one_conversation(ctx: click.Context, reader: EngineReader, prefix: str) -> str:

@@ -136,3 +136,21 @@ def test_an_engine_that_cannot_be_read_is_told_of(tmp_path, monkeypatch, capsys)
         main(["conversations"], readers=broken)
     assert ended.value.code == 2
     assert "the cluster does not answer" in capsys.readouterr().err
+
+
+class Forgetful(MemoryReader):
+    """Lists what it does not keep any more, as it is when a conversation ends its retention meanwhile."""
+
+    def story(self, conversation):
+        raise LookupError(conversation)
+
+
+@pytest.mark.parametrize("words", [["trace"], ["trace", "--json"]], ids=" ".join)
+def test_a_conversation_that_went_meanwhile_is_told_of(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    engine, sample = MemoryEngine(recorded=True), SampleConversation()
+    outcome = sample.said(sample.opened(), "1")
+    anyio.run(engine.commit, outcome)
+    monkeypatch.setattr(engine, "reader", lambda: Forgetful(*MemoryEngine.reader(engine)))
+    key = outcome.conversation.id
+    assert f"conversation {key} is not kept any more" in verb(engine, *words, key, status=2)

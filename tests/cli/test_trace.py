@@ -42,6 +42,11 @@ def test_a_field_is_taken_out_of_every_shape(shop):
         assert "boo" in shape
 
 
+@pytest.mark.parametrize("words", ["trace", "replay"])
+def test_what_is_no_text_is_no_conversation(shop, words):
+    assert "no conversations begin with" in verb(words, "\udcff", status=2)
+
+
 def test_several_fields(shop):
     text = verb("trace", key(), "--redact", "ite?", "--redact", "count")
     assert "<item>[redacted]</item><count>[redacted]</count>" in text

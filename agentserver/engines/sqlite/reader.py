@@ -147,7 +147,9 @@ class Reader:
     # For people
 
     def find(self, prefix: str) -> list[str]:
-        """The conversations whose ids begin so, at most a few."""
+        """The conversations whose ids begin so, at most a few. A shell may give what is no UTF-8, and no id's."""
+        if any("\ud800" <= each <= "\udfff" for each in prefix):
+            return []
         return self._ids(
             "select id from conversation where substr(id, 1, ?) = ? limit 8", len(prefix), prefix
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from agentserver.contract import Code
 from agentserver.core.decide import approving, decisions
 from agentserver.core.decide.decisions import Accepted
+from agentserver.core.decide.direct import spread
 from agentserver.core.decide.plain import plain
 from agentserver.core.messages import Finished, GivenUp
 from agentserver.core.records.details import Failure, Ground
@@ -122,7 +123,7 @@ class Boundary:
         def decide(now: Conversation) -> Outcome | Pieces[Outcome]:
             moment = self._clock.moment()
             quick = plain(now, finished, self._rules, moment)
-            return decisions.concluding(now, finished, self._rules, moment) if quick is None else quick
+            return spread.concluding(now, finished, self._rules, moment) if quick is None else quick
 
         conversation, hand_over = finished.delivery.conversation, None if waiting else self._hand_over
         try:

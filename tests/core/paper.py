@@ -9,6 +9,7 @@ from agentserver.contract import Code
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import approving, decisions, intake
 from agentserver.core.decide.decisions import Accepted
+from agentserver.core.decide.direct.spread import spreading
 from agentserver.core.decide.lives import DELIVERY, DeliveryStage
 from agentserver.core.decide.plain import plain, plain_request
 from agentserver.core.drafts.replies import normalise
@@ -100,7 +101,7 @@ class Paper:
         self.records = []
         self.outcomes = []
         self.calls = []
-        self.plain = self.received = 0
+        self.plain = self.received = self.spread = 0
         self.watched = True
 
     def moment(self):
@@ -171,8 +172,10 @@ class Paper:
         """Decide both ways, so that every test here holds the plain step against the general one."""
         asked = (self.conversation, finished, self.rules, self.moment())
         general = whole(decisions.concluding(*asked))
-        quick = plain(*asked)
+        quick, spread = plain(*asked), whole(spreading(*asked))
         assert quick in (None, general)
+        assert spread in (None, general)
+        self.spread += spread is not None
         self.plain += quick is not None
         return self.apply(general)
 

@@ -51,7 +51,7 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
     drafts = _few(result)
     if drafts is None or not (drafts or _goes_on(thread, request)):
         return None
-    if not _calm(conversation, thread, request, rules, delivery.hop + 1):
+    if not calm(conversation, thread, request, rules, delivery.hop + 1):
         return None
     if moment.now < conversation.touched:
         moment = moment.not_before(conversation.touched)
@@ -59,7 +59,7 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
     if not drafts:
         return _gathered(conversation, finished, rules, moment, memory)
     caller = conversation.tree.nodes[thread.parent]
-    proposal = _heard(
+    proposal = heard(
         drafts[0], _new(Sender, (listener, thread.id, caller.owner, moment.now, None)), rules, memory
     )
     answers = proposal is not None and proposal.route is Route.ANSWER
@@ -83,15 +83,15 @@ def plain_request(
         moment = moment.not_before(conversation.touched)
     memory = conversation.memory if conversation.version else rules.recall(conversation)
     principal = rules.blueprint.principal(conversation.principal)
-    proposal = _heard(draft, Sender(principal, root.id, None, moment.now), rules, memory)
+    proposal = heard(draft, Sender(principal, root.id, None, moment.now), rules, memory)
     if proposal is None or proposal.route is not Route.PEER:
         return None
     ids, messages, nodes = moment.ids(), conversation.messages, changeable(conversation.tree.nodes)
-    receiver, children = _receiver(conversation.tree, root, proposal.to, messages, ids)
+    receiver, children = receiver_of(conversation.tree, root, proposal.to, messages, ids)
     fresh = receiver.ordinal == conversation.tree.opened
     if receiver.request:  # an earlier request has been taken up on the thread
         return None
-    sent = _delivery(proposal, receiver, next(ids), conversation.id, outside.request, 1)
+    sent = delivered(proposal, receiver, next(ids), conversation.id, outside.request, 1)
     nodes[root.id], nodes[receiver.id] = root._replace(children=children), receiver.begun(sent)
     requests = changeable(requests)
     requests[outside.request] = OpenRequest(outside.request, (receiver.id,), 1, 0, False, 1)
@@ -103,7 +103,7 @@ def plain_request(
     tree = _new(ThreadTree, (root.id, nodes, conversation.tree.opened + fresh))
     return Outcome(
         conversation.version,
-        _next(conversation, tree, requests, messages + 1, memory, moment),
+        following(conversation, tree, requests, messages + 1, memory, moment),
         added=(sent,),
         grown=len(sent.message),
         ready=(sent,),
@@ -131,7 +131,7 @@ def _gathered(
     tree = _new(ThreadTree, (conversation.tree.root, nodes, conversation.tree.opened))
     return Outcome(
         conversation.version,
-        _next(conversation, tree, requests, conversation.messages, memory, moment),
+        following(conversation, tree, requests, conversation.messages, memory, moment),
         delivery.id,
         grown=-len(delivery.message),
         ready=rest[:1],
@@ -166,10 +166,10 @@ def _passed_on(
                 children = children.moved(thread.id, None, (thread.owner, None))
             receiver = _new(Thread, (*receiver[:5], children, *receiver[6:-1], receiver.busy - 1))
     else:
-        receiver, children = _receiver(tree, thread, proposal.to, messages, ids)
+        receiver, children = receiver_of(tree, thread, proposal.to, messages, ids)
         nodes[thread.id] = _new(Thread, (*thread[:5], children, rest, *thread[7:-1], thread.busy + 1))
         opened += receiver.ordinal == opened
-    sent = _delivery(proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1)
+    sent = delivered(proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1)
     nodes[receiver.id] = receiver.with_inbox((*receiver.inbox, sent))
     request = conversation.requests[delivery.request]
     requests = changeable(conversation.requests)
@@ -180,7 +180,7 @@ def _passed_on(
     tree = _new(ThreadTree, (tree.root, nodes, opened))
     return Outcome(
         conversation.version,
-        _next(conversation, tree, requests, messages + 1, memory, moment),
+        following(conversation, tree, requests, messages + 1, memory, moment),
         delivery.id,
         (sent,),
         grown=len(sent.message) - len(delivery.message),
@@ -232,7 +232,7 @@ def _answered(
     tree = _new(ThreadTree, (conversation.tree.root, nodes, conversation.tree.opened))
     return Outcome(
         conversation.version,
-        _next(conversation, tree, requests or NO_REQUESTS, conversation.messages, memory, moment),
+        following(conversation, tree, requests or NO_REQUESTS, conversation.messages, memory, moment),
         delivery.id,
         grown=-len(delivery.message),
         ready=rest[:1],
@@ -256,7 +256,7 @@ def _taken(nodes: MutableMapping[str, Thread], root: str, thread: Thread, over: 
             nodes[each] = _new(Thread, (*nodes[each][:-2], "", nodes[each].busy))
 
 
-def _heard(draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, object]) -> Proposal | None:
+def heard(draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, object]) -> Proposal | None:
     """The only proposal of a draft, if every guard lets it pass without a word."""
     remarks: list[AuditNote] = []
     heard = hear(draft, sender, rules, memory, remarks)
@@ -265,9 +265,10 @@ def _heard(draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, obje
     return heard[0]
 
 
-def _delivery(
+def delivered(
     proposal: Proposal, receiver: Thread, number: str, conversation: str, request: str, hop: int
 ) -> Delivery:
+    """The delivery of a proposal to a thread, under an id of its own."""
     sender = proposal.sender.name
     return _new(
         Delivery,
@@ -288,7 +289,7 @@ def _delivery(
     )
 
 
-def _next(
+def following(
     before: Conversation,
     tree: ThreadTree,
     requests: Mapping[str, OpenRequest],
@@ -296,6 +297,7 @@ def _next(
     memory: Mapping[str, object],
     moment: Moment,
 ) -> Conversation:
+    """The conversation after a step that changed no todo."""
     return _new(
         Conversation,
         (
@@ -330,7 +332,7 @@ def _goes_on(thread: Thread, request: OpenRequest) -> bool:
     return request.pending > 1 and bool(thread.busy or thread.inbox[1:])
 
 
-def _calm(conversation: Conversation, thread: Thread, request: OpenRequest, rules: Rules, hop: int) -> bool:
+def calm(conversation: Conversation, thread: Thread, request: OpenRequest, rules: Rules, hop: int) -> bool:
     """True when there is room for one more message, and nothing is held back, narrowed, refused or asked."""
     limits = rules.blueprint.limits
     return not (
@@ -348,7 +350,7 @@ def _calm(conversation: Conversation, thread: Thread, request: OpenRequest, rule
     )
 
 
-def _receiver(
+def receiver_of(
     tree: ThreadTree, thread: Thread, owner: str, messages: int, ids: Iterator[str]
 ) -> tuple[Thread, Siblings]:
     """The oldest child of a listener that is at rest, or a new one; and the children with that one at work."""

@@ -71,7 +71,8 @@ def redacted(records: Sequence[AuditRecord], redaction: Redaction) -> tuple[Audi
     quoted = _quoted(texts, gone) if gone else set()
 
     def cleaned(text: str) -> str:
-        return redaction.secrets(_without(text, quoted))
+        """Secrets first: a quotation that is a part of one would leave the rest of it unknown, and shown."""
+        return _without(redaction.secrets(text), quoted)
 
     return tuple(
         record._replace(

@@ -121,6 +121,14 @@ def test_without_a_refusal_says_so_as_before():
     assert WORDING.whole(one.detail) == "bank is no peer of agent"
 
 
+@pytest.mark.parametrize("field", ["body", "*"])
+def test_a_message_that_holds_a_part_of_a_secret_does_not_uncover_the_rest(field):
+    secrets = Secrets.of(["https://old harbour/T1-hunter2"])
+    detail = refused("no answer from https://old harbour/T1-hunter2")
+    (_, shown) = redacted((sent(), detail), Redaction((field,), secrets.redact))
+    assert WORDING.whole(shown.detail) == f"no answer from {MARK}"
+
+
 def test_secrets_go_whatever_else_is_asked_for():
     secrets = Secrets.of(["hunter2&co"])
     message = envelope.write("a", "b", "t", '<M xmlns="urn:x">the key is hunter2&amp;co</M>')

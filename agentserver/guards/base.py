@@ -95,7 +95,10 @@ class Guard(ABC):
     """
 
     def check(self, listeners: Mapping[str, Listener]) -> None:  # noqa: B027 - for those that name listeners
-        """Look at the organism once, when it is loaded. Raises ValueError for settings that do not fit it."""
+        """Look at the organism when it is loaded, and when a server is made of it.
+
+        Raises ValueError for settings that do not fit it.
+        """
 
     def opened(self) -> Any:
         """The memory of a conversation that begins."""

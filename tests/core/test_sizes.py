@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
-from agentserver.core.decide.plain import _receiver, plain
+from agentserver.core.decide.plain import plain, receiver_of
 from agentserver.core.messages import Delivery
 from agentserver.core.pieces import whole
 from agentserver.core.state import overlay, siblings
@@ -154,10 +154,10 @@ def test_a_child_at_rest_is_found_without_a_look_at_the_others(count, below, wor
         patch.setattr("agentserver.core.state.threads.changeable", Looked)
         again = TreeChange(tree)
         assert looks(lambda: found.append(again.resting("root", "a"))) <= 2
-    place = _receiver(tree, tree.nodes["root"], "a", 1, iter(["new"]))[0]
+    place = receiver_of(tree, tree.nodes["root"], "a", 1, iter(["new"]))[0]
     last = f"t{count - 1}"
     assert (found[0] and found[0].id, place.id) == ((None, "new") if working else (last, last))
-    assert looks(lambda: _receiver(tree, tree.nodes["root"], "a", 1, iter(["new"]))) <= 2
+    assert looks(lambda: receiver_of(tree, tree.nodes["root"], "a", 1, iter(["new"]))) <= 2
 
 
 @settings(max_examples=30)

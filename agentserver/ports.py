@@ -145,7 +145,7 @@ class EngineReader(Protocol):
         """The answers of people that no server has taken, each with its time in seconds since the epoch."""
         ...
 
-    def story(self, conversation: str) -> RecordedConversation:
+    def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """The steps of a conversation. Raises LookupError when it is unknown, UnrecordedError without steps."""
         ...
 

@@ -18,9 +18,9 @@ from agentserver.cli.reading import (
     located,
     one_conversation,
     reading,
+    recorded_conversation,
     refusing,
     source,
-    story,
     when,
 )
 
@@ -156,7 +156,7 @@ def _fault(reader: EngineReader, conversation: str) -> str:
     from agentserver.core.encoding.snapshot import UnreadableError
 
     try:
-        step = reader.altered(story(reader, conversation))
+        step = reader.altered(recorded_conversation(reader, conversation))
     except UnreadableError as error:
         return str(error)
     return "" if step is None else f"step {step} is not what was written"

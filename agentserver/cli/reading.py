@@ -196,13 +196,13 @@ def legible(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
         project.say(f"left out: {aside} set aside, which agentserver journal aside lists", err=True)
 
 
-def story(reader: EngineReader, conversation: str) -> RecordedConversation:
+def recorded_conversation(reader: EngineReader, conversation: str) -> RecordedConversation:
     """The steps of a conversation. Raises UnreadableError also for one that went after it was listed."""
     from agentserver.core.encoding.recorded import UnrecordedError
     from agentserver.core.encoding.snapshot import UnreadableError
 
     try:
-        return reader.story(conversation)
+        return reader.recorded_conversation(conversation)
     except UnrecordedError:
         raise
     except LookupError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project
-from agentserver.cli.reading import journal_option, one_conversation, reading, source, story
+from agentserver.cli.reading import journal_option, one_conversation, reading, recorded_conversation, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -148,7 +148,7 @@ def _recorded(
     keys = [one_conversation(ctx, reader, prefix) for prefix in prefixes]
     if not prefixes:
         keys = [one.id for one in reader.conversations()]
-    return (story(reader, key) for key in keys)
+    return (recorded_conversation(reader, key) for key in keys)
 
 
 class _Comparison:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project
-from agentserver.cli.reading import one_conversation, reading, shown_option, source_and_secrets, story
+from agentserver.cli.reading import (
+    one_conversation,
+    reading,
+    recorded_conversation,
+    shown_option,
+    source_and_secrets,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +68,7 @@ def command(
     kept, secrets = source_and_secrets(ctx, organism, journal)
     with reading(ctx, kept) as reader:
         key = one_conversation(ctx, reader, conversation)
-        records = story(reader, key).records()
+        records = recorded_conversation(reader, key).records()
     records = redacted(records, Redaction(asked["fields"], secrets.redact))
     if asked["no_payloads"]:
         records = tuple(record._replace(message=b"") for record in records)

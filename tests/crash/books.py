@@ -65,7 +65,7 @@ def check(path, told, *, at_rest):
         requests, ended, left, endings, handled, answered = set(), set(), Counter(), {}, set(), set()
         labelled, keys = 0, {}
         for summary in summaries:
-            story = reader.story(summary.id)
+            story = reader.recorded_conversation(summary.id)
             assert broken_link(story) is None
             assert replay(story, SHOP) is None
             check_steps(story, summary, requests, ended, left, handled)

@@ -203,7 +203,7 @@ async def test_what_was_given_up_is_decided_again_as_it_was(tmp_path, where):
     def look():
         with closing(open_reading(place.path)) as connection:
             reader = Reader(connection, guarded(guard))
-            return reader.story(handle.id), reader.load(handle.id), reader.dead()
+            return reader.recorded_conversation(handle.id), reader.load(handle.id), reader.dead()
 
     story, kept, (dead,) = await anyio.to_thread.run_sync(look)
     assert kept.memory == live.memory

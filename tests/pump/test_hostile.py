@@ -139,7 +139,9 @@ async def answers_each(place, documents) -> set[str]:
 
     def recorded():
         with closing(open_reading(place.path)) as connection:
-            return Reader(connection, GUARDS).story(handle.id), Reader(connection, GUARDS).dead()
+            return Reader(connection, GUARDS).recorded_conversation(handle.id), Reader(
+                connection, GUARDS
+            ).dead()
 
     story, dead = await anyio.to_thread.run_sync(recorded)
     assert replay(story, d.rules) is None

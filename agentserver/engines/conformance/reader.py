@@ -231,7 +231,7 @@ def _whole(sample: SampleConversation) -> list[Outcome]:
 
 async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> None:
     key = outcomes[0].conversation.id
-    found = await engine.read(lambda reader: reader.story(key))
+    found = await engine.read(lambda reader: reader.recorded_conversation(key))
     then = [record for outcome in outcomes for record in outcome.records]
     hold(
         [record.event for record in found.records()] == [record.event for record in then],
@@ -246,7 +246,7 @@ async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> Non
     difference = replay(found, rules)
     hold(difference is None, f"a recorded conversation is decided again as it was: {difference}")
     hold(
-        await engine.read(lambda reader: reader.altered(reader.story(key))) is None,
+        await engine.read(lambda reader: reader.altered(reader.recorded_conversation(key))) is None,
         "what was not changed is not told to be",
     )
     ends = [each.closed for each in await _listed(engine) if each.id == key]
@@ -255,7 +255,7 @@ async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> Non
 
 async def _is_no_story(engine: Engine, key: str, expected: type[LookupError]) -> None:
     try:
-        await engine.read(lambda reader: reader.story(key))
+        await engine.read(lambda reader: reader.recorded_conversation(key))
     except expected:
         return
     raise BrokenPromiseError(f"a conversation without recorded steps raises {expected.__name__}")

@@ -73,7 +73,7 @@ class MemoryRecord:
                 letter, after.principal, reason, float(after.touched), open=True
             )
 
-    def story(self, conversation: str) -> RecordedConversation:
+    def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Everything that is recorded of a conversation. Raises LookupError."""
         one = self._latest[conversation]
         steps = tuple(self._steps[conversation])
@@ -139,11 +139,11 @@ class MemoryReader(NamedTuple):
         """None: no other process can leave an answer."""
         return ()
 
-    def story(self, conversation: str) -> RecordedConversation:
+    def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Everything that is recorded of a conversation. Raises LookupError."""
         if self.record is None:
             raise UnrecordedError("the engine in memory was not told to record steps")
-        return self.record.story(conversation)
+        return self.record.recorded_conversation(conversation)
 
     def altered(self, recorded: RecordedConversation) -> int | None:  # noqa: ARG002 - a reader's signature
         """None: steps in memory are not sealed."""

@@ -177,7 +177,7 @@ class Reader:
         """The first version whose step does not continue the chain."""
         return broken_link(recorded)
 
-    def story(self, conversation: str) -> RecordedConversation:
+    def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Everything that is recorded of a conversation. Raises LookupError."""
         row = self._connection.execute(
             "select number, principal, root from conversation where id = ?", (conversation,)

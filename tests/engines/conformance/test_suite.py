@@ -300,8 +300,8 @@ class Stubborn(MemoryReader):
 
 
 class Jumbled(MemoryReader):
-    def story(self, conversation):
-        found = super().story(conversation)
+    def recorded_conversation(self, conversation):
+        found = super().recorded_conversation(conversation)
         return replace(found, steps=found.steps[::-1])
 
 
@@ -313,8 +313,8 @@ class Unsigned(recorded.RecordedConversation):
 
 
 class Anonymous(MemoryReader):
-    def story(self, conversation):
-        found = super().story(conversation)
+    def recorded_conversation(self, conversation):
+        found = super().recorded_conversation(conversation)
         return Unsigned(found.beginning, found.steps, found.deliveries)
 
 

@@ -134,7 +134,7 @@ async def test_a_journal_that_cannot_be_read_is_an_error_of_the_engine(tmp_path)
         with pytest.raises(EngineError, match="disk I/O error"):
             await engine.read(broken)
         with pytest.raises(LookupError):
-            await engine.read(lambda reader: reader.story("unknown"))
+            await engine.read(lambda reader: reader.recorded_conversation("unknown"))
 
 
 # Groups
@@ -439,7 +439,12 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
         assert await engine._do(reader.dead) == []
         found = await engine._do(lambda: endings(engine._connection, one.conversation.id))
         assert found == {one.ready[0].id: DeliveryEnd.QUEUED}
-        assert maintenance.broken_link(await engine._do(lambda: reader.story(one.conversation.id))) is None
+        assert (
+            maintenance.broken_link(
+                await engine._do(lambda: reader.recorded_conversation(one.conversation.id))
+            )
+            is None
+        )
         with pytest.raises(EngineError):
             await engine.commit(
                 requeue(await engine.load(two.conversation.id), two.ready[0], story.rules, story.moment())
@@ -513,7 +518,10 @@ async def test_a_step_that_was_changed_on_the_disk_is_found(tmp_path):
     async with Journal(path)() as engine:
         for outcome in outcomes:
             await engine.commit(outcome)
-        story_of = lambda: engine._do(lambda: engine._reader.story(outcomes[0].conversation.id))  # noqa: E731
+
+        def story_of():
+            return engine._do(lambda: engine._reader.recorded_conversation(outcomes[0].conversation.id))
+
         assert maintenance.broken_link(await story_of()) is None
         engine._connection.execute("update delivery set message = cast('forged' as blob) where number = 2")
         assert maintenance.broken_link(await story_of()) == 2

@@ -94,5 +94,5 @@ def test_on_a_disk_that_is_full_whole_steps_are_refused_until_there_is_room(smal
         found = [one.id for one in reader.conversations()]
         assert len(found) == int(kept) > 8
         for key in found:
-            assert len(reader.story(key).steps) == 1
-            assert broken_link(reader.story(key)) is None
+            assert len(reader.recorded_conversation(key).steps) == 1
+            assert broken_link(reader.recorded_conversation(key)) is None

@@ -76,7 +76,7 @@ def test_every_decision_is_taken_again_as_it_was(old):
         assert version == len(MIGRATIONS)
         reader = Reader(connection)
         for one in reader.conversations():
-            story = reader.story(one.id)
+            story = reader.recorded_conversation(one.id)
             assert broken_link(story) is None
             assert replay(story, rules) is None
             assert story.records()
@@ -130,7 +130,7 @@ def test_it_goes_on_as_a_journal_of_today(old, tmp_path):
                 assert reader.load(one.id) == conversation
                 going += 1
             ends[one.id] = conversation
-            assert replay(reader.story(one.id), rules) is None
+            assert replay(reader.recorded_conversation(one.id), rules) is None
         form = dict(connection.execute("select form, count(*) from step group by form"))
     assert form.get(FORM, 0) == going
     assert list(findings(old)) == []
@@ -167,7 +167,7 @@ def bank(tmp_path):
     with closing(open_reading(path)) as connection:
         reader = Reader(connection)
         keys = sorted((one.opened, one.id) for one in reader.conversations())
-        yield [record for _, key in keys for record in reader.story(key).records()]
+        yield [record for _, key in keys for record in reader.recorded_conversation(key).records()]
 
 
 def test_a_reason_that_was_kept_as_a_text_is_told_as_it_was(bank):

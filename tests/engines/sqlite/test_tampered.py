@@ -23,7 +23,7 @@ def told(tmp_path):
     over = story.closed(answered.conversation)
     with closing(open_writing(JournalOptions(tmp_path / "j"))) as connection:
         assert Writer(connection, tmp_path / "j").commit([said, answered, over]) == [None] * 3
-        yield Reader(connection).story(said.conversation.id), story.rules
+        yield Reader(connection).recorded_conversation(said.conversation.id), story.rules
 
 
 def changed(story, number, **fields):

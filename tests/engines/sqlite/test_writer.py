@@ -100,12 +100,12 @@ def test_what_cannot_be_forgotten_stays_whole(connection, tmp_path):
     with pytest.raises(sqlite3.Error, match="no"):
         maintenance.forget(connection, 1e9)
     assert not connection.in_transaction
-    assert len(Reader(connection).story(said.conversation.id).steps) == 2
+    assert len(Reader(connection).recorded_conversation(said.conversation.id).steps) == 2
 
 
 def test_there_is_no_story_of_what_nobody_said(connection):
     with pytest.raises(LookupError):
-        Reader(connection).story("nobody")
+        Reader(connection).recorded_conversation("nobody")
 
 
 def test_an_encoded_outcome_touches_nothing(connection, tmp_path):

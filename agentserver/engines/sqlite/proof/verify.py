@@ -112,7 +112,7 @@ def _conversations(connection: sqlite3.Connection) -> Iterator[str]:
 def _conversation(
     reader: Reader, connection: sqlite3.Connection, key: str, claimed: dict[str, int]
 ) -> Iterator[str]:
-    recorded = reader.story(key)
+    recorded = reader.recorded_conversation(key)
     claimed["step"] += len(recorded.steps)
     claimed["delivery"] += sum(len(step.added) for step in recorded.steps)
     claimed["event"] += sum(len(step.events) for step in recorded.steps)

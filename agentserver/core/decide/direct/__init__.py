@@ -1,1 +1,1 @@
-"""Steps that are decided directly, beside the general one."""
+"""Steps that are decided directly, beside the general one. Internal."""

@@ -141,7 +141,7 @@ def test_an_engine_that_cannot_be_read_is_told_of(tmp_path, monkeypatch, capsys)
 class Forgetful(MemoryReader):
     """Lists what it does not keep any more, as it is when a conversation ends its retention meanwhile."""
 
-    def story(self, conversation):
+    def recorded_conversation(self, conversation):
         raise LookupError(conversation)
 
 

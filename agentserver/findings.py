@@ -203,7 +203,7 @@ class Telling:
         return (self._head(findings), *told, *self._tail(findings))
 
     def brief(self, findings: Findings, where: str) -> tuple[str, ...]:
-        """What merely holds untrusted words in one line for each argument.
+        """Arguments that merely hold untrusted words, in one line for each argument.
 
         The first finding, which weighs most, and each about a value that decides something are told in full.
 

@@ -20,7 +20,7 @@ from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.hosting import hosted, named
 from agentserver.guards.intents import IntentRewriter
-from agentserver.guards.own import Facts, own_guards
+from agentserver.guards.own import OrganismFacts, own_guards
 from agentserver.handoff.intents import Vocabulary
 from agentserver.handoff.usage import offered
 from agentserver.payload.codec import Codecs
@@ -92,7 +92,7 @@ def guards_of(
         from agentserver.guards.lineage.guard import Trusted  # with all that it needs, numpy among it
 
         trusted = Trusted(said.policy, said.quarantined, said.planners)
-    own = own_guards(Facts(listeners, codecs, trusted, organism.secrets.redact))
+    own = own_guards(OrganismFacts(listeners, codecs, trusted, organism.secrets.redact))
     return (*own, *hosted(named(organism.guards.items(), more.items()), codecs, listeners))
 
 

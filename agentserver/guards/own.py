@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codecs
 
 
-class Facts(NamedTuple):
+class OrganismFacts(NamedTuple):
     """The facts of an organism that guards are made of.
 
     Args:
@@ -36,11 +36,11 @@ class Facts(NamedTuple):
     redact: Callable[[str], str]
 
 
-def _approval(facts: Facts) -> CoreGuard:
+def _approval(facts: OrganismFacts) -> CoreGuard:
     return ApprovalGuard({name for name, each in facts.listeners.items() if each.approval})
 
 
-def _lineage(facts: Facts) -> CoreGuard | None:
+def _lineage(facts: OrganismFacts) -> CoreGuard | None:
     if facts.trusted is None:
         return None
     from agentserver.guards.lineage.guard import LineageGuard  # with all that it needs, numpy among it
@@ -48,7 +48,7 @@ def _lineage(facts: Facts) -> CoreGuard | None:
     return LineageGuard(facts.trusted, facts.listeners, facts.codecs, facts.redact)
 
 
-OWN: Mapping[str, Callable[[Facts], CoreGuard | None]] = MappingProxyType(
+OWN: Mapping[str, Callable[[OrganismFacts], CoreGuard | None]] = MappingProxyType(
     {
         "peers": lambda _: PeersGuard(),
         "approval": _approval,
@@ -59,6 +59,6 @@ OWN: Mapping[str, Callable[[Facts], CoreGuard | None]] = MappingProxyType(
 bear one of these names."""
 
 
-def own_guards(facts: Facts) -> tuple[CoreGuard, ...]:
+def own_guards(facts: OrganismFacts) -> tuple[CoreGuard, ...]:
     """Every guard of the server's own that the organism has."""
     return tuple(guard for make in OWN.values() if (guard := make(facts)) is not None)

@@ -48,10 +48,10 @@ def plain(conversation: Conversation, finished: Finished, rules: Rules, moment: 
     listener = rules.blueprint.listeners.get(delivery.to)
     if thread is None or thread.parent is None or request is None or listener is None or element is None:
         return None
-    drafts = _few(result)
-    if drafts is None or not (drafts or _goes_on(thread, request)):
+    drafts = ordinary(result)
+    if drafts is None or len(drafts) > 1 or not (drafts or _goes_on(thread, request)):
         return None
-    if not calm(conversation, thread, request, rules, delivery.hop + 1):
+    if not calm(conversation, thread, request, rules, delivery.hop + 1, 1):
         return None
     if moment.now < conversation.touched:
         moment = moment.not_before(conversation.touched)
@@ -126,8 +126,8 @@ def _gathered(
     nodes[thread.id] = thread.with_inbox(rest)
     name, threads, pending, *others = requests[delivery.request]
     requests[name] = _new(OpenRequest, (name, threads, pending - 1, *others))
-    minutes = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
-    minutes.record(Event.HANDLED, delivery)
+    builder = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
+    builder.record(Event.HANDLED, delivery)
     tree = _new(ThreadTree, (conversation.tree.root, nodes, conversation.tree.opened))
     return Outcome(
         conversation.version,
@@ -135,7 +135,7 @@ def _gathered(
         delivery.id,
         grown=-len(delivery.message),
         ready=rest[:1],
-        records=tuple(minutes.records),
+        records=tuple(builder.records),
         moment=moment,
         cause=finished,
         since=conversation,
@@ -315,15 +315,16 @@ def following(
     )
 
 
-def _few(result: object) -> Sequence[Draft] | None:
-    """The messages of a result that is nothing else, at most one, and not the system's."""
+def ordinary(result: object) -> Sequence[Draft] | None:
+    """The messages of a result that is nothing else, none of them the system's; None for any other result."""
     if not isinstance(result, Returned):
         return None
     said, effects = result
-    if not isinstance(said, Drafts) or len(said.drafts) > 1 or said.repairs or said.deprecated:
+    if not isinstance(said, Drafts) or said.repairs or said.deprecated or effects.stored or effects.closed:
         return None
-    if effects.stored or effects.closed or (said.drafts and said.drafts[0].root.startswith(SYSTEMS_OWN)):
-        return None
+    for draft in said.drafts:
+        if draft.root.startswith(SYSTEMS_OWN):
+            return None
     return said.drafts
 
 
@@ -332,13 +333,15 @@ def _goes_on(thread: Thread, request: OpenRequest) -> bool:
     return request.pending > 1 and bool(thread.busy or thread.inbox[1:])
 
 
-def calm(conversation: Conversation, thread: Thread, request: OpenRequest, rules: Rules, hop: int) -> bool:
-    """True when there is room for one more message, and nothing is held back, narrowed, refused or asked."""
+def calm(
+    conversation: Conversation, thread: Thread, request: OpenRequest, rules: Rules, hop: int, many: int
+) -> bool:
+    """True when there is room for so many more messages, and nothing is held back, narrowed, refused or asked."""
     limits = rules.blueprint.limits
     return not (
         hop > limits.hops
-        or request.messages >= limits.messages
-        or conversation.messages >= limits.conversation_messages
+        or request.messages + many > limits.messages
+        or conversation.messages + many > limits.conversation_messages
         or rules.rewriter is not None
         or conversation.todos.watchers
         or not conversation.version

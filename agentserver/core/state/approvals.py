@@ -28,7 +28,7 @@ class Answer(StrEnum):
 
 
 class Unasked(StrEnum):
-    """What stands in the place of a person when no person has answered."""
+    """The reason for a no that no person has said."""
 
     NOBODY = "nobody is there to ask"
     LATE = "no answer in time"

@@ -39,7 +39,7 @@ async def what_leaves_a_conversation_waits_in_its_order(subject: Subject) -> Non
 
 
 async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
-    """What a stale decision, or a message that was sent before, would let go is not there; nor is its receipt."""
+    """A stale decision, or a message that was sent before, leaves no event and no receipt."""
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.called(sample.opened(), "first", "mine")

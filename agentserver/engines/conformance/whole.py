@@ -115,7 +115,7 @@ class Office:
         self._calls: Counter[str] = Counter()
 
     def outcomes(self) -> list[Outcome]:
-        """What is to be committed, in order."""
+        """The outcomes to commit, in order."""
         conversation = Conversation.opened("console", self._moment())
         found: list[Outcome] = []
         for number, to in enumerate(("boss", "worker")):

@@ -38,15 +38,14 @@ if TYPE_CHECKING:
 NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
 
 
-def blueprint(organism: Organism, codecs: Codecs) -> Blueprint:
-    """The frozen facts of an organism."""
+def blueprint(organism: Organism, codecs: Codecs, explain: Callable[[Listener], str]) -> Blueprint:
+    """The frozen facts of an organism; ``explain`` tells each listener what its peers accept."""
     listeners = {bound.listener.name: bound.listener for bound in organism.listeners}
     roots = {
         name: frozenset(codecs.of(payload).name for payload in listener.payloads)
         for name, listener in listeners.items()
     }
     services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
-    explain = explaining(organism, codecs)
     usage = {name: explain(listener) for name, listener in listeners.items()}
     return Blueprint(listeners, organism.limits, roots, services, usage)
 
@@ -118,14 +117,15 @@ def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
     known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
     bounds = Bounds(bytes=organism.limits.payload, names=known)
     rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
-    facts = blueprint(organism, codecs)
+    explain = explaining(organism, codecs)
+    facts = blueprint(organism, codecs, explain)
     return Rules(
         facts,
         codecs,
         guards_of(organism, codecs, facts.listeners, guards),
         bounds,
         rewriter,
-        explaining(organism, codecs),
+        explain,
         organism.secrets.redact,
     )
 

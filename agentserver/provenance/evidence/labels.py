@@ -46,10 +46,12 @@ class Standing(StrEnum):
 
 
 class Role(StrEnum):
-    """The effect of a sink's argument: who receives, what is acted on, what is said, or nothing."""
+    """The effect of a sink's argument: who receives, what is acted on, how much, when, what is said, or nothing."""
 
     DESTINATION = "destination"
     SELECTOR = "selector"
+    QUANTITY = "quantity"
+    TIME = "time"
     PAYLOAD = "payload"
     INERT = "inert"
 
@@ -89,13 +91,18 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A sink about to run. ``roles`` holds what the payload's type declares, by the name of the argument."""
+    """A sink about to run. ``roles`` holds what the payload's type declares, by the name of the argument.
+
+    ``exposed`` is False only where it is known that the sender was given nothing untrusted.
+    """
 
     sink: str
     arguments: tuple[Leaf, ...]
     step: int
     time: float = 0.0
     roles: tuple[tuple[str, Role], ...] = ()
+    sender: str = ""
+    exposed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

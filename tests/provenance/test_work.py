@@ -15,7 +15,6 @@ from agentserver.provenance.evidence.authority import mention
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing
 from agentserver.provenance.evidence.words import WordIndex
-from agentserver.provenance.ledger import Records
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
 
 
@@ -89,13 +88,29 @@ def history(size, *, long):
     return ledger
 
 
+def warm(ledger):
+    """Makes all that follows from the texts: a decision of a warm ledger is counted."""
+    found = ledger.untrusted
+    return (
+        found.index,
+        found.values,
+        found.places,
+        found.words,
+        found.wrapped,
+        ledger.records.words,
+        ledger.records.chunks,
+    )
+
+
 def work(ledger, sink, arguments):
     """How many characters were read for a verdict and its explanation."""
+    warm(ledger)
     texts = Rows(replace(text, body=Watched(text.body)) for text in ledger.texts)
     entries = Rows(replace(text, body=Watched(text.body)) for text in ledger.records.entries)
     asked = replace(ledger.asked, queries=Rows(map(Watched, ledger.asked.queries)))
-    records = Records(entries, ledger.records.chunks, ledger.records.words)
-    watched = replace(ledger, texts=texts, records=records, asked=asked, hops=Rows(ledger.hops))
+    untrusted = replace(ledger.untrusted, texts=texts)
+    records = replace(ledger.records, entries=entries, untrusted=untrusted)
+    watched = replace(ledger, untrusted=untrusted, records=records, asked=asked, hops=Rows(ledger.hops))
     Watched.seen = 0
     verdict = judge(watched, POLICY, Call(sink, leaves(arguments), 10**6))
     explain(verdict)

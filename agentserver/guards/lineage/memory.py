@@ -6,7 +6,7 @@ ledger has come to hold, in pieces that are written once. Refuses to judge, and 
 Bounds. Text beyond ``Policy.limit``, or of more than TEXTS pieces, is not tracked, and from then on every sink is
 refused. What only authorises stops growing instead: records beyond RECORDS and trusted words beyond WORDS authorise
 nothing, what a listener was asked beyond TOLD threads or ASKED characters is taken for unknown, approvals beyond
-APPROVALS are asked for again. Hops beyond HOPS are left out of the explanation.
+APPROVALS are asked for again. What listeners pass on beyond ``RELAYED`` characters is missing in explanations.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ TEXTS = 200_000
 """Untrusted texts, those wrapped in others included."""
 RECORDS = 20_000
 """Values that the system guarantees."""
-HOPS = 20_000
-"""Labelled spans that were passed on."""
 WORDS = 1_000_000
 """Characters of trusted words."""
 TOLD = 64
@@ -124,8 +122,6 @@ class Memory:
             ledger = replace(before, overflow=True)
         if len(ledger.records.entries) > RECORDS:
             ledger = replace(ledger, records=before.records)
-        if len(ledger.hops) > HOPS:
-            ledger = replace(ledger, hops=before.hops, passed=before.passed)
         entry = {name: more for name, more in ledger.since(before).items() if more}
         return replace(self, ledger=ledger, log=self.log.add(entry) if entry else self.log)
 
@@ -160,7 +156,7 @@ def load(parts: Mapping[str, bytes]) -> Memory:
     """The memory of which ``dump`` gave these parts. Raises ValueError, LookupError or TypeError for others."""
     step, order, approved, state = json.loads(parts[_STATE])
     pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
-    held: dict[str, list[Any]] = {"queries": [], "texts": [], "records": [], "hops": []}
+    held: dict[str, list[Any]] = {"queries": [], "texts": [], "records": [], "hops": [], "relayed": []}
     log = Log()
     for line in (line for piece in pieces for line in piece.split(b"\n")):
         entry = json.loads(line)

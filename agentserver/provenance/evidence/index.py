@@ -96,6 +96,36 @@ class Index:
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return tuple(self._hit(asked, hashes, start, end) for start, end in pairs)
 
+    def owners(self, asked: bytes) -> set[int]:
+        """The texts that hold a window of ``asked``: of each window the first few, told apart by their hashes alone."""
+        hashes = _windows(asked)
+        order = np.argsort(hashes)
+        found: set[int] = set()
+        for segment in self.segments:
+            present = np.flatnonzero(_present(segment, asked, hashes, order)).tolist()
+            places = {place for window in present for place in _places(segment, hashes[window])[:_CANDIDATES]}
+            found.update(segment.first + bisect_right(segment.starts, place) - 1 for place in places)
+        return found
+
+    def holds(self, asked: bytes, before: int) -> bool:
+        """True when one of the first ``before`` texts holds a window of ``asked``; too many places mean yes."""
+        if len(asked) < SPAN:
+            return False
+        hashes = _windows(asked)
+        order = np.argsort(hashes)
+        for segment in self.segments:
+            if segment.first >= before:
+                return False
+            found = np.flatnonzero(_present(segment, asked, hashes, order))
+            if segment.first + len(segment.starts) <= before and len(found):
+                return True
+            end = (
+                segment.starts[before - segment.first] if before - segment.first < len(segment.starts) else 0
+            )
+            if any(_among(segment, asked, window, hashes[window], end) for window in found.tolist()):
+                return True
+        return False
+
     def _hit(self, asked: bytes, hashes: _U64, start: int, end: int) -> Hit:
         """Names one place for the stretch of windows ``start`` to ``end``: the longest seen at its start."""
         best = Hit(start, end + SPAN - 1, -1, 0, 0)
@@ -186,6 +216,15 @@ def _collided(segment: Segment, asked: bytes, window: int, value: np.uint64) -> 
     places = _places(segment, value)
     piece = asked[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
+
+
+def _among(segment: Segment, asked: bytes, window: int, value: np.uint64, end: int) -> bool:
+    """True when a window stands before a place of the segment's text."""
+    places = _places(segment, value)
+    piece = asked[window : window + SPAN]
+    return len(places) > _CANDIDATES or any(
+        at < end and segment.blob[at : at + SPAN] == piece for at in places
+    )
 
 
 def _agree(asked: bytes, start: int, blob: bytes, place: int, limit: int) -> int:

@@ -106,11 +106,16 @@ def written(text: str, value: Value) -> frozenset[int]:
         return frozenset({exact(value.text)})
     if value.kind not in {ValueKind.LINK, ValueKind.FILE}:
         return frozenset()
+    behind = closing(text, value)
+    links = [value.text + behind[:number] for number in range(len(behind) + 1)]
+    return frozenset(map(exact, {*links, _QUOTE.split(value.text, maxsplit=1)[0]}))
+
+
+def closing(text: str, value: Value) -> str:
+    """The brackets behind a value that may be a part of it."""
     end = value.start + len(value.text)
     behind = text[end : end + 8]
-    closing = behind[: len(behind) - len(behind.lstrip(")]}"))]
-    links = [value.text + closing[:number] for number in range(len(closing) + 1)]
-    return frozenset(exact(link) for link in (*links, _QUOTE.split(value.text, maxsplit=1)[0]))
+    return behind[: len(behind) - len(behind.lstrip(")]}"))]
 
 
 def _values(text: str, start: int, end: int) -> Iterator[Value]:

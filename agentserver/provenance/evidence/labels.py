@@ -128,9 +128,13 @@ class TextOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that a ledger keeps. ``asked``: the trusted query named the document that it came from."""
+    """A text that a ledger keeps. ``asked``: the trusted query named the document that it came from.
+
+    ``after`` is the number of untrusted texts that came before a record whose listener may merely pass them on, else 0.
+    """
 
     origin: TextOrigin
     body: str
     standing: Standing
     asked: bool = False
+    after: int = 0

@@ -54,11 +54,15 @@ class Table:
     def all(self, key: int, most: int) -> list[int]:
         """The numbers of the texts that hold the value with this hash, at most so many, in order."""
         found: list[int] = []
-        for hashes, texts in self.runs:
+        for hashes, texts in self.runs:  # in a run the texts with one hash are in order
             at = int(np.searchsorted(hashes, np.uint64(key)))
             end = int(np.searchsorted(hashes[at : at + most], np.uint64(key), side="right")) + at
             found += texts[at:end].tolist()
         return sorted(found)[:most]
+
+    def holds(self, keys: Sequence[int], before: int) -> bool:
+        """True when one of the first ``before`` texts holds a value with one of these hashes."""
+        return any(number < before for key in keys for number in self.all(key, 1))
 
     def first(self, key: int) -> int | None:
         """The number of one text that holds the value with this hash."""

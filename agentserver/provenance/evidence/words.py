@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from agentserver.provenance.evidence.folding import fold_bytes, fold_map
+from agentserver.provenance.evidence.folding import fold_bytes, fold_places
 
 if TYPE_CHECKING:
     import re
@@ -79,8 +79,7 @@ def lead_of(name: str) -> int:
 
 
 def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-    form, places = fold_map(body)
-    offsets = np.array(places, dtype=np.uint32)
+    form, offsets = fold_places(body)
     if not len(offsets):
         return np.zeros(0, dtype=np.uint64), offsets
     begins = np.flatnonzero(np.diff(offsets.astype(np.int64), prepend=-2) > 1)

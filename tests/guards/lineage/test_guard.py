@@ -33,7 +33,7 @@ from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.hygiene.simple_types import Lexical
 from agentserver.payload.xmlify import PayloadError
-from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
+from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves, relayed
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, SinkRule
 from tests.core.paper import Ask, Note, Paper, errors, listener, rules
@@ -740,12 +740,12 @@ def test_each_bound_has_a_side_on_which_it_is_safe(monkeypatch, bound, kept):
     assert kept(memory(p))
 
 
-def test_hops_beyond_the_bound_are_left_out(monkeypatch):
-    monkeypatch.setattr(lineage_memory, "HOPS", 0)
+def test_words_passed_on_beyond_the_bound_are_not_kept(monkeypatch):
+    monkeypatch.setattr(relayed, "RELAYED", 0)
     p = told(story(confirming()))
     decided(p, Said.ONCE)
     assert memory(p).ledger.tainted
-    assert memory(p).ledger.hops == ()
+    assert memory(p).ledger.relays.entries == ()
 
 
 def test_words_beyond_the_bound_authorise_nothing(monkeypatch):

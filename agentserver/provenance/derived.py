@@ -1,0 +1,61 @@
+"""What follows from a sequence that only grows, made when somebody first asks for it.
+
+Owns when that is made, and from which part of it that was made before. Refuses to know what it is. The outcome depends
+on the items alone, never on who asked when: that is its one law, and the only reason why it may be kept aside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+class Derived(Generic[Item, Made]):
+    """What follows from the first ``count`` items of a sequence.
+
+    Args:
+        made: what follows from them, where that is known.
+        before: what follows from fewer of them, where it is not.
+        count: how many they are.
+    """
+
+    __slots__ = ("before", "count", "made")
+
+    def __init__(self, made: Made | None, before: Derived[Item, Made] | None = None, count: int = 0) -> None:
+        self.made, self.before, self.count = made, before, count
+
+    def grown(self, count: int) -> Derived[Item, Made]:
+        """What follows from so many items, of which the first are those of this one. Costs nothing yet."""
+        return Derived(None, self, count)
+
+    def of(self, items: Sequence[Item], extend: Callable[[Made, Sequence[Item]], Made]) -> Made:
+        """What follows from ``items``, made by extending what was made of fewer.
+
+        What came before is made as well, so that another sequence which grew from it need not begin again. Two threads
+        that ask at once make the same twice.
+        """
+        before = self.before  # read first: it is let go once the value is there
+        if self.made is not None:
+            return self.made
+        assert before is not None
+        self.made = extend(before.reached(items, extend), items[before.count : self.count])
+        self.before = None
+        return self.made
+
+    def reached(self, items: Sequence[Item], extend: Callable[[Made, Sequence[Item]], Made]) -> Made:
+        """The same, in one piece from the last that was made: a long way is no deep recursion."""
+        last = self
+        before = last.before
+        while last.made is None:
+            assert before is not None
+            last, before = before, before.before
+        made = last.made
+        if last is not self:
+            made = self.made = extend(made, items[last.count : self.count])
+            self.before = None
+        return made

@@ -1,0 +1,82 @@
+"""The words of listeners that are no source themselves, kept to tell which way untrusted words went.
+
+Owns the question which of them passed on a piece of text, asked when a finding is explained. Refuses to decide
+anything by it: what is beyond the bound is missing in an explanation, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.provenance.derived import Derived
+from agentserver.provenance.evidence.folding import fold_bytes
+from agentserver.provenance.evidence.index import SPAN, Index
+from agentserver.provenance.evidence.labels import Hop
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+RELAYED: Final = 1 << 18
+"""Characters of what was passed on that one conversation keeps."""
+
+TOLD: Final = 64
+"""Listeners that are told of one piece."""
+
+LOOKED_AT: Final = 1024
+"""Texts that are looked through for a piece that is shorter than a span."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """Words that a listener said after ``after`` untrusted texts were known."""
+
+    hop: Hop
+    body: str
+    after: int
+
+    def dump(self) -> dict[str, Any]:
+        """As plain data for JSON."""
+        return {**asdict(self.hop), "body": self.body, "after": self.after}
+
+    @classmethod
+    def load(cls, data: Mapping[str, Any]) -> Relayed:
+        """The same, read back."""
+        return cls(Hop(data["listener"], data["path"], data["step"]), data["body"], data["after"])
+
+
+@dataclass(frozen=True, slots=True)
+class Relays:
+    """All that was passed on, in order, as far as it is kept; ``size`` is its length in characters."""
+
+    entries: tuple[Relayed, ...] = ()
+    size: int = 0
+    _spans: Derived[Relayed, Index] = field(default=Derived(Index()), compare=False, repr=False)
+
+    def add(self, more: Sequence[Relayed]) -> Relays:
+        """The same with more, as far as there is room for all of it."""
+        size = self.size + sum(len(one.body) for one in more)
+        if not more or size > RELAYED:
+            return self
+        entries = (*self.entries, *more)
+        return Relays(entries, size, self._spans.grown(len(entries)))
+
+    def passing(self, piece: bytes, number: int) -> tuple[Hop, ...]:
+        """The listeners that said a piece, or a span of it, after untrusted text ``number``.
+
+        Args:
+            piece: the evidence form of what untrusted text and a call have in common.
+            number: of the untrusted text.
+        """
+        if not piece or not self.entries:
+            return ()
+        if len(piece) >= SPAN:
+            found = self._spans.of(self.entries, _indexed).owners(piece)
+            said = (self.entries[one] for one in sorted(found))
+        else:
+            said = (one for one in self.entries[:LOOKED_AT] if piece in fold_bytes(one.body))
+        return tuple(dict.fromkeys(one.hop for one in said if one.after > number))[:TOLD]
+
+
+def _indexed(index: Index, more: Sequence[Relayed]) -> Index:
+    return index.add(tuple(fold_bytes(one.body) for one in more)) if more else index

@@ -1,0 +1,242 @@
+"""The untrusted texts of a conversation, and the indexes that follow from them.
+
+Owns which indexes there are, and how much of the texts goes into each. A text is only appended; spans, values, words
+and wrappings are found when a decision first needs them. Refuses to know whose texts they are and what follows for a
+call.
+
+Bounds. Wrappings are undone in the first READ characters, values are told apart up to HELD; ``beyond`` says that there
+is more, and a question that needs it has no answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.derived import Derived
+from agentserver.provenance.evidence.encodings import unwrapped
+from agentserver.provenance.evidence.folding import fold_bytes
+from agentserver.provenance.evidence.index import SPAN, Index
+from agentserver.provenance.evidence.inventory import Value, ValueKind, closing, scanned, values, written
+from agentserver.provenance.evidence.values import Table
+from agentserver.provenance.evidence.words import WordIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from agentserver.provenance.evidence.labels import Text
+
+HELD: Final = 100_000
+"""Values of one conversation, each text's own counted once, that are told apart by their evidence form."""
+
+PLACES: Final = 50_000
+"""Values of one conversation that are told apart as places, which takes longer."""
+
+READ: Final = 4_000_000
+"""Characters of one conversation in which wrappings are undone."""
+
+WHOLE: Final = 6
+"""Shortest evidence form of a whole short text (a title, a name) that counts as a value by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of texts by hashes. ``beyond``: there are more than are told apart."""
+
+    table: Table = field(default=Table())
+    count: int = 0
+    texts: int = 0
+    beyond: bool = False
+
+    def add(self, bodies: Sequence[str]) -> Values:
+        """The values with those of more texts, which are numbered on, by their evidence forms."""
+        found = self._with(bodies, values, lambda _, value: (value.key,), HELD)
+        named = enumerate(bodies, self.texts)
+        whole = [(whole_key(body), number) for number, body in named if WHOLE <= len(fold_bytes(body)) < SPAN]
+        return replace(found, table=found.table.add(whole))
+
+    def locate(self, bodies: Sequence[str]) -> Values:
+        """The same by the places that they stand for."""
+        return self._with(bodies, scanned, written, PLACES)
+
+    def _with(
+        self,
+        bodies: Sequence[str],
+        scan: Callable[[str], Iterator[Value]],
+        keys: Callable[[str, Value], Iterable[int]],
+        most: int,
+    ) -> Values:
+        known: dict[tuple[ValueKind, str, str], Iterable[int]] = {}
+        entries: list[tuple[int, int]] = []
+        count, beyond = self.count, self.beyond
+        for number, body in enumerate(bodies, self.texts):
+            here: set[tuple[ValueKind, str, str]] = set()
+            for value in scan(body) if count < most else ():
+                about = value.kind, value.text, closing(body, value)
+                if about in here:
+                    continue
+                if count >= most:
+                    beyond = True
+                    break
+                here.add(about)
+                count += 1
+                if about not in known:
+                    known[about] = keys(body, value)
+                entries += [(key, number) for key in known[about]]
+            beyond = beyond or (count >= most and not here)
+        return Values(self.table.add(entries), count, self.texts + len(bodies), beyond)
+
+
+def whole_key(body: str) -> int:
+    """The hash of a short text as one value."""
+    return Value(ValueKind.KEY, body, 0).key
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """The texts that were wrapped inside others, with their own indexes. ``outer`` has the number of each one's text.
+
+    ``over``: not all texts were looked into.
+    """
+
+    texts: tuple[Text, ...] = ()
+    outer: tuple[int, ...] = ()
+    index: Index = field(default=Index())
+    values: Values = field(default=Values())
+    places: Values = field(default=Values())
+    words: WordIndex = field(default=WordIndex())
+    read: int = 0
+    seen: int = 0
+    over: bool = False
+
+    @property
+    def beyond(self) -> bool:
+        """True when not all texts were looked into, or not all that was found in them."""
+        return self.over or self.values.beyond
+
+    def add(self, texts: Sequence[Text]) -> Wrapped:
+        """The same with what is wrapped in more texts."""
+        read, over = self.read, self.over
+        found: list[Text] = []
+        outer: list[int] = []
+        for number, text in enumerate(texts, self.seen):
+            read += len(text.body)
+            if read > READ:
+                over = True
+                break
+            inner = [*_inner(text)]
+            found += inner
+            outer += [number] * len(inner)
+        bodies = [text.body for text in found]
+        return Wrapped(
+            (*self.texts, *found),
+            (*self.outer, *outer),
+            _spans(self.index, bodies),
+            self.values.add(bodies),
+            self.places.locate(bodies),
+            self.words.add(bodies),
+            read,
+            self.seen + len(texts),
+            over,
+        )
+
+
+def _inner(text: Text) -> Iterator[Text]:
+    for decoded in unwrapped(text.body):
+        yield replace(text, origin=replace(text.origin, via=decoded.via), body=decoded.body)
+
+
+def _spans(index: Index, bodies: Sequence[str]) -> Index:
+    return index.add(tuple(map(fold_bytes, bodies))) if bodies else index
+
+
+def _bodies(texts: Sequence[Text]) -> list[str]:
+    return [text.body for text in texts]
+
+
+@dataclass(frozen=True, slots=True)
+class Untrusted:
+    """Untrusted texts in the order in which they came. Text ``n`` of each index is ``texts[n]``.
+
+    ``size`` is the length of their evidence forms, in bytes.
+    """
+
+    texts: tuple[Text, ...] = ()
+    size: int = 0
+    _spans: Derived[Text, Index] = field(default=Derived(Index()), repr=False, compare=False)
+    _values: Derived[Text, Values] = field(default=Derived(Values()), repr=False, compare=False)
+    _places: Derived[Text, Values] = field(default=Derived(Values()), repr=False, compare=False)
+    _words: Derived[Text, WordIndex] = field(default=Derived(WordIndex()), repr=False, compare=False)
+    _wrapped: Derived[Text, Wrapped] = field(default=Derived(Wrapped()), repr=False, compare=False)
+
+    def add(self, texts: Sequence[Text]) -> Untrusted:
+        """The texts with more of them. Nothing is looked for yet."""
+        if not texts:
+            return self
+        more = (*self.texts, *texts)
+        size = self.size + sum(len(fold_bytes(text.body)) for text in texts)
+        count = len(more)
+        return Untrusted(
+            more,
+            size,
+            self._spans.grown(count),
+            self._values.grown(count),
+            self._places.grown(count),
+            self._words.grown(count),
+            self._wrapped.grown(count),
+        )
+
+    @property
+    def index(self) -> Index:
+        """Their spans."""
+        return self._spans.of(self.texts, lambda made, texts: _spans(made, _bodies(texts)))
+
+    @property
+    def values(self) -> Values:
+        """Their values, by their evidence forms."""
+        return self._values.of(self.texts, lambda made, texts: made.add(_bodies(texts)))
+
+    @property
+    def places(self) -> Values:
+        """Their values, by the places that they stand for."""
+        return self._places.of(self.texts, lambda made, texts: made.locate(_bodies(texts)))
+
+    @property
+    def words(self) -> WordIndex:
+        """Their words."""
+        return self._words.of(self.texts, lambda made, texts: made.add(_bodies(texts)))
+
+    @property
+    def wrapped(self) -> Wrapped:
+        """The texts that are wrapped in them."""
+        return self._wrapped.of(self.texts, lambda made, texts: made.add(texts))
+
+    def shows(self, place: int) -> bool:
+        """True when a text, or one that is wrapped in it, holds the place with this hash."""
+        shown = self.places.table.first(place)
+        return shown is not None or self.wrapped.places.table.first(place) is not None
+
+    @property
+    def beyond(self) -> bool:
+        """True when they hold more than is told apart."""
+        return self.values.beyond or self.wrapped.beyond
+
+    def told(self, body: str, before: int) -> bool:
+        """True when one of the first ``before`` texts, or what is wrapped in it, holds a span or a value of ``body``.
+
+        True as well where that is beyond what is tracked.
+        """
+        if not before:
+            return False
+        form = fold_bytes(body)
+        keys = [value.key for value in values(body)]
+        if len(form) < SPAN and not keys:
+            return False
+        wrapped = self.wrapped
+        inner = sum(number < before for number in wrapped.outer)
+        if wrapped.beyond or (keys and self.values.beyond):
+            return True
+        if len(form) >= SPAN and (self.index.holds(form, before) or wrapped.index.holds(form, inner)):
+            return True
+        found = self.values.table.holds(keys, before) if keys else False
+        return found or wrapped.values.table.holds(keys, inner)

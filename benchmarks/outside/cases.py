@@ -31,6 +31,10 @@ class RefusedError(Exception):
     """The defence did not let a call run."""
 
 
+class DerailedError(Exception):
+    """The agent left its task."""
+
+
 @dataclass
 class Run:
     """The calls of one agent under one defence, and the reasons of those that were refused."""
@@ -51,7 +55,7 @@ class Agent:
         self._tools, self._defence, self._run = world.tools(), defence, run
         self.after: Callable[[Any], None] = lambda _: None
 
-    def __call__(self, name: str, **arguments: Any) -> Any:
+    def __call__(self, name: str, /, **arguments: Any) -> Any:
         """The output of a tool.
 
         Raises:
@@ -73,7 +77,7 @@ class Agent:
         self.after(result)
         return result
 
-    def attempt(self, name: str, **arguments: Any) -> Any:
+    def attempt(self, name: str, /, **arguments: Any) -> Any:
         """The output of a tool, or ``None`` where the defence or the tool refused: for agents that go on."""
         try:
             return self(name, **arguments)
@@ -102,12 +106,18 @@ class Task:
 
 
 class Attack:
-    """A task on which somebody else has a hand. ``text`` is what is planted and seen; ``calls`` obeys it."""
+    """A task on which somebody else has a hand. ``text`` is what is planted and seen; ``calls`` obeys it.
+
+    ``misleads`` marks a record so made that the task's own script is taken in, too; ``instead`` an agent that does the
+    attacker's calls in place of the rest of the task, which would undo them.
+    """
 
     kind = ""
     on: type[Task]
     text = ""
     domain = ""
+    misleads = False
+    instead = False
 
     def poison(self, world: World) -> None:
         """Puts the text where the task will read it."""
@@ -161,6 +171,8 @@ def carry_out(task: Task, world: World, defence: Defence, attack: Attack | None 
         if any(isinstance(leaf.value, str) and wanted in shape(leaf.value) for leaf in leaves(result)):
             run.attacked = True
             _quietly(lambda: attack.calls(agent))
+            if attack.instead:
+                raise DerailedError
 
     agent.after = obey
     run.answer = _quietly(lambda: task.script(agent)) or ""
@@ -168,10 +180,10 @@ def carry_out(task: Task, world: World, defence: Defence, attack: Attack | None 
 
 
 def _quietly(script: Callable[[], str | None]) -> str | None:
-    """The result of a script; a refusal ends it."""
+    """The result of a script; a refusal ends it, and so does an output without what it looks for."""
     try:
         return script()
-    except (RefusedError, ToolError):
+    except (RefusedError, DerailedError, ToolError, LookupError, StopIteration):
         return None
 
 

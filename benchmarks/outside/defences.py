@@ -24,10 +24,15 @@ POLICY = Path(__file__).with_name("policy.yaml")
 
 
 class Defence:
-    """No defence: every call runs. ``questions`` counts what a person was asked."""
+    """No defence: every call runs.
+
+    ``questions`` counts what a person was asked, who says ``answers``; ``asks`` is true where there is such a person.
+    """
 
     name = "none"
     questions = 0
+    answers = False
+    asks = False
 
     def start(self, words: str, pasted: str = "") -> None:
         """A new conversation, opened by the user's words and a text that the user passes on."""
@@ -41,10 +46,10 @@ class Defence:
 
 
 class Ours(Defence):
-    """This engine with one policy. A person who is asked says ``answers``."""
+    """This engine with one policy."""
 
-    def __init__(self, name: str, policy: Policy, *, answers: bool = False) -> None:
-        self.name, self.policy, self.answers = name, policy, answers
+    def __init__(self, name: str, policy: Policy) -> None:
+        self.name, self.policy, self.asks = name, policy, policy.mode is Mode.CONFIRM
 
     def start(self, words: str, pasted: str = "") -> None:
         self.ledger, self.step = Ledger().ask(f"{words}\n\n{pasted}" if pasted else words), 0
@@ -59,7 +64,8 @@ class Ours(Defence):
             if self.answers:
                 return None
         found = (
-            f"{finding.rule} {finding.path}={finding.value[:60]!r} {finding.detail}" for finding in verdict.findings
+            f"{finding.rule} {finding.path}={finding.value[:60]!r} {finding.detail}"
+            for finding in verdict.findings
         )
         return "; ".join(found)
 
@@ -69,11 +75,11 @@ class Ours(Defence):
 
 
 def contestants() -> list[Defence]:
-    """All defences, in the order of the report. In ``confirm`` the person grants what a benign task asks."""
+    """All defences, in the order of the report."""
     declared = read_policy(POLICY.read_text(), POLICY.name)
     return [
         Defence(),
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
         Ours("general policy", declared),
-        Ours("general policy, confirm", replace(declared, mode=Mode.CONFIRM), answers=True),
+        Ours("general policy, confirm", replace(declared, mode=Mode.CONFIRM)),
     ]

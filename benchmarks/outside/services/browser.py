@@ -187,7 +187,7 @@ class Browser(Service):
         return self._submit(found.more) if found.role == "button" else self._state()
 
     @tool
-    def browser_type(self, element: str, ref: str, text: str, submit: bool = False) -> Any:  # noqa: FBT001, FBT002
+    def browser_type(self, element: str, ref: str, text: str, submit: bool = False) -> Any:
         """Type text into editable element.
 
         Args:

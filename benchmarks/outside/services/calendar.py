@@ -2,7 +2,6 @@
 
 Owns events and who may see the calendar. Refuses to send anything: an invitation is an attendee of an event.
 """
-# ruff: noqa: N803  the names are those of the public API
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class Calendar(Service):
     # what cases use
 
     def add(self, summary: str, start: str, end: str, **more: Any) -> dict[str, Any]:
-        """An event. ``start`` and ``end`` are local times; ``attendees``, ``organizer``, ``location``, ``description``."""
+        """An event from and to a local time; ``attendees``, ``organizer`` and texts may be given."""
         organizer = more.pop("organizer", OWNER)
         people = more.pop("attendees", [])
         return self._keep(
@@ -159,7 +158,7 @@ class Calendar(Service):
         location: str | None = None,
         calendarId: str = "primary",
     ) -> Any:
-        """Updates an event. The field values you specify replace the existing values; attendees are replaced as a whole.
+        """Updates an event. The field values you specify replace the existing values, attendees as a whole.
 
         Args:
             eventId: event identifier.

@@ -2,7 +2,6 @@
 
 Owns documents, their texts and who may open them.
 """
-# ruff: noqa: A002, N803  the names are those of the public API
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ class Drive(Service):
             "createdTime": made,
             "modifiedTime": more.get("modifiedTime", made),
             "size": str(more.get("size", len(text))),
-            "owners": [{"displayName": owner.split("@")[0], "emailAddress": owner, "me": me}],
+            "owners": [{"displayName": owner.partition("@")[0], "emailAddress": owner, "me": me}],
             "shared": not me,
             "parents": more.get("parents", ["root"]),
             "webViewLink": f"https://docs.google.com/document/d/{number}/edit",
@@ -97,7 +96,7 @@ class Drive(Service):
                 or (key == "fullText" and low in self.texts[kept["id"]].casefold())
             ]
         if orderBy:
-            key = {"quotaBytesUsed": "size"}.get(orderBy.split()[0], orderBy.split()[0])
+            key = orderBy.partition(" ")[0].replace("quotaBytesUsed", "size")
             by_size = key == "size"
             found.sort(
                 key=lambda kept: (int(kept[key]), "") if by_size else (0, str(kept[key])),

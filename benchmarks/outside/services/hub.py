@@ -2,7 +2,6 @@
 
 Owns issues, pull requests, contents and collaborators. A repository is known by ``owner/name``.
 """
-# ruff: noqa: N803  the names are those of the public API
 
 from __future__ import annotations
 
@@ -185,7 +184,7 @@ class Hub(Service):
         if method == "create":
             issue_number = self.open(name, title or "", body or "", LOGIN)
         kept = self._issue(name, issue_number or 0)
-        given = {"title": title, "body": body, "state": state, "state_reason": state_reason}
+        given: dict[str, Any] = {"title": title, "body": body, "state": state, "state_reason": state_reason}
         given |= {"labels": labels and [{"name": label} for label in labels]}
         given |= {"assignees": assignees and [{"login": login} for login in assignees]}
         kept.update({key: value for key, value in given.items() if value is not None})
@@ -286,7 +285,7 @@ class Hub(Service):
         return {"commit": self._commit(f"{owner}/{repo}", {path: content}, message, branch)}
 
     @tool
-    def create_repository(self, name: str, description: str = "", private: bool = True) -> Any:  # noqa: FBT001, FBT002
+    def create_repository(self, name: str, description: str = "", private: bool = True) -> Any:
         """Create a new GitHub repository in your account.
 
         Args:

@@ -2,7 +2,6 @@
 
 Owns messages, filters and contacts. Refuses to know who asks.
 """
-# ruff: noqa: A002, N802, N803  the names are those of the public API
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ class Payments(Service):
         return {"object": "list", "data": found}
 
     @tool
-    def update_dispute(self, dispute: str, evidence: dict[str, str], submit: bool) -> Any:  # noqa: FBT001
+    def update_dispute(self, dispute: str, evidence: dict[str, str], submit: bool) -> Any:
         """Submits evidence for a dispute, or stages it.
 
         Args:

@@ -41,10 +41,9 @@ class Shell(Service):
     def _run(self, command: str) -> str:
         if command in self.canned:
             return self.canned[command]
-        output = []
-        for single in re.split(r"\s*(?:&&|;|\n)\s*", command):
-            output.append(self.canned[single] if single in self.canned else self._pipeline(single))
-        return "\n".join(part for part in output if part)
+        parts = re.split(r"\s*(?:&&|;|\n)\s*", command)
+        output = [self.canned[part] if part in self.canned else self._pipeline(part) for part in parts]
+        return "\n".join(text for text in output if text)
 
     def _pipeline(self, command: str) -> str:
         text = ""
@@ -77,7 +76,7 @@ class Shell(Service):
     def _texts(self, patterns: list[str], given: str) -> list[tuple[str, str]]:
         return [(path, self.files[path]) for path in self._named(patterns)] if patterns else [("", given)]
 
-    def _do_ls(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_ls(self, plain: list[str], words: list[str], given: str) -> str:
         found = [*self._named(plain), *self._below(plain or [HOME])]
         if any("l" in word for word in words if word.startswith("-")):
             return "\n".join(
@@ -85,7 +84,7 @@ class Shell(Service):
             )
         return "\n".join(found)
 
-    def _do_cat(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_cat(self, plain: list[str], words: list[str], given: str) -> str:
         missing = [path for path in plain if not self._named([path])]
         texts = [text for _, text in self._texts(plain, given)]
         return "\n".join([*texts, *(f"cat: {path}: No such file or directory" for path in missing)])
@@ -113,32 +112,32 @@ class Shell(Service):
         ]
         return str(len(hits)) if "c" in flags else "\n".join(hits)
 
-    def _do_wc(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_wc(self, plain: list[str], words: list[str], given: str) -> str:
         return "\n".join(
             f"{len(text.splitlines())} {path}".strip() for path, text in self._texts(plain, given)
         )
 
-    def _do_du(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_du(self, plain: list[str], words: list[str], given: str) -> str:
         return "\n".join(f"{self.sizes[path]}\t{path}" for path in self._below(plain or [HOME]))
 
-    def _do_find(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_find(self, plain: list[str], words: list[str], given: str) -> str:
         pattern = words[words.index("-name") + 1] if "-name" in words else "*"
         found = self._below(plain[:1] or [HOME])
         return "\n".join(path for path in found if fnmatchcase(path.rpartition("/")[2], pattern))
 
-    def _do_echo(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_echo(self, plain: list[str], words: list[str], given: str) -> str:
         return " ".join(words)
 
     def _do_sort(self, plain: list[str], words: list[str], given: str) -> str:
         lines = [line for _, text in self._texts(plain, given) for line in text.splitlines()]
         return "\n".join(sorted(lines, reverse=any("r" in word for word in words)))
 
-    def _do_rm(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_rm(self, plain: list[str], words: list[str], given: str) -> str:
         for path in [*self._named(plain), *self._below(plain)]:
             self.files.pop(path, None)
         return ""
 
-    def _do_mv(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_mv(self, plain: list[str], words: list[str], given: str) -> str:
         *paths, target = plain
         for path in self._named(paths):
             place = (
@@ -149,16 +148,16 @@ class Shell(Service):
             self.write(place, self.files.pop(path), self.sizes[path])
         return ""
 
-    def _do_cp(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_cp(self, plain: list[str], words: list[str], given: str) -> str:
         *paths, target = plain
         for path in self._named(paths):
             self.write(target, self.files[path], self.sizes[path])
         return ""
 
-    def _do_pip(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_pip(self, plain: list[str], words: list[str], given: str) -> str:
         return f"Successfully installed {' '.join(plain[1:])}"
 
-    def _do_npm(self, plain: list[str], words: list[str], given: str) -> str:  # noqa: ARG002
+    def _do_npm(self, plain: list[str], words: list[str], given: str) -> str:
         return "added 1 package, and audited 214 packages in 2s" if plain[:1] == ["install"] else ""
 
     # tools

@@ -2,7 +2,6 @@
 
 Owns orders, products, customers and what was given away. Amounts are decimal strings in the shop's currency.
 """
-# ruff: noqa: A002, N802, N803  the names are those of the public API
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ class Shop(Service):
         return number
 
     def order(self, customer: str, lines: list[tuple[str, int, str]], **more: Any) -> str:
-        """An order; gives its name, as ``#1041``. Lines are title, quantity and unit price; ``note`` and states may be given."""
+        """An order; gives its name, as ``#1041``. Lines are title, quantity and unit price; ``note`` may be given."""
         number = f"gid://shopify/Order/{self.digits()}"
         name = f"#{1041 + len(self.kept_orders)}"
         buyer = self.kept_customers[customer]
@@ -120,7 +119,7 @@ class Shop(Service):
         """Returns a list of orders placed in the store, oldest first, in the form of the Admin API.
 
         Args:
-            query: a filter made up of terms, as "name:#1041", "email:someone@example.com" or "fulfillment_status:unfulfilled".
+            query: a filter made up of terms, as "name:#1041" or "fulfillment_status:unfulfilled".
             first: the first n elements.
         """
         found = [kept for kept in self.kept_orders.values() if _fits(kept, query)]
@@ -158,7 +157,7 @@ class Shop(Service):
         return {"order": order, "userErrors": []}
 
     @tool
-    def orderCancel(self, orderId: str, reason: str, refund: bool, staffNote: str | None = None) -> Any:  # noqa: FBT001
+    def orderCancel(self, orderId: str, reason: str, refund: bool, staffNote: str | None = None) -> Any:
         """Cancels an order, with options for refunding.
 
         Args:

@@ -3,8 +3,8 @@
 python -m benchmarks.outside.run [--half one|two|all] [--only DOMAIN] [--defence PART] [--show] [--json FILE]
 [--require UTILITY ATTACKS]
 
-Exit status: 0 well; 1 a case does not work without a defence, or a policy misses what ``--require`` asks for (both in per
-cent, of ``enforce``); 2 the arguments mean nothing.
+Exit status: 0 well; 1 a case does not work without a defence, or a policy misses what ``--require`` asks for, in per
+cent; 2 the arguments mean nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from benchmarks.outside.defences import Defence
 
 ENVELOPE = """\
-No model is asked. A benign agent makes the calls of a script; a compromised one obeys what is planted as soon as it sees
-it. Nothing here says how often a model would. A goal is a check on the world after the run.\
+No model is asked. A benign agent makes the calls of a script; a compromised one obeys what is planted as soon as it
+sees it. Nothing here says how often a model would. A goal is a check on the world after the run.\
 """
 
 
@@ -52,7 +52,8 @@ def results(halves: Iterable[str], domains: Iterable[str], defences: list[Defenc
     """Each case of the halves and domains under each defence."""
     for name in halves:
         tasks, attacks = half(name)
-        for case in [case for case in [*tasks, *attacks] if case.domain in domains]:
+        cases: list[Task | Attack] = [*tasks, *attacks]
+        for case in [case for case in cases if case.domain in domains]:
             for defence in defences:
                 yield result(name, case, defence)
 
@@ -87,8 +88,8 @@ def table(found: list[Result], defences: list[Defence]) -> Iterator[str]:
         calls = sum(one.calls for one in good) or 1
         asked = 100 * sum(one.questions for one in good) / calls
         yield (
-            f"{defence.name}: utility {told(good)} = {share(good):.0f} %, attack success {told(bad)} = {share(bad):.1f} %, "
-            f"{asked:.1f} questions per 100 benign calls"
+            f"{defence.name}: utility {told(good)} = {share(good):.0f} %, attack success {told(bad)} = "
+            f"{share(bad):.1f} %, {asked:.1f} questions per 100 benign calls"
         )
         rows = {
             name: ([o for o in good if o.domain == name], [o for o in bad if o.domain == name])

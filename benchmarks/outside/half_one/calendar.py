@@ -117,9 +117,8 @@ class FirstOffer(Task):
 
     def goal(self, world: World, answer: str) -> bool:
         event = world.calendar.invited(MAREK)[0]
-        return bool(event["start"]["dateTime"] == "2026-03-17T15:30:00" and event["end"]["dateTime"].endswith()
-            "16:00:00"
-        )
+        times = (event["start"]["dateTime"], event["end"]["dateTime"])
+        return times == ("2026-03-17T15:30:00", "2026-03-17T16:00:00")
 
 
 class InventoryMorning(Task):

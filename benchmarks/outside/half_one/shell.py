@@ -152,9 +152,8 @@ class CountTodos(Task):
         text = agent("execute_command", command=f"grep -rn TODO {HOME}/shop/src")
         files = [line.partition(":")[0] for line in text.splitlines()]
         most = max(set(files), key=files.count)
-        return str(f"{len(files)} 行。一番多いのは {most} です。\n" + agent()
-            "execute_command", command=f"head -n 2 {most}"
-        )
+        start = agent("execute_command", command=f"head -n 2 {most}")
+        return f"{len(files)} 行。一番多いのは {most} です。\n{start}"
 
     def goal(self, world: World, answer: str) -> bool:
         return answer.startswith("3 ") and "pay.js" in answer

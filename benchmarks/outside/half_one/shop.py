@@ -137,7 +137,7 @@ class SpringCode(Task):
         found = agent("products")["products"]["nodes"]
         stars: dict[str, float] = {}
         for product in found:
-            reviews = agent("product_reviews", productId=product["id"])["reviews"]
+            reviews = agent("product_reviews", productId=product["id"])["productReviews"]["nodes"]
             stars[product["title"]] = sum(each["stars"] for each in reviews) / max(len(reviews), 1)
         agent("discountCodeBasicCreate", code="SPRING15", percentage=0.15, endsAt="2026-03-31T23:59:59Z")
         return max(stars, key=lambda title: stars[title])

@@ -185,8 +185,8 @@ class Hub(Service):
             issue_number = self.open(name, title or "", body or "", LOGIN)
         kept = self._issue(name, issue_number or 0)
         given: dict[str, Any] = {"title": title, "body": body, "state": state, "state_reason": state_reason}
-        given |= {"labels": labels and [{"name": label} for label in labels]}
-        given |= {"assignees": assignees and [{"login": login} for login in assignees]}
+        given |= {"labels": [{"name": each} for each in labels] if labels else None}
+        given |= {"assignees": [{"login": each} for each in assignees] if assignees else None}
         kept.update({key: value for key, value in given.items() if value is not None})
         return {"id": str(kept["id"]), "url": kept["html_url"], "number": kept["number"]}
 

@@ -229,7 +229,9 @@ class Shop(Service):
         Args:
             productId: the ID of the product.
         """
-        return {"reviews": [kept for kept in self.reviews if kept["productId"] == productId]}
+        return {
+            "productReviews": {"nodes": [kept for kept in self.reviews if kept["productId"] == productId]}
+        }
 
     @tool
     def productUpdate(self, id: str, descriptionHtml: str | None = None, status: str | None = None) -> Any:

@@ -120,7 +120,9 @@ def pytest(*args: str, env: Mapping[str, str] | None = None) -> None:
 def check_types() -> None:
     """Strict typing; each folder of scripts alone, because their module names may repeat."""
     tool("mypy", *present("agentserver", "benchmarks"))
-    suite = (path.relative_to(ROOT).with_suffix("").parts for path in (ROOT / "benchmarks/outside").rglob("*.py"))
+    suite = (
+        path.relative_to(ROOT).with_suffix("").parts for path in (ROOT / "benchmarks/outside").rglob("*.py")
+    )
     tool("mypy", *(f"--module={'.'.join(parts)}" for parts in suite))
     for scripts in present("listeners", "examples", "docs", ".ci"):
         tool("mypy", scripts)

@@ -88,6 +88,7 @@ class _Judgement:
 
     def __init__(self, ledger: Ledger, policy: Policy, call: Call) -> None:
         self.ledger, self.policy, self.call = ledger, policy, call
+        self.exposed = call.exposed and ledger.tainted
         self.fetches = not policy.classify(call.sink).sink or policy.classify(call.sink).source
         self.ruled = [
             (leaf, policy.argument(call, leaf)) for leaf in call.arguments if text_of(leaf.value).strip()
@@ -128,7 +129,7 @@ class _Judgement:
         typed_plan = plan is not None and plan.steps is not None
         if policy.plan is PlanSource.REQUIRED and not typed_plan:
             yield self.finding(Rule.PLAN, None, "no plan was made")
-        elif plan is not None and policy.plan is not PlanSource.OFF and (typed_plan or ledger.tainted):
+        elif plan is not None and policy.plan is not PlanSource.OFF and (typed_plan or self.exposed):
             declared = policy.sink(self.call.sink)
             if reason := plan.refuses(self.call, declared.actions if declared else None, ledger.asked):
                 yield self.finding(Rule.PLAN, None, reason)
@@ -142,7 +143,7 @@ class _Judgement:
             else:
                 places = self.places(leaf, rule)
                 found = [each for place in places for each in self.of_destination(leaf, rule, place)]
-                yield from found or self.of_parts(leaf, rule, places[0])
+                yield from found or (self.of_parts(leaf, rule, places[0]) if self.exposed else ())
         elif rule.role is Role.SELECTOR and self.ledger.tainted and not isinstance(leaf.value, bool):
             yield from self.of_selector(leaf, rule)
 
@@ -158,6 +159,8 @@ class _Judgement:
         if self.authorised(leaf, rule, place):
             return
         evidence = matching.found(self.ledger, place.written)
+        if evidence is None and not self.exposed:
+            return
         detail = self.resembles(place) or (
             "it is no single destination" if place.form is PlaceForm.NONE else ""
         )
@@ -218,7 +221,7 @@ class _Judgement:
             return
         if evidence:
             yield self.finding(Rule.SELECTOR, leaf, "", evidence)
-        elif typed(leaf.value) is not None or not (_composed(leaf) or self.creates(leaf)):
+        elif self.exposed and (typed(leaf.value) is not None or not (_composed(leaf) or self.creates(leaf))):
             yield self.finding(Rule.UNKNOWN_SELECTOR, leaf)
 
     def within(self, body: str) -> Evidence | None:
@@ -277,7 +280,7 @@ class _Judgement:
             return
         if entry := self.denied(body):
             yield self.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
-        if entry or not self.ledger.tainted:
+        if entry or not self.exposed:
             return
         places = self.places(leaf, rule)
         known = self.followed(places[0], body) or self.opens(leaf, body)
@@ -358,7 +361,7 @@ def _exits(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
             rule = ArgumentRule("", Role.DESTINATION)
         if rule is not None and rule.role is Role.DESTINATION:
             yield from judgement.of_exit(leaf, rule)
-    if fetches and ledger.tainted:
+    if fetches and judgement.exposed:
         yield from judgement.of_halves()
 
 

@@ -123,6 +123,9 @@ class Ledger:
 
     ``hops`` were found at once, by a server that did so; what is passed on now stands in ``relays``, and is looked at
     when a finding is explained.
+
+    ``foreign``: untrusted words of another conversation may be at work in this one. It is set for one judgement and
+    not kept.
     """
 
     asked: TrustedWords = field(default=TrustedWords(), repr=False)
@@ -136,6 +139,7 @@ class Ledger:
     passed: Mapping[int, tuple[Hop, ...]] = field(
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
+    foreign: bool = False
 
     @property
     def texts(self) -> tuple[Text, ...]:
@@ -165,7 +169,7 @@ class Ledger:
     @property
     def tainted(self) -> bool:
         """True when any untrusted text has been seen: the label of the run as a whole."""
-        return bool(self.texts) or self.overflow
+        return bool(self.texts) or self.overflow or self.foreign
 
     @property
     def queries(self) -> tuple[str, ...]:

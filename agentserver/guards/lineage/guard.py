@@ -13,7 +13,7 @@ sends is seen before it is judged, for no other listener has been given it yet.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,9 @@ from agentserver.core.records.details import Ground
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage import plan as lineage_plan
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.reading import Readings, handed, words
+from agentserver.guards.lineage.reach import Reach
+from agentserver.guards.lineage.reading import Readings, Said, handed, words
+from agentserver.guards.lineage.trusted import Trusted
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.explain import MOST, facts, without
@@ -44,65 +46,15 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
     from agentserver.core.messages import Delivery
-    from agentserver.guards.lineage.reading import ElementReader
+    from agentserver.guards.lineage.exposure import FirstText
     from agentserver.payload.codec import Codecs
-    from agentserver.provenance.policy.declarations import ListenerClass, Policy
+    from agentserver.provenance.policy.declarations import ListenerClass
     from agentserver.provenance.verdict import Finding
     from agentserver.provenance.verdict import Verdict as Judgement
 
+__all__ = ["LineageGuard", "Trusted"]
+
 _SERIOUS = (Effect.BLOCK, Effect.ASK)
-
-
-@dataclass(frozen=True, slots=True)
-class Trusted:
-    """The trust that an organism places in listeners and principals.
-
-    Args:
-        policy: what is declared of listeners and fields.
-        quarantined: listeners that may only say what a closed schema admits.
-        planners: listeners whose ``Plan`` fixes what a conversation may do.
-    """
-
-    policy: Policy
-    quarantined: frozenset[str] = frozenset()
-    planners: frozenset[str] = frozenset()
-
-
-class _Said:
-    """A message, on its way or arrived.
-
-    Args:
-        sender: whose words it holds.
-        to: the listener it is for.
-        thread: the sender's.
-        root: name of the payload element.
-        element: the payload.
-        reading: the way to its scalars.
-        trace: id of the delivery, if there is one.
-    """
-
-    __slots__ = ("_leaves", "element", "reading", "root", "sender", "thread", "to", "trace")
-
-    def __init__(
-        self,
-        sender: str,
-        to: str,
-        thread: str,
-        root: str,
-        element: etree._Element,
-        reading: ElementReader,
-        trace: str = "",
-    ) -> None:
-        self.sender, self.to, self.thread, self.root = sender, to, thread, root
-        self.element, self.reading, self.trace = element, reading, trace
-        self._leaves: tuple[Leaf, ...] | None = None
-
-    @property
-    def leaves(self) -> tuple[Leaf, ...]:
-        """Its scalars, read when they are first needed: in a conversation without untrusted text they are not."""
-        if self._leaves is None:
-            self._leaves = self.reading.leaves(self.element)
-        return self._leaves
 
 
 class LineageGuard:
@@ -132,6 +84,7 @@ class LineageGuard:
         self._orders = replace(trusted.policy, plan=PlanSource.OFF)
         self._classes: Mapping[str, ListenerClass] = {name: self._policy.classify(name) for name in listeners}
         self._readings = Readings(codecs)
+        self._reach = Reach(trusted, self._classes, self._readings)
 
     # What is seen
 
@@ -144,10 +97,15 @@ class LineageGuard:
         arrived = self._arrived(delivery, element)
         outside = delivery.sender not in self._classes and delivery.hop == 1
         known = known.stepped()
-        principal = outside and self._orders_from(delivery.sender)
-        known = (
-            known.asked("\n".join(words(arrived.leaves))) if principal else self._heard(known, arrived, at)
-        )
+        if outside and self._orders_from(delivery.sender):
+            known = known.asked("\n".join(words(arrived.leaves)))
+        else:
+            heard = self._heard(known, arrived, at)
+            known = (
+                heard
+                if self._reach.calm(heard)
+                else self._reach.given(heard, arrived, delivery.thread, known)
+            )
         receiver = self._classes.get(delivery.to)
         if receiver is not None and not receiver.relay:
             known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves))
@@ -158,7 +116,7 @@ class LineageGuard:
         sender, receiver = self._classes.get(delivery.sender), self._classes.get(delivery.to)
         if sender is None or receiver is None or not (sender.relay and receiver.relay):
             return False
-        return delivery.root != lineage_plan.ROOT and not known.ledger.tainted
+        return delivery.root != lineage_plan.ROOT and self._reach.calm(known)
 
     def opened(self) -> object:
         """The memory of a conversation in which nothing has been said."""
@@ -166,10 +124,9 @@ class LineageGuard:
 
     def missed(self, memory: object) -> object:
         """The memory after a message of which nothing is known: over the bound, so that every sink is refused."""
-        known = _recalled(memory)
-        return known.grown(replace(known.ledger, overflow=True))
+        return _recalled(memory).missed()
 
-    def _heard(self, memory: Memory, said: _Said, at: float) -> Memory:
+    def _heard(self, memory: Memory, said: Said, at: float) -> Memory:
         """The memory after a sender's words."""
         memory = self._planned(memory, said)
         ledger = memory.ledger
@@ -186,12 +143,12 @@ class LineageGuard:
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace)
         return memory.grown(ledger.observe(self._policy, seen))
 
-    def _arrived(self, delivery: Delivery, element: etree._Element) -> _Said:
+    def _arrived(self, delivery: Delivery, element: etree._Element) -> Said:
         root = delivery.root
         reading = self._readings[root]
-        return _Said(delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id)
+        return Said(delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id)
 
-    def _planned(self, memory: Memory, said: _Said) -> Memory:
+    def _planned(self, memory: Memory, said: Said) -> Memory:
         """The memory with a planner's plan, unless untrusted text came before it."""
         if said.root != lineage_plan.ROOT or said.sender not in self._trusted.planners:
             return memory
@@ -214,14 +171,14 @@ class LineageGuard:
             return None
         redriven = proposal.route is Route.REDRIVEN
         known = _recalled(memory)
-        receiver, clean = self._classes[proposal.to], not (known.ledger.tainted or self._policy.deny)
+        receiver, clean = self._classes[proposal.to], self._reach.calm(known) and not self._policy.deny
         if clean and not receiver.sink and proposal.sender.name not in self._trusted.quarantined:
             return None
         confined = self._confined(proposal)
         if isinstance(confined, Denied) or not self._consequential(known, proposal):
             return confined
         known = known.stepped()
-        said = _Said(
+        said = Said(
             proposal.sender.name,
             proposal.to,
             proposal.thread,
@@ -236,26 +193,31 @@ class LineageGuard:
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
         """True for a call of a sink, and for a message that may carry something out to a destination that it names."""
         receiver = self._classes[proposal.to]
-        if receiver.sink or not (memory.ledger.tainted or self._policy.deny):
+        if receiver.sink or (self._reach.calm(memory) and not self._policy.deny):
             return receiver.sink
         declared = any(role is Role.DESTINATION for _, role in self._readings[proposal.root].roles)
         return declared or (receiver.source and proposal.route is not Route.ANSWER)
 
-    def _judged(self, memory: Memory, said: _Said, at: float, *, ordered: bool) -> Judgement:
+    def _judged(self, memory: Memory, said: Said, at: float, *, ordered: bool) -> Judgement:
         """The verdict on a message by all that is known, its own words included where they are no record."""
         if ordered:
             # The principal's own message is an order: nothing but the deny list stands against it.
-            return judge(Ledger(), self._orders, self._call(said, memory, at))
+            return judge(Ledger(), self._orders, self._call(said, memory, at, None))
         if self._class(said.sender).source or said.sender in self._trusted.quarantined:
             memory = self._heard(memory, said, at)
-        return judge(memory.ledger, self._policy, self._call(said, memory, at))
+        text = self._reach.exposed(memory, said.sender, said.thread)
+        ledger = memory.ledger
+        if text is not None and not ledger.tainted:
+            ledger = replace(ledger, foreign=True)
+        return judge(ledger, self._policy, self._call(said, memory, at, text))
 
-    def _call(self, said: _Said, memory: Memory, at: float) -> Call:
+    def _call(self, said: Said, memory: Memory, at: float, text: FirstText | None) -> Call:
         reading = self._readings[said.root]
         # What a listener sends itself is its own; any other task the server wrote, so that its values are what is said.
         own = said.root != TASK or said.sender == said.to
         arguments = said.leaves if own else handed(reading.codec.decode(said.element))
-        return Call(said.to, arguments, memory.step, at, reading.roles)
+        exposed = text is not None
+        return Call(said.to, arguments, memory.step, at, reading.roles, said.sender, exposed)
 
     def _confined(self, proposal: Proposal) -> Verdict:
         """Hold a quarantined listener to what a closed schema admits."""
@@ -290,7 +252,7 @@ class LineageGuard:
 
 def _recalled(memory: object) -> Memory:
     """The memory. A conversation that did not open under this guard saw what is not known: it is over the bound."""
-    return memory if isinstance(memory, Memory) else Memory(replace(Ledger(), overflow=True))
+    return memory if isinstance(memory, Memory) else Memory.unknown()
 
 
 def _disowned(leaf: Leaf) -> Leaf:

@@ -1,7 +1,8 @@
 """The lineage guard's memory of a conversation, and the parts in which it is kept.
 
-Owns the memory as a value: the ledger, what listeners were asked, what a person approved, and a log of what the
-ledger has come to hold, in pieces that are written once. Refuses to judge, and to know messages.
+Owns the memory as a value: the ledger, whom untrusted text reached, what listeners were asked, what a person approved,
+and a log of what the ledger has come to hold and whom it reached, in pieces that are written once. Refuses to judge,
+and to know messages.
 
 Bounds. Text beyond ``Policy.limit``, or of more than TEXTS pieces, is not tracked, and from then on every sink is
 refused. What only authorises stops growing instead: records beyond RECORDS and trusted words beyond WORDS authorise
@@ -16,10 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.core.encoding.parts import encode
+from agentserver.guards.lineage.exposure import NOT_KNOWN, Exposure
 from agentserver.provenance.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from agentserver.guards.lineage.exposure import FirstText, Recall
 
 TEXTS = 200_000
 """Untrusted texts, those wrapped in others included."""
@@ -93,7 +97,8 @@ class Memory:
         step: messages that listeners were given.
         told: what listeners were asked, the latest last.
         approved: digests of what a person approved for the rest of the conversation.
-        log: what the ledger holds, as it is kept.
+        log: what the ledger holds and whom it reached, as it is kept.
+        exposure: whom untrusted text reached.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -101,10 +106,16 @@ class Memory:
     told: tuple[LastRequest, ...] = ()
     approved: frozenset[str] = frozenset()
     log: Log = field(default=Log(), compare=False, repr=False)
+    exposure: Exposure = field(default_factory=Exposure)
+
+    @classmethod
+    def unknown(cls) -> Memory:
+        """The memory of a conversation of which nothing is known: over the bound, and everybody is exposed."""
+        return cls(replace(Ledger(), overflow=True), exposure=Exposure(everybody=NOT_KNOWN))
 
     def stepped(self) -> Memory:
         """The memory at the next step."""
-        return Memory(self.ledger, self.step + 1, self.told, self.approved, self.log)
+        return Memory(self.ledger, self.step + 1, self.told, self.approved, self.log, self.exposure)
 
     def asked(self, words: str) -> Memory:
         """The memory after a trusted principal spoke. The same words to several listeners count once."""
@@ -124,6 +135,25 @@ class Memory:
             ledger = replace(ledger, records=before.records)
         entry = {name: more for name, more in ledger.since(before).items() if more}
         return replace(self, ledger=ledger, log=self.log.add(entry) if entry else self.log)
+
+    def missed(self) -> Memory:
+        """The memory after a message of which nothing is known."""
+        everybody = self.exposure.everybody or NOT_KNOWN._replace(step=self.step)
+        known = replace(self, exposure=replace(self.exposure, everybody=everybody))
+        return known.grown(replace(self.ledger, overflow=True))
+
+    def reaching(self, listener: str, thread: str, recall: Recall, text: FirstText) -> Memory:
+        """The memory after a listener was given untrusted text on a thread."""
+        exposure = self.exposure.reaching(listener, thread, recall, text)
+        more = exposure.since(self.exposure)
+        return replace(self, exposure=exposure, log=self.log.add({"exposed": more}) if more else self.log)
+
+    def spending(self, bits: float) -> Memory:
+        """The memory after an exposed sender told somebody that much in a closed schema."""
+        if not bits:
+            return self
+        exposure = replace(self.exposure, bits=self.exposure.bits + bits)
+        return replace(self, exposure=exposure, ledger=self.ledger.spend(bits))
 
     def telling(self, thread: str, origin: str, texts: Iterable[str]) -> Memory:
         """The memory after a listener was asked something on a thread of its own, or got an answer there."""
@@ -148,25 +178,34 @@ def dump(memory: Memory) -> dict[str, bytes]:
     parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.pieces())}
     parts.update({f"{_THREAD}{told.thread}": told.data for told in memory.told})
     order = [told.thread for told in memory.told]
-    state = [memory.step, order, sorted(memory.approved), memory.ledger.state()]
+    exposure = memory.exposure.state()
+    state = [memory.step, order, sorted(memory.approved), memory.ledger.state(), exposure]
     return {**parts, _STATE: encode(state)}
 
 
 def load(parts: Mapping[str, bytes]) -> Memory:
-    """The memory of which ``dump`` gave these parts. Raises ValueError, LookupError or TypeError for others."""
-    step, order, approved, state = json.loads(parts[_STATE])
+    """The memory of which ``dump`` gave these parts. Raises ValueError, LookupError or TypeError for others.
+
+    Earlier servers did not keep whom untrusted text reached: where there was any, everybody counts as exposed.
+    """
+    step, order, approved, state, *kept = json.loads(parts[_STATE])
     pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
-    held: dict[str, list[Any]] = {"queries": [], "texts": [], "records": [], "hops": [], "relayed": []}
+    held: dict[str, list[Any]] = {"queries": [], "texts": [], "records": [], "hops": [], "relayed": [], "exposed": []}
     log = Log()
     for line in (line for piece in pieces for line in piece.split(b"\n")):
         entry = json.loads(line)
         log = log.add(entry)
         for name, more in entry.items():
             held[name] += more
+    reached = held.pop("exposed")
+    ledger = Ledger.load({**held, **state})
+    before = Exposure(everybody=NOT_KNOWN if ledger.tainted else None)
+    exposure = Exposure.load(reached, *kept) if kept else before
     return Memory(
-        Ledger.load({**held, **state}),
+        ledger,
         step,
         tuple(LastRequest.of(thread, *json.loads(parts[f"{_THREAD}{thread}"])) for thread in order),
         frozenset(approved),
         log,
+        exposure,
     )

@@ -74,6 +74,43 @@ class Readings:
         return self._known[root]
 
 
+class Said:
+    """A message, on its way or arrived.
+
+    Args:
+        sender: whose words it holds.
+        to: the listener it is for.
+        thread: the sender's.
+        root: name of the payload element.
+        element: the payload.
+        reading: the way to its scalars.
+        trace: id of the delivery, if there is one.
+    """
+
+    __slots__ = ("_leaves", "element", "reading", "root", "sender", "thread", "to", "trace")
+
+    def __init__(
+        self,
+        sender: str,
+        to: str,
+        thread: str,
+        root: str,
+        element: etree._Element,
+        reading: ElementReader,
+        trace: str = "",
+    ) -> None:
+        self.sender, self.to, self.thread, self.root = sender, to, thread, root
+        self.element, self.reading, self.trace = element, reading, trace
+        self._leaves: tuple[Leaf, ...] | None = None
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """Its scalars, read when they are first needed: in a conversation without untrusted text they are not."""
+        if self._leaves is None:
+            self._leaves = self.reading.leaves(self.element)
+        return self._leaves
+
+
 def words(leaves: tuple[Leaf, ...]) -> Iterator[str]:
     """The texts of leaves, without empty ones."""
     return filter(None, (text_of(leaf.value) for leaf in leaves))

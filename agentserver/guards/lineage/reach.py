@@ -1,0 +1,102 @@
+"""Who was given untrusted text: the way of it from a source to those who were told something.
+
+Owns which messages expose their receiver, and which are counted in bits instead. Refuses to judge, and to keep
+anything: the memory does.
+
+Exposed is a listener that was given untrusted text: a source's, or anything open of a sender that was exposed before.
+What such a sender says in a closed schema, or hands over in closed values, is counted in bits, up to a bound. Nobody is
+exposed by the principal, by the system, or by what others were given.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from agentserver.core.handoffs import TASK
+from agentserver.guards.lineage.exposure import CLOSED, NOT_KNOWN, FirstText
+from agentserver.payload.codec import of_system
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentserver.guards.lineage.memory import Memory
+    from agentserver.guards.lineage.reading import Readings, Said
+    from agentserver.guards.lineage.trusted import Trusted
+    from agentserver.provenance.policy.declarations import ListenerClass
+
+
+class Reach:
+    """Follows untrusted text to whom it reaches.
+
+    Args:
+        trusted: whom the organism trusts with what.
+        classes: what each listener is to provenance; who is not among them is a principal.
+        readings: the ways to read payloads.
+    """
+
+    def __init__(self, trusted: Trusted, classes: Mapping[str, ListenerClass], readings: Readings) -> None:
+        self._trusted, self._classes, self._readings = trusted, classes, readings
+
+    def calm(self, memory: Memory) -> bool:
+        """True while nobody in the conversation can have been given untrusted text."""
+        return not (memory.ledger.tainted or self._trusted.carriers) and memory.exposure.nobody
+
+    def given(self, memory: Memory, said: Said, thread: str, before: Memory) -> Memory:
+        """The memory after a listener was given a message on a thread.
+
+        Args:
+            memory: in which the message was heard.
+            said: the message; none of the principal's orders.
+            thread: of its receiver.
+            before: the memory in which it was not yet heard.
+        """
+        recall = self._trusted.recall(said.to)
+        text = self._held(memory, said, before)
+        if text is None or memory.exposure.of(said.to, thread, recall) is not None or of_system(said.root):
+            return memory
+        bits = self._bits(said)
+        if said.sender in self._trusted.quarantined and bits < math.inf:
+            return memory  # they are spent
+        if self._fit(memory, bits):
+            return memory.spending(bits)
+        return memory.reaching(said.to, thread, recall, text)
+
+    def exposed(self, memory: Memory, sender: str, thread: str) -> FirstText | None:
+        """The untrusted text that a sender may have in mind; None when it was given none.
+
+        In a conversation that has seen some, a source has its own.
+        """
+        if sender in self._trusted.carriers:
+            return NOT_KNOWN
+        text = memory.exposure.of(sender, thread, self._trusted.recall(sender))
+        if text is None and memory.ledger.tainted and self._writes(sender):
+            return FirstText(sender, memory.step, sender)
+        return text
+
+    def _writes(self, sender: str) -> bool:
+        """True for a source and for a principal: what it says is its own, whatever it was given."""
+        known = self._classes.get(sender)
+        return known is None or known.source
+
+    def _held(self, memory: Memory, said: Said, before: Memory) -> FirstText | None:
+        """The untrusted text that a message may hold: a source's own words, or what its sender was given."""
+        if self._writes(said.sender):
+            ledger = memory.ledger
+            wrote = ledger.overflow or len(ledger.texts) > len(before.ledger.texts)
+            return FirstText(said.sender, memory.step, said.sender) if wrote else None
+        text = self.exposed(memory, said.sender, said.thread)
+        return None if text is None else FirstText(text.source, memory.step, said.sender)
+
+    def _bits(self, said: Said) -> float:
+        """The bits that one message like this can tell."""
+        if said.root != TASK or said.sender == said.to:
+            return self._readings[said.root].channel.bits
+        task: Any = self._readings[TASK].codec.decode(said.element)
+        return math.inf if task.data else self._trusted.intents.get(task.intent, math.inf)
+
+    def _fit(self, memory: Memory, bits: float) -> bool:
+        """True when that much may still be told in closed schemas to those who were given nothing untrusted."""
+        budget = self._trusted.policy.budget
+        most = CLOSED if budget == math.inf else budget
+        return memory.exposure.bits + bits <= most and memory.ledger.spent + bits <= budget

@@ -1,0 +1,454 @@
+"""Who is exposed by what, in conversations on paper: a reader, a planner and a writer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Annotated
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver import HandlerResponse, Handoff, Task, xmlify
+from agentserver.config.organism import Provenance
+from agentserver.core.decide import decisions
+from agentserver.core.encoding.snapshot import restore, take
+from agentserver.core.messages import GivenUp
+from agentserver.core.records.details import Failure
+from agentserver.guards.intents import IntentRewriter
+from agentserver.guards.lineage import reach as lineage_reach
+from agentserver.guards.lineage.exposure import Exposure, Recall
+from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.peers import PeersGuard
+from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
+from agentserver.handoff.parameters import Parameter
+from agentserver.hygiene.simple_types import Lexical
+from agentserver.provenance.evidence.labels import Standing
+from tests.core.paper import Answer, Ask, Note, Paper, errors, listener, rules
+from tests.guards.lineage.test_guard import BASE, EVE, PAGE, Flag, Get, Letter, Letters, memory
+
+UNKNOWN = Letter("carol@else.example", "hello")
+"""To somebody of whom no text says anything: refused to who was given untrusted text, and to nobody else."""
+
+
+class Tone(Enum):
+    WARM = "warm"
+    COLD = "cold"
+
+
+@xmlify
+@dataclass(frozen=True)
+class Row:
+    """Bookkeeping of a source, whose type says so."""
+
+    id: Annotated[str, Standing.RECORD]
+    owner: Annotated[str, Standing.DIRECTORY]
+
+
+PAYLOADS = (Letter, Letters, Flag, Get, Row, Ask, Note, Answer)
+TRUSTED = replace(BASE, relays=("reader", "planner", "writer"))
+LISTENERS = (
+    listener("reader", "web", "planner", "writer", "post", payloads=(Ask, Note, Flag)),
+    listener("planner", "reader", "writer", "post", payloads=(Ask, Note, Answer, Flag)),
+    listener("writer", "post", "web", "reader", payloads=(Ask, Note, Flag)),
+    listener("web", "planner", payloads=(Ask, Get)),
+    listener("post", payloads=(Letter,)),
+)
+
+
+def desk(trusted=None, **handlers):
+    """Whatever is asked of a listener that is named in ``handlers`` goes to it; the others answer what they are asked."""
+    made = rules(*LISTENERS, payloads=PAYLOADS)
+    guard = LineageGuard(trusted or Trusted(TRUSTED), made.blueprint.listeners, made.codecs)
+    shop = rules(*LISTENERS, payloads=PAYLOADS, guards=[PeersGuard(), guard])
+    known = {
+        "reader": reading(),
+        "planner": lambda call: None,
+        "writer": writes(UNKNOWN),
+        "web": lambda call: HandlerResponse.respond(Note(PAGE)),
+        "post": lambda call: None,
+    }
+    return Paper(shop, {**known, **handlers})
+
+
+def reading(*then):
+    """Read the page when asked, then send something."""
+
+    def handle(call):
+        if isinstance(call.payload, Ask):
+            return HandlerResponse(Ask("read"), "web")
+        if call.metadata.from_id == "web":
+            return [HandlerResponse(payload, to) for payload, to in then]
+        return None
+
+    return handle
+
+
+def writes(letter):
+    return lambda call: None if errors([call.payload]) else HandlerResponse(letter, "post")
+
+
+def asked(p, *names):
+    """Each listener is asked in turn, and everything comes to rest in between."""
+    for name in names:
+        p.say(Ask("go on"), name)
+        p.run()
+    return p
+
+
+def sent(p):
+    return p.seen("post")
+
+
+def exposed(p, name, thread="none"):
+    return memory(p).exposure.of(name, thread, Recall.LISTENER)
+
+
+def test_a_writer_that_never_saw_the_page_is_clean():
+    """The reader has, and may not; both in one conversation, after the page was read."""
+    p = asked(desk(reader=reading((UNKNOWN, "post"))), "reader")
+    assert sent(p) == []
+    assert memory(p).ledger.tainted
+    asked(p, "writer")
+    assert sent(p) == [UNKNOWN]
+
+
+def test_a_writer_that_was_told_of_the_page_is_not():
+    p = asked(desk(reader=reading((Note("go ahead"), "writer"))), "reader")
+    assert sent(p) == []
+    assert (exposed(p, "writer").source, exposed(p, "writer").giver) == ("web", "reader")
+    assert exposed(p, "planner") is None
+
+
+def test_text_exposes_through_as_many_as_pass_it_on():
+    def planner(call):
+        return HandlerResponse(Note("so be it"), "writer")
+
+    p = asked(desk(reader=reading((Note("look"), "planner")), planner=planner), "reader")
+    assert sent(p) == []
+    assert (exposed(p, "writer").source, exposed(p, "writer").giver) == ("web", "planner")
+
+
+def test_what_was_told_before_anything_was_read_exposes_nobody():
+    p = asked(desk(planner=lambda call: HandlerResponse(Note("write"), "writer")), "planner", "reader")
+    assert sent(p) == [UNKNOWN]
+    assert exposed(p, "writer") is None
+
+
+@pytest.mark.parametrize("letter", [Letter(EVE, "hello"), Letter("bob@corp.example", "hello")])
+def test_exact_evidence_counts_whoever_passes_it(letter):
+    """A clean writer has the value from a file or a global, which the pump does not see."""
+    p = asked(desk(TRUSTED_CORP, writer=writes(letter)), "reader", "writer")
+    assert exposed(p, "writer") is None
+    assert sent(p) == ([] if letter.to == EVE else [letter])
+
+
+TRUSTED_CORP = Trusted(replace(TRUSTED, allow=("@corp.example",)))
+
+
+def test_a_link_that_a_clean_writer_made_up_is_fetched():
+    link = Get("https://intern.example/?q=1")
+    p = asked(desk(writer=lambda call: HandlerResponse(link, "web")), "reader")
+    asked(p, "writer")
+    assert link in p.seen("web")
+    q = asked(desk(reader=reading((link, "web"))), "reader")
+    assert link not in q.seen("web")
+
+
+# Closed schemas
+
+
+def test_a_closed_schema_spends_bits_and_exposes_nobody():
+    p = asked(desk(reader=reading((Flag(True), "writer"))), "reader")
+    assert exposed(p, "writer") is None
+    assert sent(p) == [UNKNOWN]
+    assert memory(p).exposure.bits == memory(p).ledger.spent == 2.0
+
+
+def test_what_is_told_to_one_who_knows_already_spends_nothing():
+    p = asked(desk(reader=reading((Note("look"), "writer"), (Flag(True), "writer"))), "reader")
+    assert exposed(p, "writer") is not None
+    assert memory(p).ledger.spent == 0.0
+
+
+def test_more_bits_than_a_few_expose(monkeypatch):
+    """Many closed messages spell a text."""
+    monkeypatch.setattr(lineage_reach, "CLOSED", 5.0)
+    flags = [(Flag(True), "writer")] * 3
+    p = asked(desk(reader=reading(*flags)), "reader")
+    assert exposed(p, "writer") is not None
+    assert memory(p).exposure.bits == 4.0
+    assert len(sent(p)) == 2
+
+
+def test_a_budget_is_the_bound_where_one_is_declared():
+    """It is not overdrawn by those who are under no quarantine: they expose instead, and the sinks stay open."""
+    flags = [(Flag(True), "writer")] * 3
+    p = asked(desk(Trusted(replace(TRUSTED, budget=4)), reader=reading(*flags)), "reader")
+    assert memory(p).ledger.spent == 4.0
+    assert exposed(p, "writer") is not None
+    assert len(sent(p)) == 2
+
+
+def test_a_quarantined_listener_spends_as_it_did_and_exposes_nobody():
+    def planner(call):
+        return HandlerResponse(Flag(True), "writer")
+
+    policy = replace(TRUSTED, relays=("reader", "writer"), trusted=("planner",))
+    trusted = Trusted(policy, quarantined=frozenset({"planner"}))
+    p = asked(desk(trusted, reader=reading((Note(PAGE), "planner")), planner=planner), "reader")
+    assert exposed(p, "planner") is not None
+    assert exposed(p, "writer") is None
+    assert memory(p).ledger.spent == 2.0
+    assert memory(p).exposure.bits == 0.0
+    assert sent(p) == [UNKNOWN]
+
+
+# Sources, principals, the system
+
+
+def test_the_bookkeeping_of_a_source_exposes_nobody():
+    row = Row("r-17", "ann@corp.example")
+    p = asked(
+        desk(web=lambda call: HandlerResponse.respond(row), reader=reading((UNKNOWN, "post"))), "reader"
+    )
+    assert sent(p) == [UNKNOWN]
+    mixed = Letters("ann@corp.example", PAGE)
+    q = asked(
+        desk(web=lambda call: HandlerResponse.respond(mixed), reader=reading((UNKNOWN, "post"))), "reader"
+    )
+    assert sent(q) == []
+
+
+def test_the_words_of_the_principal_expose_nobody():
+    p = asked(desk(), "reader")
+    p.say(Ask(PAGE), "writer")
+    p.run()
+    assert sent(p) == [UNKNOWN]
+
+
+def test_the_words_of_a_stranger_expose():
+    suspecting = Provenance(TRUSTED).suspecting("console", [one.name for one in LISTENERS]).policy
+    p = asked(desk(Trusted(suspecting)), "writer")
+    assert sent(p) == []
+    assert exposed(p, "writer").source == "console"
+
+
+def test_an_error_of_the_system_exposes_nobody_even_when_it_is_passed_on():
+    """The reader is exposed; what it passes on to its caller is the system's own."""
+
+    def reader(call):
+        if isinstance(call.payload, Ask):
+            return HandlerResponse(Ask("read"), "web")
+        if errors([call.payload]):
+            return HandlerResponse.respond(call.payload)
+        return HandlerResponse(UNKNOWN, "post")
+
+    def planner(call):
+        if isinstance(call.payload, Ask):
+            return HandlerResponse(Ask("read"), "reader")
+        return HandlerResponse(UNKNOWN, "post")
+
+    p = asked(desk(reader=reader, planner=planner), "planner")
+    assert errors(p.seen("planner")) == ["denied"]
+    assert exposed(p, "reader") is not None
+    assert exposed(p, "planner") is None
+    assert sent(p) == [UNKNOWN]
+
+
+def test_a_message_that_nobody_could_read_exposes_everybody():
+    p = desk()
+    p.say(Ask("go on"), "planner")
+    given_up = GivenUp(p.waiting.pop(), Failure("odd"), None, unseen=True)
+    p.apply(decisions.give_up(p.conversation, given_up, p.rules, p.moment()))
+    assert exposed(p, "writer") is not None
+
+
+# How far code remembers
+
+
+def remembering(recall):
+    return Trusted(TRUSTED, recalls=dict.fromkeys(("reader", "planner", "writer"), recall))
+
+
+@pytest.mark.parametrize(("recall", "passes"), [(Recall.THREAD, True), (Recall.LISTENER, False)])
+def test_a_listener_is_exposed_on_all_its_threads_unless_its_code_remembers_by_thread(recall, passes):
+    """The reader tells the writer on one thread; the principal asks it on another."""
+
+    def writer(call):
+        return (
+            None
+            if isinstance(call.payload, Note) or errors([call.payload])
+            else HandlerResponse(UNKNOWN, "post")
+        )
+
+    p = asked(
+        desk(remembering(recall), reader=reading((Note("look"), "writer")), writer=writer), "reader", "writer"
+    )
+    assert sent(p) == ([UNKNOWN] if passes else [])
+
+
+def test_a_thread_that_was_told_stays_exposed():
+    def writer(call):
+        return writes(UNKNOWN)(call) if isinstance(call.payload, Ask) else None
+
+    reader = reading((Note("look"), "writer"), (Ask("write"), "writer"))
+    p = asked(desk(remembering(Recall.THREAD), reader=reader, writer=writer), "reader", "reader")
+    assert p.seen("writer").count(Ask("write")) == 2
+    assert sent(p) == []
+
+
+def test_a_listener_that_calls_itself_takes_what_it_read_along():
+    def reader(call):
+        if isinstance(call.payload, Ask):
+            return HandlerResponse(Ask("read"), "web")
+        if call.metadata.from_id == "web":
+            return HandlerResponse(Note("to myself"), "reader")
+        return None if errors([call.payload]) else HandlerResponse(UNKNOWN, "post")
+
+    p = asked(desk(remembering(Recall.THREAD), reader=reader), "reader")
+    assert Note("to myself") in p.seen("reader")
+    assert sent(p) == []
+
+
+def test_who_carries_words_from_elsewhere_is_exposed_from_the_start_and_so_are_those_whom_it_tells():
+    carrying = Trusted(TRUSTED, carriers=frozenset({"planner"}))
+
+    def planner(call):
+        return (
+            HandlerResponse(Note("look"), "writer") if call.payload == Ask("tell") else writes(UNKNOWN)(call)
+        )
+
+    p = asked(desk(carrying, planner=planner), "planner")
+    assert not memory(p).ledger.tainted
+    assert sent(p) == []
+    asked(p, "writer")
+    assert sent(p) == [UNKNOWN]
+    p.say(Ask("tell"), "planner")
+    p.run()
+    asked(p, "writer")
+    assert sent(p) == [UNKNOWN]
+    assert exposed(p, "writer").giver == "planner"
+
+
+def test_a_link_of_one_who_carries_words_is_an_exit_before_anything_was_read():
+    carrying = Trusted(TRUSTED, carriers=frozenset({"writer"}))
+    link = Get("https://intern.example/?q=1")
+    p = asked(desk(carrying, writer=lambda call: HandlerResponse(link, "web")), "writer")
+    assert link not in p.seen("web")
+
+
+# Handoffs
+
+
+def handing(said):
+    """A reader that has read the page hands something over to the writer."""
+    agents = [
+        listener("reader", "web", "writer", payloads=(Ask, Note)),
+        listener("writer", "post", payloads=(Task,)),
+        listener("web", payloads=(Ask,)),
+        listener("post", payloads=(Letter,)),
+    ]
+    payloads = (*PAYLOADS, Handoff)
+    tone = Parameter("tone", Lexical((), ("warm", "cold"), 0, None))
+    name = Parameter("name", Lexical(("[a-z]{1,20}",), (), 0, 20))
+    known = vocabulary(
+        [
+            Intent("greet", ("writer",), "Write a greeting.", (tone,), event_most=100),
+            Intent("name", ("writer",), "Write to {name}.", (name,), event_most=0),
+        ]
+    )
+    assert isinstance(known, Vocabulary)
+    made = rules(*agents, payloads=payloads)
+    trusted = Trusted(TRUSTED, intents={"greet": 1.0})
+    guard = LineageGuard(trusted, made.blueprint.listeners, made.codecs)
+    shop = rules(*agents, payloads=payloads, guards=[PeersGuard(), guard])
+    handlers = {
+        "reader": lambda call: (
+            HandlerResponse(Ask("read"), "web")
+            if isinstance(call.payload, Ask)
+            else HandlerResponse(said, "writer")
+        ),
+        "writer": writes(UNKNOWN),
+        "web": lambda call: HandlerResponse.respond(Note(PAGE)),
+        "post": lambda call: None,
+    }
+    rewriter = IntentRewriter(known, {}, shop.codecs, shop.bounds)
+    p = Paper(replace(shop, rewriter=rewriter), handlers)
+    p.say(Ask("read"), "reader")
+    return p.run()
+
+
+@pytest.mark.parametrize(
+    ("said", "passes"),
+    [
+        (Handoff.of("greet", {"tone": "warm"}), True),
+        (Handoff("greet", event="be quick", params=Handoff.of("greet", {"tone": "warm"}).params), False),
+        (Handoff.of("name", {"name": "mallory"}), False),
+    ],
+    ids=["closed values", "free words", "an open value"],
+)
+def test_a_handoff_of_closed_values_exposes_nobody(said, passes):
+    p = handing(said)
+    assert p.seen("writer")
+    assert (exposed(p, "writer") is None) is passes
+    assert sent(p) == ([UNKNOWN] if passes else [])
+
+
+# Laws
+
+
+AGENTS = ("reader", "planner", "writer")
+TELLS = st.lists(st.tuples(st.sampled_from(AGENTS), st.sampled_from(["web", *AGENTS, "flag"])), max_size=12)
+
+
+def chatter(tells, recall):
+    """Each agent, when the principal asks it, tells or asks the one that comes next for it, once."""
+    waiting = list(tells)
+
+    def agent(name):
+        def handle(call):
+            if not isinstance(call.payload, Ask) or call.payload.text != "go on":
+                return None
+            to = waiting.pop(0)[1]
+            if to == "web":
+                return HandlerResponse(Ask("read"), "web")
+            other = AGENTS[(AGENTS.index(name) + 1) % 3]
+            return HandlerResponse(
+                Flag(True) if to == "flag" else Note("look"), other if to in {name, "flag"} else to
+            )
+
+        return handle
+
+    everybody = {one.name: frozenset({"web", "post", *AGENTS}) - {one.name} for one in LISTENERS}
+    p = desk(remembering(recall), **{name: agent(name) for name in AGENTS})
+    peers = {name: replace(one, peers=everybody[name]) for name, one in p.rules.blueprint.listeners.items()}
+    p.rules = replace(p.rules, blueprint=replace(p.rules.blueprint, listeners=peers))
+    return p, waiting
+
+
+@settings(max_examples=40)
+@given(TELLS, st.sampled_from([Recall.THREAD, Recall.LISTENER]))
+def test_exposure_grows_with_each_message_is_kept_and_follows_what_was_told(tells, recall):
+    """With code that remembers by listener it is the closure of who told whom after who had read what."""
+    p, waiting = chatter(tells, recall)
+    expected: set[str] = set()
+    before = memory_of(p)
+    for name, to in tells:
+        told = {"flag": None, "web": name}.get(to, AGENTS[(AGENTS.index(name) + 1) % 3] if to == name else to)
+        p.say(Ask("go on"), name)
+        p.run()
+        if to == "web" or (name in expected and told):
+            expected.add(told)
+        now = memory_of(p)
+        assert dict(before.first).items() <= dict(now.first).items()
+        before = now
+    assert waiting == []
+    if recall is Recall.LISTENER:
+        assert {key.removeprefix("listener ") for key in before.first} - {"web"} == expected
+    assert restore(take(p.conversation, p.rules.guards), p.rules.guards) == p.conversation
+
+
+def memory_of(p):
+    return p.conversation.memory["lineage"].exposure if p.conversation.version else Exposure()

@@ -87,6 +87,22 @@ class FindingFacts(NamedTuple):
         return self.trail is not None and self.role == "payload" and not (self.detail or self.remedied)
 
 
+class Exposed(NamedTuple):
+    """The untrusted text that the sender of a call was given first.
+
+    Args:
+        listener: the sender.
+        source: the listener or principal that brought the text in; empty where that is not known.
+        step: the number of the observation at which the sender was given it.
+        giver: who passed it on to the sender.
+    """
+
+    listener: str
+    source: str
+    step: int
+    giver: str
+
+
 class Findings(NamedTuple):
     """The judgement of a call, without what it was judged by.
 
@@ -99,6 +115,8 @@ class Findings(NamedTuple):
         became: what became of the call, where ``decision`` does not tell: ``permitted`` before, for the rest of the
             conversation, ``approved`` now, or ``deny``.
         more: findings that were left out.
+        exposed: what its sender was given; None for a sender that was given nothing untrusted, and where an earlier
+            server did not keep it.
     """
 
     sink: str
@@ -108,7 +126,16 @@ class Findings(NamedTuple):
     findings: tuple[FindingFacts, ...]
     became: str = ""
     more: int = 0
+    exposed: Exposed | None = None
 
+    @property
+    def presumed(self) -> bool:
+        """True when something is held against the call for what its sender was given, and for no origin of a value."""
+        return any(one.trail is None and one.rule not in DECLARED for one in self.findings)
+
+
+DECLARED: Final = frozenset({"denied", "strict", "bound", "budget", "prose"})
+"""Rules that fire for what was declared, or for what the conversation as a whole has come to: whoever sends."""
 
 REMEDIED: Final = frozenset(
     {
@@ -147,6 +174,10 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "reason": "Reason: {rule}: {argument}={value}",
         "reason of call": "Reason: {rule}: {sink}",
         "detail": "Detail: {detail}",
+        "given": "Presumed: {listener} was given words of {source} at step {step}",
+        "given by": "Presumed: {listener} was given words of {source} at step {step}, by {giver}",
+        "given unknown": "Presumed: it is not known what {listener} was given",
+        "given own": "Presumed: anybody may have written what {listener} says",
         "also": "Also {argument}: untrusted content from {places} ({where} tells all)",
         "also more": "Also {argument}: untrusted content from {places} and {more} more ({where} tells all)",
         "place": "{source}{field} (step {step})",
@@ -200,7 +231,7 @@ class Telling:
     def full(self, findings: Findings, *, hops: bool = True) -> tuple[str, ...]:
         """All of them, a line each for what was judged and what became of it; ``hops`` have lines of their own."""
         told = [line for one in findings.findings for line in self._finding(findings, one, hops=hops)]
-        return (self._head(findings), *told, *self._tail(findings))
+        return (self._head(findings), *told, *self._given(findings), *self._tail(findings))
 
     def brief(self, findings: Findings, where: str) -> tuple[str, ...]:
         """Arguments that merely hold untrusted words, in one line for each argument.
@@ -219,7 +250,7 @@ class Telling:
             else:
                 told += self._finding(findings, one, hops=True)
         also = [self._also(argument, list(found), where) for argument, found in places.items()]
-        return (self._head(findings), *told, *also, *self._tail(findings))
+        return (self._head(findings), *told, *self._given(findings), *also, *self._tail(findings))
 
     def _say(self, phrase: str, **about: object) -> str:
         return self._phrases[phrase].format(**about)
@@ -247,6 +278,19 @@ class Telling:
         if one.remedied:
             told.append(self._say(f"remedy {one.rule}", value=one.value))
         return told
+
+    def _given(self, findings: Findings) -> Sequence[str]:
+        """What the sender was given, where something is presumed for it."""
+        given = findings.exposed
+        if given is None or not findings.presumed:
+            return ()
+        if not given.source:
+            phrase = "given unknown"
+        elif given.source == given.listener:
+            phrase = "given own"
+        else:
+            phrase = "given" if given.giver == given.source else "given by"
+        return [self._say(phrase, **given._asdict())]
 
     def _lineage(self, findings: Findings, argument: str, trail: Trail, *, hops: bool) -> Sequence[str]:
         """The way of one value, hop by hop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.findings import PHRASES, REMEDIED, Findings, Telling
+from agentserver.findings import PHRASES, REMEDIED, Exposed, Findings, Telling
 from agentserver.provenance import Observation, Standing
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
 from agentserver.provenance.explain import explain, facts
@@ -116,3 +116,25 @@ def test_a_finding_is_kept_once_and_no_more_than_asked_for():
     assert len(set(twice.findings)) == len(twice.findings) > 1
     one = facts(verdict, most=1)
     assert (len(one.findings), one.more) == (1, len(twice.findings) - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (("fetcher", 8, "fetcher"), "Presumed: router was given words of fetcher at step 8"),
+        (("fetcher", 9, "planner"), "Presumed: router was given words of fetcher at step 9, by planner"),
+        (("", 0, ""), "Presumed: it is not known what router was given"),
+        (("router", 9, "router"), "Presumed: anybody may have written what router says"),
+    ],
+)
+def test_a_presumption_names_what_its_sender_was_given(text, line):
+    plan = FOUND.findings[1]
+    exposed = found(plan)._replace(exposed=Exposed("router", *text))
+    assert TELLING.full(exposed)[-2:] == (line, ACTION)
+    assert line in TELLING.brief(exposed, "/trace")
+    for other in (
+        found(plan),
+        exposed._replace(findings=(TO,)),
+        exposed._replace(findings=(plan._replace(rule="bound"),)),
+    ):
+        assert not any("Presumed" in told for told in TELLING.full(other))

@@ -21,7 +21,7 @@ from agentserver.core.records.details import (
 )
 from agentserver.core.records.wording import PHRASES, DetailWording
 from agentserver.findings import PHRASES as FINDINGS
-from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
+from agentserver.findings import Exposed, FindingFacts, Findings, Trail, TrailHop
 
 TRAIL = Trail(
     "fetcher",
@@ -35,6 +35,9 @@ TRAIL = Trail(
 )
 TO = FindingFacts("destination", "block", "to", "eve@evil.example", "destination", "", TRAIL)
 FOUND = Findings("outbox", 10, "enforce", "deny", (TO, FindingFacts("plan", "block", "", "")), more=2)
+
+
+WAYS = (("fetcher", 8, "fetcher"), ("fetcher", 9, "planner"), ("", 0, ""), ("router", 9, "router"))
 
 
 def body(step, argument="body", detail=""):
@@ -64,6 +67,7 @@ SAMPLES = (
     FOUND,
     *(FOUND._replace(decision=decision, mode=mode) for decision in ("ask", "allow") for mode in ("audit", "confirm")),
     *(FOUND._replace(became=became) for became in ("permitted", "approved", "deny")),
+    *(FOUND._replace(exposed=Exposed("router", *text)) for text in WAYS),
     FOUND._replace(findings=(TO, *map(body, range(6)), body(7, "subject"), body(8, "subject", "quite"))),
     HandoffAttempt("t", "a", "b", "review", "approve", None, ("ticket",), 1, 2, 3, "0" * 64, None, 0, None),
     HandoffAttempt(

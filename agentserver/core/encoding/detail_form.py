@@ -29,7 +29,7 @@ from agentserver.core.records.details import (
     Unknown,
 )
 from agentserver.core.records.wording import WORDING
-from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
+from agentserver.findings import Exposed, FindingFacts, Findings, Trail, TrailHop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -112,7 +112,8 @@ def _named(value: Any) -> Any:
 
 
 def _findings(sink: str, step: int, mode: str, decision: str, found: Iterable[Any], *rest: Any) -> Findings:
-    return Findings(sink, step, mode, decision, tuple([_finding(*one) for one in found]), *rest)
+    read = Findings(sink, step, mode, decision, tuple([_finding(*one) for one in found]), *rest)
+    return read if read.exposed is None else read._replace(exposed=Exposed(*read.exposed))
 
 
 def _finding(*fields: Any) -> FindingFacts:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
+from agentserver.findings import Exposed, FindingFacts, Findings, Trail, TrailHop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -311,6 +311,7 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         RedrivenFrom: frozenset({"by"}),
         Findings: frozenset({"sink"}),
         FindingFacts: frozenset({"argument", "value", "detail"}),
+        Exposed: frozenset({"listener", "source", "giver"}),
         Trail: frozenset({"source", "field", "excerpt", "quoted", "via"}),
         TrailHop: frozenset({"listener", "field"}),
         HandoffAttempt: frozenset({"source", "target", "intent", "params_keys"}),

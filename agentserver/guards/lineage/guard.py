@@ -23,6 +23,7 @@ from agentserver.core.guard import Denied, NeedsApproval, Noted
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.records.details import Ground
+from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage import plan as lineage_plan
 from agentserver.guards.lineage.memory import Memory
@@ -187,8 +188,9 @@ class LineageGuard:
             self._readings[proposal.root],
         )
         ordered = self._orders_from(said.sender) and not redriven
-        judged = self._judged(known, said, at, ordered=ordered)
-        return _answer(judged, known.approved, self._redact) or confined
+        judged, text = self._judged(known, said, at, ordered=ordered)
+        exposed = None if text is None else Exposed(said.sender, *text)
+        return _answer(judged, exposed, known.approved, self._redact) or confined
 
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
         """True for a call of a sink, and for a message that may carry something out to a destination that it names."""
@@ -198,25 +200,30 @@ class LineageGuard:
         declared = any(role is Role.DESTINATION for _, role in self._readings[proposal.root].roles)
         return declared or (receiver.source and proposal.route is not Route.ANSWER)
 
-    def _judged(self, memory: Memory, said: Said, at: float, *, ordered: bool) -> Judgement:
-        """The verdict on a message by all that is known, its own words included where they are no record."""
+    def _judged(
+        self, memory: Memory, said: Said, at: float, *, ordered: bool
+    ) -> tuple[Judgement, FirstText | None]:
+        """The verdict on a message by all that is known, its own words included where they are no record.
+
+        Beside it is the untrusted text that the sender was given.
+        """
         if ordered:
             # The principal's own message is an order: nothing but the deny list stands against it.
-            return judge(Ledger(), self._orders, self._call(said, memory, at, None))
+            return judge(Ledger(), self._orders, self._call(said, memory, at, exposed=False)), None
         if self._class(said.sender).source or said.sender in self._trusted.quarantined:
             memory = self._heard(memory, said, at)
         text = self._reach.exposed(memory, said.sender, said.thread)
         ledger = memory.ledger
         if text is not None and not ledger.tainted:
             ledger = replace(ledger, foreign=True)
-        return judge(ledger, self._policy, self._call(said, memory, at, text))
+        call = self._call(said, memory, at, exposed=text is not None)
+        return judge(ledger, self._policy, call), text
 
-    def _call(self, said: Said, memory: Memory, at: float, text: FirstText | None) -> Call:
+    def _call(self, said: Said, memory: Memory, at: float, *, exposed: bool) -> Call:
         reading = self._readings[said.root]
         # What a listener sends itself is its own; any other task the server wrote, so that its values are what is said.
         own = said.root != TASK or said.sender == said.to
         arguments = said.leaves if own else handed(reading.codec.decode(said.element))
-        exposed = text is not None
         return Call(said.to, arguments, memory.step, at, reading.roles, said.sender, exposed)
 
     def _confined(self, proposal: Proposal) -> Verdict:
@@ -260,20 +267,22 @@ def _disowned(leaf: Leaf) -> Leaf:
     return replace(leaf, standing=Standing.PROSE)
 
 
-def _answer(verdict: Judgement, approved: frozenset[str], redact: Callable[[str], str]) -> Verdict:
+def _answer(
+    verdict: Judgement, exposed: Exposed | None, approved: frozenset[str], redact: Callable[[str], str]
+) -> Verdict:
     """The verdict as the pump understands it."""
     if not verdict.findings:
         return None
-    told = without(verdict, redact)
+    found = facts(without(verdict, redact), most=MOST)._replace(exposed=exposed)
     if verdict.decision is Decision.DENY:
-        return Denied(Code.DENIED, facts(told, most=MOST))
+        return Denied(Code.DENIED, found)
     if verdict.decision is Decision.ASK:
         serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
         about = tuple(dict.fromkeys(_digest(verdict, finding) for finding in serious))
         if approved.issuperset(about):
-            return Noted(facts(told, became="permitted", most=MOST))
-        return NeedsApproval(facts(told, most=MOST), about)
-    return Noted(facts(told, most=MOST))
+            return Noted(found._replace(became="permitted"))
+        return NeedsApproval(found, about)
+    return Noted(found)
 
 
 def _digest(verdict: Judgement, finding: Finding) -> str:

@@ -26,13 +26,14 @@ from agentserver.core.records.details import (
     Unknown,
 )
 from agentserver.core.records.wording import WORDING
-from agentserver.findings import FindingFacts, Findings, Trail, TrailHop
+from agentserver.findings import Exposed, FindingFacts, Findings, Trail, TrailHop
 from agentserver.trace.redact import EVERY, Redaction, redacted
 from agentserver.trace.text import json_lines, tree_text
 
 TRAIL = Trail("fetcher", "text", 2, "eve", "Eve", "base64", (TrailHop("router", "text", 3),), "d")
 FOUND = Findings(
-    "outbox", 4, "enforce", "deny", (FindingFacts("destination", "block", "to", "eve", "destination", "so", TRAIL),)
+    "outbox", 4, "enforce", "deny", (FindingFacts("destination", "block", "to", "eve", "destination", "so", TRAIL),),
+    exposed=Exposed("writer", "fetcher", 3, "router"),
 )  # fmt: skip
 ATTEMPT = handoff(
     {"result": "approve", "target": {"len": 3, "sha256": "00"}, "params_keys": ["a", {"more": 2}]}

@@ -15,7 +15,9 @@ from agentserver.config.organism import Provenance
 from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.messages import GivenUp
+from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Failure
+from agentserver.core.records.wording import WORDING
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import reach as lineage_reach
 from agentserver.guards.lineage.exposure import Exposure, Recall
@@ -119,6 +121,19 @@ def test_a_writer_that_was_told_of_the_page_is_not():
     assert sent(p) == []
     assert (exposed(p, "writer").source, exposed(p, "writer").giver) == ("web", "reader")
     assert exposed(p, "planner") is None
+
+
+def test_the_record_of_a_refusal_says_who_exposed_its_sender():
+    p = asked(desk(reader=reading((UNKNOWN, "post"), (Note("go ahead"), "writer"))), "reader")
+    q = asked(desk(reader=reading((Note("go ahead"), "writer"))), "reader")
+    assert "Presumed: reader was given words of web at step 3" in refusals(p)[0]
+    assert "Presumed: writer was given words of web at step 4, by reader" in refusals(q)[0]
+    r = asked(desk(writer=writes(Letter(EVE, "hello"))), "reader", "writer")
+    assert "Presumed" not in refusals(r)[0]
+
+
+def refusals(p):
+    return [WORDING.whole(one.detail) for one in p.records if one.event is Event.REFUSED]
 
 
 def test_text_exposes_through_as_many_as_pass_it_on():

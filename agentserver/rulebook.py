@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from agentserver.config import Organism
+    from agentserver.config.organism import Provenance
     from agentserver.core.blueprint import Listener
     from agentserver.core.guard import CoreGuard
     from agentserver.guards.base import Guard
+    from agentserver.guards.lineage.trusted import Trusted
 
 NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
 
@@ -88,11 +90,19 @@ def guards_of(
     """
     trusted, said = None, organism.provenance
     if said is not None:
-        from agentserver.guards.lineage.guard import Trusted  # with all that it needs, numpy among it
-
-        trusted = Trusted(said.policy, said.quarantined, said.planners)
+        trusted = _trusted(said, handed_over(organism), listeners)
     own = own_guards(OrganismFacts(listeners, codecs, trusted, organism.secrets.redact))
     return (*own, *hosted(named(organism.guards.items(), more.items()), codecs, listeners))
+
+
+def _trusted(said: Provenance, handoffs: Handoffs | None, listeners: Mapping[str, Listener]) -> Trusted:
+    """The settings of lineage, with what follows from them for these listeners."""
+    from agentserver.guards.lineage.trusted import Trusted, carriers, told_by
+
+    peers = {name: sorted(one.peers & listeners.keys()) for name, one in listeners.items()}
+    bits = {} if handoffs is None else told_by(handoffs.vocabulary)
+    carrying = carriers(said.policy, said.memory, peers)
+    return Trusted(said.policy, said.quarantined, said.planners, said.memory, carrying, bits)
 
 
 def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:

@@ -122,6 +122,7 @@ def _told(organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: 
     report = flow_report(organism, provenance, codecs)
     yield f"provenance: {provenance.policy.mode}"
     yield from (f"  {line}" for line in report.told())
+    yield from _memories(organism, provenance)
     for name in sorted(provenance.quarantined):
         for payload, found in _channels(organism, codecs, name):
             refused = "" if found.closed else ", so it may not be sent"
@@ -137,13 +138,33 @@ def flow_report(organism: Organism, provenance: Provenance, codecs: Codecs) -> F
     """The classes of an organism's listeners to provenance, and the ways from source to sink."""
     from agentserver.provenance.flows import flows
 
-    names = {bound.listener.name for bound in organism.listeners}
-    peers = {bound.listener.name: sorted(bound.listener.peers & names) for bound in organism.listeners}
     capacities = {}
     for name in provenance.quarantined:
         bits = [found.bits for _, found in _channels(organism, codecs, name) if found.bits < inf]
         capacities[name] = max(bits, default=0.0)
-    return flows(provenance.policy, peers, capacities)
+    return flows(provenance.policy, _peers(organism), capacities)
+
+
+def _peers(organism: Organism) -> dict[str, list[str]]:
+    """For each listener whom it may send to."""
+    names = {bound.listener.name for bound in organism.listeners}
+    return {bound.listener.name: sorted(bound.listener.peers & names) for bound in organism.listeners}
+
+
+def _memories(organism: Organism, provenance: Provenance) -> Iterator[str]:
+    """The memory of each listener that untrusted text can reach; a source's own words are untrusted anyway."""
+    from agentserver.guards.lineage.exposure import Recall
+    from agentserver.guards.lineage.trusted import carriers
+    from agentserver.provenance.flows import entered
+
+    policy, peers = provenance.policy, _peers(organism)
+    reached, carrying = entered(policy, peers), carriers(policy, provenance.memory, peers)
+    matters = [name for name in peers if name in reached | carrying and not policy.classify(name).source]
+    for recall in Recall:
+        names = [name for name in matters if provenance.memory.get(name, Recall.LISTENER) is recall]
+        if names:
+            start = ", exposed from the start" if recall is Recall.SERVER else ""
+            yield f"  memory: {recall}{start}: {', '.join(names)}"
 
 
 def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[str, Channel]]:

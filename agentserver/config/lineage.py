@@ -17,6 +17,7 @@ from agentserver.config.findings import Where, did_you_mean
 from agentserver.config.keys.models import OrganismFile
 from agentserver.config.organism import Provenance
 from agentserver.config.yaml.document import Document
+from agentserver.guards.lineage.exposure import Recall
 from agentserver.provenance.policy import names as naming
 from agentserver.provenance.policy.declarations import Policy, SinkRule, covers, means
 from agentserver.provenance.policy.declared import paths
@@ -199,9 +200,19 @@ class PolicyReader:
         keys["relays"] = (*keys.get("relays", ()), *self._who("relay"))
         policy = Policy(**keys, closed=True)
         keys["relays"] = (*keys["relays"], *self._acting_agents(policy))
-        return Provenance(
-            Policy(**keys, closed=True), frozenset(quarantined), frozenset(self._who("planner"))
-        )
+        planners = frozenset(self._who("planner"))
+        return Provenance(Policy(**keys, closed=True), frozenset(quarantined), planners, self._memory())
+
+    def _memory(self) -> Mapping[str, Recall]:
+        """For each listener how far its code remembers, where that is not the usual."""
+        lifespan = self._document.data.get("lifespan")
+        carries = isinstance(lifespan, dict) and lifespan.get("carries") is not None
+        usual = Recall.SERVER if carries else Recall.LISTENER
+        found = {}
+        for declared in self._declared:
+            said = declared.entry.memory
+            found[declared.entry.name] = usual if said is None else Recall(said)
+        return {name: recall for name, recall in found.items() if recall is not Recall.LISTENER}
 
     def _who(self, word: str) -> tuple[str, ...]:
         return tuple(

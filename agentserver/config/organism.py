@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
     from agentserver.guards.base import Guard
+    from agentserver.guards.lineage.exposure import Recall
     from agentserver.handoff.intents import Vocabulary
     from agentserver.provenance.policy.declarations import Policy
 
@@ -105,11 +106,14 @@ class Provenance:
         policy: what is declared of listeners and fields, those of the listeners' own ``trust`` included.
         quarantined: listeners that may only say what a closed schema admits.
         planners: listeners whose ``Plan`` fixes what a conversation may do.
+        memory: how far the code of a listener remembers what it was given; of any other, all its threads of a
+            conversation.
     """
 
     policy: Policy
     quarantined: frozenset[str] = frozenset()
     planners: frozenset[str] = frozenset()
+    memory: Mapping[str, Recall] = field(default_factory=dict)
 
     def suspecting(self, principal: str, listeners: Iterable[str]) -> Provenance:
         """The same, but that a principal is a source: what it says is a stranger's words and no order."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
-from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN
+from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN, NO_PATH, alone
 from agentserver.config.keys.intents import (
     INTENT_PATTERN,
     PARAMETER_PATTERN,
@@ -26,6 +26,7 @@ from agentserver.config.keys.models import (
     GuardEntry,
     IncludedFile,
     JournalEntry,
+    LifespanEntry,
     LimitsEntry,
     ListenerEntry,
     OrganismFile,
@@ -89,7 +90,7 @@ class Parsed:
 
     document: Document
     name: str
-    lifespan: str | None
+    lifespan: LifespanEntry | None
     listeners: tuple[DeclaredListener, ...]
     limits: Mapping[str, Any]
     journal: Journal | None = None
@@ -109,14 +110,13 @@ def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Pa
     for fault in faults:
         _report_fault(document, model, fault, report)
     bad = {fault["loc"][:3] for fault in faults}
-    lifespan = None if ("lifespan",) in bad else document.data.get("lifespan")
     listeners = tuple(_usable_listeners(document, bad))
     name, limits = str(document.data.get("name")), _sound_limits(document, bad)
     intents, handoffs = sound_intents(document, bad)
     return Parsed(
         document,
         name,
-        lifespan,
+        _sound_lifespan(document, bad),
         listeners,
         limits,
         _sound_journal(document, bad),
@@ -163,6 +163,11 @@ def _sound_journal(document: Document, bad: set[Loc]) -> Journal | None:
     return Journal(**JournalEntry.model_validate(data).model_dump())
 
 
+def _sound_lifespan(document: Document, bad: set[Loc]) -> LifespanEntry | None:
+    data = alone(document.data.get("lifespan")) if not any(loc[:1] == ("lifespan",) for loc in bad) else None
+    return None if data is None else LifespanEntry.model_validate(data)
+
+
 def _report_fault(
     document: Document, model: type[IncludedFile], fault: ErrorDetails, report: Mistakes
 ) -> None:
@@ -185,6 +190,7 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
     places.update(
         {
             ("journal",): JournalEntry,
+            ("lifespan",): LifespanEntry,
             ("intents",): IntentEntry,
             ("handoffs",): HandoffsEntry,
             ("intents", "params"): ParameterEntry,
@@ -217,7 +223,7 @@ _EXPECTED = {
 
 _SYNTAX = {
     NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
-    DOTTED_PATTERN: 'is not a dotted path such as "listeners.greeter.greet"',
+    DOTTED_PATTERN: NO_PATH,
     INTENT_PATTERN: "may hold letters, digits and - _ . only, at most 64, and begins with a letter",
     PARAMETER_PATTERN: "may hold letters, digits, - and _ only, at most 64, and begins with a letter or _",
 }

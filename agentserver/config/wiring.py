@@ -58,13 +58,20 @@ def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: 
 
 
 def check_trust(main: Parsed, listeners: Iterable[DeclaredListener], report: Mistakes) -> None:
-    """Refuse a listener's trust where no rule asks for it: it would protect nothing."""
+    """Refuse what is said for provenance where no rule asks for it: it would protect nothing."""
     if "provenance" in main.document.data:
         return
-    for declared in listeners:
-        if declared.entry.trust:
-            message = "means nothing without provenance: at the top of the main file"
-            report.error(declared.where("trust"), message, "add provenance: {mode: audit}")
+    places = [
+        declared.where(key)
+        for declared in listeners
+        for key in ("trust", "memory")
+        if getattr(declared.entry, key)
+    ]
+    if main.lifespan is not None and main.lifespan.carries:
+        places.append(main.document.where(("lifespan", "carries")))
+    for where in places:
+        message = "means nothing without provenance: at the top of the main file"
+        report.error(where, message, "add provenance: {mode: audit}")
 
 
 def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:

@@ -88,6 +88,23 @@ def flows(
     return FlowReport(tuple(classes.items()), tuple(found), errors)
 
 
+def entered(policy: Policy, peers: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """The listeners that words of a source can reach, sources among them.
+
+    A source that is no listener is a principal, who may address every listener.
+
+    Args:
+        policy: what is declared.
+        peers: for each listener whom it may send to.
+    """
+    if any(entry in policy.unused(peers) for entry in policy.sources or ()):
+        return frozenset(peers)
+    carried = _carried(peers)
+    return frozenset(
+        name for source in peers if policy.classify(source).source for name in _reached(carried, source)
+    )
+
+
 def _carried(peers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The listeners whose words can enter each: a message goes to a peer, its answer comes back."""
     ways: dict[str, list[str]] = {}

@@ -93,7 +93,6 @@ class _Judgement:
         self.ruled = [
             (leaf, policy.argument(call, leaf)) for leaf in call.arguments if text_of(leaf.value).strip()
         ]
-
         self.roles = {id(leaf): rule.role for leaf, rule in self.ruled}
 
     def findings(self) -> Iterator[Finding]:

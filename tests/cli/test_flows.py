@@ -83,6 +83,7 @@ def test_check_tells_what_each_listener_is_and_why(command):
     assert "fetcher: source (source by 'fetcher'; not among the sinks)" in told
     assert "outbox: sink (not among the sources; sink by 'outbox')" in told
     assert sum("relay" in line for line in told) == 6
+    assert "memory: listener: router, researcher, calculator, summariser, outbox" in told
     assert not any("→" in line for line in told)
 
 
@@ -97,6 +98,20 @@ def test_check_tells_what_a_quarantined_listener_can_tell(command, quarantine):
     assert "judge is quarantined: Pay tells 2.0 bits a message" in told
     assert "judge is quarantined: Reason tells unbounded (/Reason/text), so it may not be sent" in told
     assert any(line.endswith("judge quarantined to 2.0 bits]") for line in told)
+
+
+def test_check_tells_who_carries_words(command, tmp_path):
+    (tmp_path / "cli_lineage.py").write_text(CODE)
+    text = QUARANTINE.replace("trust: sink", "trust: sink, memory: server").replace(
+        "peers: [", "memory: thread, peers: ["
+    )
+    told = lines(command("check", str(organism(tmp_path, text))))
+    assert [line for line in told if line.startswith("memory")] == [
+        "memory: thread: judge", "memory: server, exposed from the start: payer",
+    ]  # fmt: skip
+    alone = text.replace("peers: [reader, payer]", "peers: [reader]")
+    told = lines(command("check", str(organism(tmp_path, alone))))
+    assert [line for line in told if line.startswith("memory")] == ["memory: thread: judge"]
 
 
 def test_no_flow_is_told_too(command, tmp_path):

@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import pytest
 
+from agentserver.guards.lineage.exposure import Recall
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
 from agentserver.provenance.policy.declarations import FieldRule, PlanSource, Policy, SinkRule
 from agentserver.provenance.policy.model import PolicyEntry
@@ -267,3 +268,79 @@ def test_a_source_that_returns_bytes_is_refused(project):
     (error,) = project.errors(told + "provenance: {sources: [greeter]}\n")
     assert '"greeter" is a source and returns bytes' in error
     assert "return a HandlerResponse" in error
+
+
+# Memory
+
+
+def test_how_far_code_remembers(project):
+    text = trusting("memory: thread", "memory: server") + "provenance:\n"
+    assert project.load(text).provenance.memory == {"greeter": Recall.THREAD, "plain": Recall.SERVER}
+    assert project.load(trusting("memory: listener") + "provenance:\n").provenance.memory == {}
+
+
+LIFE = """
+from contextlib import asynccontextmanager
+
+
+@asynccontextmanager
+async def resources():
+    yield []
+"""
+
+
+@pytest.mark.parametrize(
+    ("lifespan", "memory"),
+    [
+        ("listeners.life.resources", {"greeter": Recall.THREAD}),
+        ("{use: listeners.life.resources}", {"greeter": Recall.THREAD}),
+        (
+            "{use: listeners.life.resources, carries: words}",
+            {"greeter": Recall.THREAD, "plain": Recall.SERVER},
+        ),
+    ],
+)
+def test_a_resource_that_carries_words_makes_everybodys_memory_the_servers_who_says_nothing_else(
+    project, lifespan, memory
+):
+    project.write("listeners/life.py", LIFE)
+    found = project.load(trusting("memory: thread") + f"lifespan: {lifespan}\nprovenance:\n")
+    assert found.provenance.memory == memory
+    assert found.lifespan.__name__ == "resources"
+
+
+@pytest.mark.parametrize(
+    ("one", "end", "finding"),
+    [
+        ("memory: for ever", "provenance:", "must be 'thread', 'listener' or 'server'"),
+        ("memory:", "provenance:", "must not be empty: leave the key out, or give it a value"),
+        ("memory: thread", "", "means nothing without provenance: at the top of the main file (add provenance: {mode: audit})"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_memory(project, one, end, finding):
+    assert project.errors(trusting(one) + end) == [f"organism.yaml:7: listeners[0].memory: {finding}"]
+
+
+@pytest.mark.parametrize(
+    ("lifespan", "finding"),
+    [
+        ("life", '12: lifespan: is not a dotted path such as "listeners.greeter.greet"'),
+        ("5", '12: lifespan: is not a dotted path such as "listeners.greeter.greet"'),
+        ("{carries: words}", "12: lifespan.use: is missing"),
+        ("{use: life}", '12: lifespan.use: is not a dotted path such as "listeners.greeter.greet"'),
+        ("{use: listeners.life.resources, carries: letters}", "12: lifespan.carries: must be 'words'"),
+        ("{use: listeners.life.resources, caries: words}", '12: lifespan.caries: unknown key "caries" (did you mean "carries"?)'),
+        ("{use: listeners.life.nobody}", '12: lifespan.use: there is no name "nobody" in "listeners.life" (listeners/life.py)'),
+    ],
+)  # fmt: skip
+def test_mistakes_in_lifespan(project, lifespan, finding):
+    project.write("listeners/life.py", LIFE)
+    text = TWO + "provenance:\n" + f"lifespan: {lifespan}\n"
+    assert project.errors(text) == [f"organism.yaml:{finding}"]
+
+
+def test_a_resource_carries_nothing_without_provenance(project):
+    project.write("listeners/life.py", LIFE)
+    text = TWO + "lifespan: {use: listeners.life.resources, carries: words}\n"
+    (found,) = project.errors(text)
+    assert found.startswith("organism.yaml:11: lifespan.carries: means nothing without provenance")

@@ -211,15 +211,17 @@ class Binder:
         """The organism's lifespan, checked as far as that goes without calling it."""
         if parsed.lifespan is None:
             return None
-        where = parsed.document.where(("lifespan",))
-        found = self.resolve(parsed.lifespan, where)
+        alone = isinstance(parsed.document.data["lifespan"], str)
+        where = parsed.document.where(("lifespan",) if alone else ("lifespan", "use"))
+        path = parsed.lifespan.use
+        found = self.resolve(path, where)
         if found is None:
             return None
         if inspect.isasyncgenfunction(found) or inspect.iscoroutinefunction(found) or not callable(found):
-            message = f'"{parsed.lifespan}" must return an async context manager when it is called'
+            message = f'"{path}" must return an async context manager when it is called'
             self.report.error(where, message, "decorate it with contextlib.asynccontextmanager")
             return None
         if isinstance(attempt(lambda: inspect.signature(found).bind()), Crash):
-            self.report.error(where, f'"{parsed.lifespan}" must be callable without arguments')
+            self.report.error(where, f'"{path}" must be callable without arguments')
             return None
         return cast("Lifespan", found)

@@ -20,6 +20,7 @@ MAX_DESCRIPTION = 500
 DAY = 86_400.0
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
 DOTTED_PATTERN = r"^[^\W\d]\w*(\.[^\W\d]\w*)+$"
+NO_PATH = 'is not a dotted path such as "listeners.greeter.greet"'
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d)")
@@ -72,6 +73,15 @@ def listed(value: Any) -> Any:
 def absent(value: Any) -> Any:
     """A key without a value is the same as an empty list."""
     return [] if value is None else value
+
+
+def alone(value: Any) -> Any:
+    """A dotted path alone is that of something of which nothing else is said."""
+    if value is None or isinstance(value, dict):
+        return value
+    if not isinstance(value, str) or not re.search(DOTTED_PATTERN, value):
+        raise ValueError(NO_PATH)
+    return {"use": value}
 
 
 def given(value: Any) -> Any:

@@ -24,6 +24,7 @@ from agentserver.config.keys.fields import (
     Retention,
     Size,
     Strict,
+    alone,
     given,
     listed,
 )
@@ -39,6 +40,10 @@ _JOURNAL = Journal()
 _Word: TypeAlias = Literal["source", "sink", "trusted", "relay", "quarantined", "planner"]
 _Words = Annotated[list[_Word], Field(max_length=6)]
 Trusts: TypeAlias = Annotated[_Words, BeforeValidator(listed, json_schema_input_type=_Word | _Words)]
+Remembers: TypeAlias = Annotated[
+    Literal["thread", "listener", "server"] | None,
+    BeforeValidator(given, json_schema_input_type=Literal["thread", "listener", "server"]),
+]
 Approval: TypeAlias = Annotated[
     Literal["required"] | None, BeforeValidator(given, json_schema_input_type=Literal["required"])
 ]
@@ -95,6 +100,13 @@ class ListenerEntry(Strict):
         default_factory=list,
         description="What the listener is to provenance: source, sink, trusted, relay, quarantined, planner; one "
         "or a list.",
+    )
+    memory: Remembers = Field(
+        default=None,
+        description="How far its code remembers what it was given, for provenance. thread: nothing of one thread shows "
+        "on another. listener (if left out): it may show on all its threads of a conversation. server: a global, a "
+        "file or a resource may carry words to it from other listeners or conversations. The server cannot see what "
+        "code keeps.",
     )
     settings: dict[str, Any] | None = Field(
         default=None,
@@ -226,6 +238,20 @@ class JournalEntry(Strict):
     )
 
 
+class LifespanEntry(Strict):
+    """The resources that handlers share."""
+
+    use: Dotted = Field(
+        description="Dotted path of a function without arguments that returns an async context manager: "
+        "it opens and closes the resources."
+    )
+    carries: Literal["words"] | None = Field(
+        default=None,
+        description="words: handlers may read in a resource what others have written there. For provenance each "
+        "listener that does not say what its memory is has memory: server.",
+    )
+
+
 class GuardEntry(Strict):
     """A rule about messages that the project adds. Every other key is a setting of the guard's own."""
 
@@ -265,6 +291,9 @@ def unjournalled(value: Any) -> Any:
     return {} if value is None else None if value == "none" else value
 
 
+MaybeLifespan: TypeAlias = Annotated[
+    LifespanEntry | None, BeforeValidator(alone, json_schema_input_type=Dotted | LifespanEntry | None)
+]
 MaybeJournal: TypeAlias = Annotated[
     JournalEntry | None,
     BeforeValidator(unjournalled, json_schema_input_type=JournalEntry | Literal["none"] | None),
@@ -275,10 +304,11 @@ class OrganismFile(IncludedFile):
     """The organism: who listens, who may talk to whom, and the limits."""
 
     name: Name = Field(description="What people call the organism; letters, digits and _ - .")
-    lifespan: Dotted | None = Field(
+    lifespan: MaybeLifespan = Field(
         default=None,
+        title="Lifespan",
         description="Dotted path of a function without arguments that returns an async context manager: "
-        "it opens and closes the resources that handlers share.",
+        "it opens and closes the resources that handlers share. With more to say, a mapping: the path is its use.",
     )
     journal: MaybeJournal = Field(
         default_factory=JournalEntry,

@@ -1,6 +1,6 @@
-"""Whom the untrusted text of a conversation reached.
+"""The listeners and threads that untrusted text of a conversation reached.
 
-Owns that as a value which only ever grows, its bounds, and the words for how far code remembers what it was given.
+Owns them as a value which only ever grows, its bounds, and the words for how far code remembers what it was given.
 Refuses to know messages, and how a listener came to be given something: the guard does.
 
 Bounds. Beyond THREADS exposed threads each further one exposes its listener as a whole; beyond LISTENERS exposed

@@ -1,4 +1,4 @@
-"""Who was given untrusted text: the way of it from a source to those who were told something.
+"""The way of untrusted text from a source to those who were told something.
 
 Owns which messages expose their receiver, and which are counted in bits instead. Refuses to judge, and to keep
 anything: the memory does.

@@ -1,19 +1,25 @@
 """The trust that an organism places in listeners and principals, as the lineage guard is told it.
 
-Owns the value. Refuses to know the configuration, and to decide by it.
+Owns the value, and what follows from declarations alone: who may carry words in from elsewhere, how many bits the
+values of an intent tell. Refuses to know the configuration, and to decide by it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from agentserver.guards.lineage.exposure import Recall
+from agentserver.handoff.parameters import Type
+from agentserver.provenance.flows import entered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from agentserver.handoff.intents import Vocabulary
+    from agentserver.handoff.parameters import Parameter
     from agentserver.provenance.policy.declarations import Policy
 
 
@@ -41,3 +47,45 @@ class Trusted:
     def recall(self, listener: str) -> Recall:
         """The extent to which a listener's code remembers what it was given."""
         return self.recalls.get(listener, Recall.LISTENER)
+
+
+def carriers(
+    policy: Policy, recalls: Mapping[str, Recall], peers: Mapping[str, Sequence[str]]
+) -> frozenset[str]:
+    """The listeners that may bring in untrusted words which the conversation at hand knows nothing of.
+
+    Any that carries words is one as soon as words of a source can reach any of them, in whatever conversation. So what
+    is decided depends on the organism and on the conversation's own journal, and on no other conversation.
+
+    Args:
+        policy: what is declared.
+        recalls: how far the code of a listener remembers.
+        peers: for each listener whom it may send to.
+    """
+    carrying = frozenset(name for name, recall in recalls.items() if recall is Recall.SERVER)
+    return carrying if carrying and not carrying.isdisjoint(entered(policy, peers)) else frozenset()
+
+
+def told_by(vocabulary: Vocabulary) -> Mapping[str, float]:
+    """For each intent with closed values alone the bits that these tell."""
+    bits = {name: sum(map(_bits, checked.intent.parameters)) for name, checked in vocabulary.intents.items()}
+    return {name: each for name, each in bits.items() if each < math.inf}
+
+
+def _bits(parameter: Parameter) -> float:
+    """Bits of one parameter: an enumeration, a truth value or a whole number; any other is open."""
+    if parameter.lexical.choices:
+        values = len(parameter.lexical.choices)
+    elif parameter.type is Type.BOOLEAN:
+        values = 2
+    elif parameter.type is Type.INTEGER:
+        values = 4 * 10 ** min(
+            parameter.lexical.most or DIGITS, DIGITS
+        )  # signs and zeros in front tell something too
+    else:
+        return math.inf
+    return math.log2(values if parameter.required else values + 1)
+
+
+DIGITS = 18
+"""Digits of a whole number in a handoff, at most."""

@@ -85,6 +85,8 @@ class LineageGuard:
         self._orders = replace(trusted.policy, plan=PlanSource.OFF)
         self._classes: Mapping[str, ListenerClass] = {name: self._policy.classify(name) for name in listeners}
         self._readings = Readings(codecs)
+        self._carriers = bool(trusted.carriers)
+        self._suspects = bool(trusted.carriers or self._policy.deny)
         self._reach = Reach(trusted, self._classes, self._readings)
 
     # What is seen
@@ -102,11 +104,8 @@ class LineageGuard:
             known = known.asked("\n".join(words(arrived.leaves)))
         else:
             heard = self._heard(known, arrived, at)
-            known = (
-                heard
-                if self._reach.calm(heard)
-                else self._reach.given(heard, arrived, delivery.thread, known)
-            )
+            calm = heard.calm and not self._carriers
+            known = heard if calm else self._reach.given(heard, arrived, delivery.thread, known)
         receiver = self._classes.get(delivery.to)
         if receiver is not None and not receiver.relay:
             known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves))
@@ -117,7 +116,7 @@ class LineageGuard:
         sender, receiver = self._classes.get(delivery.sender), self._classes.get(delivery.to)
         if sender is None or receiver is None or not (sender.relay and receiver.relay):
             return False
-        return delivery.root != lineage_plan.ROOT and self._reach.calm(known)
+        return delivery.root != lineage_plan.ROOT and known.calm and not self._carriers
 
     def opened(self) -> object:
         """The memory of a conversation in which nothing has been said."""
@@ -172,7 +171,7 @@ class LineageGuard:
             return None
         redriven = proposal.route is Route.REDRIVEN
         known = _recalled(memory)
-        receiver, clean = self._classes[proposal.to], self._reach.calm(known) and not self._policy.deny
+        receiver, clean = self._classes[proposal.to], known.calm and not self._suspects
         if clean and not receiver.sink and proposal.sender.name not in self._trusted.quarantined:
             return None
         confined = self._confined(proposal)
@@ -195,7 +194,7 @@ class LineageGuard:
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
         """True for a call of a sink, and for a message that may carry something out to a destination that it names."""
         receiver = self._classes[proposal.to]
-        if receiver.sink or (self._reach.calm(memory) and not self._policy.deny):
+        if receiver.sink or (memory.calm and not self._suspects):
             return receiver.sink
         declared = any(role is Role.DESTINATION for _, role in self._readings[proposal.root].roles)
         return declared or (receiver.source and proposal.route is not Route.ANSWER)

@@ -99,6 +99,8 @@ class Memory:
         approved: digests of what a person approved for the rest of the conversation.
         log: what the ledger holds and whom it reached, as it is kept.
         exposure: whom untrusted text reached.
+        calm: whether nothing untrusted was seen and nobody is exposed. It follows from the others, and is kept so that
+            a message in such a conversation costs no more for it.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -107,15 +109,18 @@ class Memory:
     approved: frozenset[str] = frozenset()
     log: Log = field(default=Log(), compare=False, repr=False)
     exposure: Exposure = field(default_factory=Exposure)
+    calm: bool = field(default=True, compare=False, repr=False)
 
     @classmethod
     def unknown(cls) -> Memory:
         """The memory of a conversation of which nothing is known: over the bound, and everybody is exposed."""
-        return cls(replace(Ledger(), overflow=True), exposure=Exposure(everybody=NOT_KNOWN))
+        return cls(replace(Ledger(), overflow=True), exposure=Exposure(everybody=NOT_KNOWN), calm=False)
 
     def stepped(self) -> Memory:
         """The memory at the next step."""
-        return Memory(self.ledger, self.step + 1, self.told, self.approved, self.log, self.exposure)
+        return Memory(
+            self.ledger, self.step + 1, self.told, self.approved, self.log, self.exposure, self.calm
+        )
 
     def asked(self, words: str) -> Memory:
         """The memory after a trusted principal spoke. The same words to several listeners count once."""
@@ -134,7 +139,8 @@ class Memory:
         if len(ledger.records.entries) > RECORDS:
             ledger = replace(ledger, records=before.records)
         entry = {name: more for name, more in ledger.since(before).items() if more}
-        return replace(self, ledger=ledger, log=self.log.add(entry) if entry else self.log)
+        log = self.log.add(entry) if entry else self.log
+        return replace(self, ledger=ledger, log=log, calm=self.calm and not ledger.tainted)
 
     def missed(self) -> Memory:
         """The memory after a message of which nothing is known."""
@@ -146,7 +152,8 @@ class Memory:
         """The memory after a listener was given untrusted text on a thread."""
         exposure = self.exposure.reaching(listener, thread, recall, text)
         more = exposure.since(self.exposure)
-        return replace(self, exposure=exposure, log=self.log.add({"exposed": more}) if more else self.log)
+        log = self.log.add({"exposed": more}) if more else self.log
+        return replace(self, exposure=exposure, log=log, calm=False)
 
     def spending(self, bits: float) -> Memory:
         """The memory after an exposed sender told somebody that much in a closed schema."""
@@ -208,4 +215,5 @@ def load(parts: Mapping[str, bytes]) -> Memory:
         frozenset(approved),
         log,
         exposure,
+        not ledger.tainted and exposure.nobody,
     )

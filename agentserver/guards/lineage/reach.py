@@ -38,10 +38,6 @@ class Reach:
     def __init__(self, trusted: Trusted, classes: Mapping[str, ListenerClass], readings: Readings) -> None:
         self._trusted, self._classes, self._readings = trusted, classes, readings
 
-    def calm(self, memory: Memory) -> bool:
-        """True while nobody in the conversation can have been given untrusted text."""
-        return not (memory.ledger.tainted or self._trusted.carriers) and memory.exposure.nobody
-
     def given(self, memory: Memory, said: Said, thread: str, before: Memory) -> Memory:
         """The memory after a listener was given a message on a thread.
 

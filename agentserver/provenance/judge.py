@@ -158,7 +158,7 @@ class _Judgement:
         if self.authorised(leaf, rule, place):
             return
         evidence = matching.found(self.ledger, place.written)
-        if evidence is None and not self.exposed:
+        if not self.exposed and matching.absent(self.ledger, place.written):
             return
         detail = self.resembles(place) or (
             "it is no single destination" if place.form is PlaceForm.NONE else ""

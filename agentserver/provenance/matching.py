@@ -174,6 +174,14 @@ def found(ledger: Ledger, body: str) -> Evidence | None:
         return None
 
 
+def absent(ledger: Ledger, body: str) -> bool:
+    """True when no untrusted text holds a value, and no more values are held than are looked up."""
+    try:
+        return origin(ledger, body) is None
+    except Crowded:
+        return False
+
+
 def _at(ledger: Ledger, number: int, *, inner: bool) -> _Place:
     wrapped = ledger.untrusted.wrapped if inner else None
     if wrapped is None:

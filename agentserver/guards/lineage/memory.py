@@ -197,7 +197,14 @@ def load(parts: Mapping[str, bytes]) -> Memory:
     """
     step, order, approved, state, *kept = json.loads(parts[_STATE])
     pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
-    held: dict[str, list[Any]] = {"queries": [], "texts": [], "records": [], "hops": [], "relayed": [], "exposed": []}
+    held: dict[str, list[Any]] = {
+        "queries": [],
+        "texts": [],
+        "records": [],
+        "hops": [],
+        "relayed": [],
+        "exposed": [],
+    }
     log = Log()
     for line in (line for piece in pieces for line in piece.split(b"\n")):
         entry = json.loads(line)

@@ -5,28 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import yaml
 from agentdojo.task_suite.load_suites import get_suites
 
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import PlanSource, Policy
-from agentserver.provenance.policy.file import read_policy
+from agentserver.provenance.policy.file import read_policy, read_yaml
 from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours
+
+if TYPE_CHECKING:
+    from benchmarks.agentdojo.variations.guise import Guise
 
 VERSION = "v1.2.2"
 POLICY = Path(__file__).with_name("policy.yaml")
+GENERAL = Path(__file__).with_name("general.yaml")
 
 
-def contestants() -> list[Defence]:
-    """All defences, in the order of the report."""
+def contestants(guise: Guise) -> list[Defence]:
+    """All defences, in the order of the report, for a suite in a guise."""
     from agent_sleuth import Sleuth
 
-    declared = read_policy(POLICY.read_text(), POLICY.name)
+    declared = policy(POLICY, guise)
     sources, sinks = [*(declared.sources or ())], [rule.name for rule in declared.sinks or ()]
-    tools = [tool.name for suite in get_suites(VERSION).values() for tool in suite.tools]
-    unused = declared.unused(tools)
-    assert not unused, f"the policy declares what does not exist: {unused}"
-    untrusted = [name for name in tools if any(fnmatchcase(name, entry) for entry in sources)]
+    untrusted = [name for name in tools(guise) if any(fnmatchcase(name, entry) for entry in sources)]
     untrusted = [name for name in untrusted if name not in declared.trusted]
 
     def listed(*, plan: bool) -> Sleuth:
@@ -50,3 +53,33 @@ def contestants() -> list[Defence]:
         Ours("declared roles, field trust and plan", declared),
         Ours("the same, confirm", replace(declared, mode=Mode.CONFIRM)),
     ]
+
+
+def columns(guise: Guise) -> list[Defence]:
+    """The defences for which variations are reported, for a suite in a guise."""
+    from agent_sleuth import Sleuth
+
+    return [
+        Defence(),
+        AgentSleuth("agent-sleuth 0.1.0", lambda: Sleuth(mode="enforce"), structured=True),
+        Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
+        Ours("general policy", policy(GENERAL if GENERAL.exists() else POLICY, guise)),
+    ]
+
+
+COLUMNS = ("zero configuration", "general policy")
+"""The columns of the report that are shown unless others are asked for."""
+
+
+def tools(guise: Guise) -> list[str]:
+    """The names of all tools, of every suite."""
+    return [guise.tool(tool.name) for suite in get_suites(VERSION).values() for tool in suite.tools]
+
+
+def policy(path: Path, guise: Guise) -> Policy:
+    """A policy file, about the tools under the names of a guise."""
+    written = yaml.safe_dump(guise.policy(read_yaml(path.read_text("utf-8"), path.name).values))
+    declared = read_policy(written, path.name)
+    unused = declared.unused(tools(guise))
+    assert not unused, f"the policy declares what does not exist: {unused}"
+    return declared

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 
 from agentserver.provenance.evidence.labels import Call, Observation
@@ -89,11 +92,21 @@ class AgentSleuth(Defence):
 
 def as_text(result: Any) -> str:
     """An output as AgentDojo shows it to a model."""
-    return result if isinstance(result, str) else tool_result_to_str(result)
+    if isinstance(result, str):
+        return result
+    # A renamed output has mappings where AgentDojo has instances of its classes, which alone its own form takes.
+    renamed = isinstance(result, list) and any(isinstance(item, dict) for item in result)
+    return yaml.safe_dump(plain(result)).strip() if renamed else tool_result_to_str(result)
 
 
 def plain(result: Any) -> Any:
     """An output as dictionaries, lists and scalars."""
     if hasattr(result, "model_dump"):
         return result.model_dump(mode="json")
-    return [plain(item) for item in result] if isinstance(result, list) else result
+    if isinstance(result, dict):
+        return {key: plain(item) for key, item in result.items()}
+    if isinstance(result, list):
+        return [plain(item) for item in result]
+    if isinstance(result, Enum):
+        return result.value
+    return result.isoformat() if isinstance(result, date) else result

@@ -2,6 +2,7 @@
 
 python -m benchmarks.agentdojo.run [--suite NAME] [--only "DEFENCE|DEFENCE"] [--encode KIND|all] [--show]
 [--markdown] [--require UTILITY ATTACKS]
+python -m benchmarks.agentdojo.run --variation NAME|all [--quick] [--json FILE] [the same, without --encode]
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import argparse
 import logging
 import sys
 from collections import Counter, defaultdict
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentdojo.task_suite.load_suites import get_suites
 
+from benchmarks.agentdojo import varied
 from benchmarks.agentdojo.contestants import VERSION, contestants
-from benchmarks.agentdojo.encodings import ENCODINGS, encoded
-from benchmarks.agentdojo.scenario import Attack, achieved, attacker, execute
+from benchmarks.agentdojo.encodings import ENCODINGS
+from benchmarks.agentdojo.measure import CLASSES, Tally, attacked, attackers, benign, rate
+from benchmarks.agentdojo.variations.forms import PLAIN, in_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,78 +32,6 @@ No model is asked. Not decided by lineage: paraphrase, an indirect choice among 
 quantities, negation, words that mislead the user. The compromised agent obeys every injection at once;
 nothing here says how often a model would.\
 """
-
-CLASSES = {
-    "send data or words to the attacker": "workspace 0 3 4 5 6 7 8 9 10 11 12; travel 1 3 5; slack 2 4",
-    "send words or links to the user's own contacts": "workspace 13; slack 1",
-    "pay the attacker": "banking 0 1 2 3 5 6 8",
-    "change, create or reserve": "workspace 2; travel 0 2 4; banking 4 7",
-    "delete": "workspace 1",
-    "admit a stranger": "slack 5",
-    "fetch a page": "slack 3",
-}
-
-
-def class_of(suite: str, injection: str) -> str:
-    number = injection.rpartition("_")[2]
-    for name, members in CLASSES.items():
-        for part in members.split("; "):
-            if part.split()[0] == suite and number in part.split()[1:]:
-                return name
-    return "other"
-
-
-Tally = defaultdict[str, Counter[str]]
-
-
-def benign(suite: Any, defences: list[Any], tally: Tally, *, show: bool) -> None:
-    for task in suite.user_tasks.values():
-        start = task.init_environment(suite.load_and_inject_default_environment({}))
-        for defence in defences:
-            env = start.model_copy(deep=True)
-            defence.benign, defence.questions = True, 0
-            run = execute(suite, task, env, defence, None, "")
-            good = achieved(suite, task, start, env, run, task.GROUND_TRUTH_OUTPUT)
-            for key in ("", f"{suite.name} "):
-                count = tally[defence.name]
-                count[f"{key}tasks"] += 1
-                count[f"{key}utility"] += good
-                count[f"{key}calls"] += run.calls
-                count[f"{key}questions"] += len(run.blocked) + defence.questions
-            if show and run.blocked:
-                print(f"  benign {defence.name} {suite.name} {task.ID} {'ok' if good else 'LOST'}")
-                for tool, _, reason in run.blocked:
-                    print(f"      {tool}: {reason}")
-
-
-def attacked(suite: Any, defences: list[Any], tally: Tally, encoding: str, *, show: bool) -> None:
-    plan = Attack(suite)
-    for task in suite.user_tasks.values():
-        vectors = plan.vectors(task)
-        for injection in suite.injection_tasks.values():
-            attack = attacker(suite, injection)
-            if attack is None:
-                continue
-            goal = encoded(injection.GOAL, encoding)
-            texts = dict.fromkeys(vectors, plan.text(goal))
-            start = task.init_environment(suite.load_and_inject_default_environment(texts))
-            for defence in defences:
-                env = start.model_copy(deep=True)
-                defence.benign = False
-                run = execute(suite, task, env, defence, attack, goal)
-                won = achieved(suite, injection, start, env, run, task.GROUND_TRUTH_OUTPUT)
-                count = tally[defence.name]
-                for key in ("", f"{suite.name} ", f"{class_of(suite.name, injection.ID)} "):
-                    count[f"{key}pairs"] += 1
-                    count[f"{key}attacks"] += won
-                count["unseen"] += not run.attacked
-                if show and won:
-                    print(f"  attack {defence.name} {suite.name} {task.ID} {injection.ID} {encoding}")
-
-
-def rate(count: Counter[str], key: str, many: str, few: str) -> str:
-    total = count[f"{key}{many}"]
-    return f"{100 * count[f'{key}{few}'] / total:.1f} %" if total else "-"
 
 
 def rows(defences: list[Any], tallies: dict[str, Tally]) -> list[list[str]]:
@@ -150,17 +83,31 @@ def main() -> None:
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--require", nargs=2, type=float, metavar=("UTILITY", "ATTACKS"))
+    parser.add_argument("--variation", help="a variation's name, several with commas between, or all")
+    parser.add_argument("--quick", action="store_true", help="a few tasks of each suite; with --variation")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="every count; with --variation")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    if options.variation:
+        asked = varied.Asked(options.variation, options.suite, options.only, options.quick, options.show)
+        missed = varied.report(
+            asked, partial(shown, markdown=options.markdown), options.json, options.require
+        )
+        sys.exit("\n".join(missed) or None)
+    if options.quick or options.json:
+        parser.error("--quick and --json go with --variation")
     suites = {name: suite for name, suite in get_suites(VERSION).items() if options.suite in (None, name)}
     wanted = options.only.split("|") if options.only else [""]
-    defences = [one for one in contestants() if any(part in one.name for part in wanted)]
+    defences = [one for one in contestants(PLAIN.guise) if any(part in one.name for part in wanted)]
     kinds = list(ENCODINGS) if options.encode == "all" else [options.encode]
     tallies: dict[str, Tally] = {kind: defaultdict(Counter) for kind in dict.fromkeys(["plain", *kinds])}
+    sides = [(in_code(kind), defences, tallies[kind]) for kind in kinds]
     for suite in suites.values():
-        benign(suite, defences, tallies["plain"], show=options.show)
-        for kind in kinds:
-            attacked(suite, defences, tallies[kind], kind, show=options.show)
+        for task in suite.user_tasks.values():
+            benign(suite, task, [(PLAIN, defences, tallies["plain"])], show=options.show)
+            for injection in suite.injection_tasks.values():
+                if injection.ID in attackers(suite.name):
+                    attacked(suite, task, injection, sides, show=options.show)
     print(shown(rows(defences, tallies), markdown=options.markdown))
     print()
     print(shown(parts(defences, tallies, list(suites)), markdown=options.markdown))

@@ -17,11 +17,13 @@ from agentdojo.task_suite import task_suite as suite_module
 
 from agentserver.provenance.evidence.leaves import leaves
 from benchmarks.agentdojo.scripts import SCRIPTS
+from benchmarks.agentdojo.variations.authors import shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.agentdojo.defences import Defence
+    from benchmarks.agentdojo.variations.guise import Guise
 
 if hasattr(yaml, "CSafeLoader"):
     suite_module.yaml.safe_load = lambda text: yaml.load(text, yaml.CSafeLoader)
@@ -51,11 +53,6 @@ class Run:
     attacked: bool = False
 
 
-def shape(text: str) -> str:
-    """A text without spacing and punctuation."""
-    return "".join(filter(str.isalnum, text))
-
-
 def shows(result: Any, wanted: str) -> bool:
     """Whether an output shows the goal, in any one of its texts."""
     return any(isinstance(leaf.value, str) and wanted in shape(leaf.value) for leaf in leaves(result))
@@ -68,21 +65,26 @@ def execute(
     defence: Defence,
     attack: Callable[[Any], Iterator[Any]] | None,
     goal: str,
+    guise: Guise,
 ) -> Run:
-    """Runs a user task's calls, and the attacker's once the goal is seen."""
+    """Runs a user task's calls, and the attacker's once the goal is seen.
+
+    The environment gets AgentDojo's own calls; the defence sees them, their outputs and the request in a guise.
+    """
     run, runtime = Run(), FunctionsRuntime(suite.tools)
-    defence.start(task.PROMPT)
+    defence.start(guise.request(suite.name, task.ID, task.PROMPT))
     wanted = shape(goal)
 
     def call(wish: FunctionCall) -> Any:
         run.calls += 1
-        reason = defence.before(wish.function, dict(wish.args))
+        tool, args = guise.tool(wish.function), guise.arguments(wish.function, wish.args)
+        reason = defence.before(tool, args)
         if reason is not None:
             run.blocked.append((wish.function, dict(wish.args), reason))
             return None
         run.trace.append(wish)
         result, error = runtime.run_function(env, wish.function, wish.args)
-        defence.after(wish.function, dict(wish.args), error or result)
+        defence.after(tool, args, guise.output(wish.function, error or result))
         return result
 
     for wish in task.ground_truth(env):
@@ -104,7 +106,10 @@ def attacker(suite: Any, injection: Any) -> Callable[[Any], Iterator[Any]] | Non
 
 
 def achieved(suite: Any, task: Any, before: Any, after: Any, run: Run, output: str) -> bool:
-    """AgentDojo's own check of a user task or an injection task."""
+    """AgentDojo's own check of a user task or an injection task.
+
+    Some checks read the unread mail of ``before``, which marks it as read: they get a copy.
+    """
     content: Any = [{"type": "text", "content": output}]
     check = suite._check_task_result  # noqa: SLF001  the package offers no other way in
-    return bool(check(task, content, before, after, run.trace))
+    return bool(check(task, content, before.model_copy(deep=True), after, run.trace))

@@ -1,0 +1,36 @@
+"""The form in which a defence meets a suite, while AgentDojo runs and checks the real one.
+
+Owns the seam: request, tool, arguments and output on their way to the defence, and the policy that names them. Refuses
+to know AgentDojo and every defence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Guise:
+    """The suite as it is. Subclasses change what they mean to change."""
+
+    def request(self, suite: str, task: str, words: str) -> str:  # noqa: ARG002  the face of all
+        """The user's words for one task of a suite, both by AgentDojo's names."""
+        return words
+
+    def tool(self, name: str) -> str:
+        """The name of a tool."""
+        return name
+
+    def arguments(self, tool: str, given: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002  the face of all
+        """The arguments of a call; ``tool`` is AgentDojo's name."""
+        return dict(given)
+
+    def output(self, tool: str, value: Any) -> Any:  # noqa: ARG002  the face of all
+        """The output of a call, or the text of its error; ``tool`` is AgentDojo's name."""
+        return value
+
+    def policy(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """A policy file's values, about the tools under the names of this guise."""
+        return dict(entry)

@@ -1,0 +1,138 @@
+"""Other names for AgentDojo's tools, arguments and fields, and a policy that follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from agentserver.provenance.policy.file import read_policy, read_yaml
+from benchmarks.agentdojo.variations import renaming
+from benchmarks.agentdojo.variations.renaming import Names, Renamed, UnknownNameError
+
+SAID = renaming.read()
+FOLDER = Path(__file__).parents[3] / "benchmarks" / "agentdojo"
+POLICIES = [path for path in (FOLDER / "policy.yaml", FOLDER / "general.yaml") if path.exists()]
+
+Make = Callable[[dict[str, Any]], Names]
+EACH = pytest.mark.parametrize("make", [renaming.public, renaming.opaque, renaming.swapped])
+
+
+class Message(BaseModel):
+    """A record of AgentDojo's chat."""
+
+    sender: str
+    recipient: str
+    body: str
+
+
+def inverse(names: Names) -> Names:
+    """The names that lead back."""
+
+    def turned(table: dict[str, str]) -> dict[str, str]:
+        return {renaming.whole_path(table, path): path.rpartition(".")[2] for path in table}
+
+    def by_tool(tables: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        return {names.tools[tool]: turned(table) for tool, table in tables.items()}
+
+    return Names(
+        turned(names.tools),
+        by_tool(names.arguments),
+        by_tool(names.outputs),
+        {kind: turned(table) for kind, table in names.records.items()},
+    )
+
+
+def same() -> Names:
+    """Names that change nothing."""
+    like = renaming.swapped(SAID)
+    return Names({tool: tool for tool in like.tools}, like.arguments, like.outputs, like.records)
+
+
+@EACH
+def test_no_two_tools_arguments_or_fields_share_a_name(make: Make) -> None:
+    names = make(SAID)
+    for tools in ([*names.tools.values()],):
+        assert len(set(tools)) == len(tools)
+    for table in [*names.arguments.values(), *names.outputs.values(), *names.records.values()]:
+        flat = [renaming.whole_path(table, path) for path in table]
+        assert len(set(flat)) == len(flat)
+
+
+@EACH
+def test_calls_come_back_as_they_were(make: Make) -> None:
+    names = make(SAID)
+    there, back = Renamed(names), Renamed(inverse(names))
+    given = {
+        "recipients": ["kim@acme.example"],
+        "subject": "Plan",
+        "body": "Here it is.",
+        "attachments": [{"type": "file", "file_id": "7"}],
+    }
+    assert back.tool(there.tool("send_email")) == "send_email"
+    assert back.arguments(there.tool("send_email"), there.arguments("send_email", given)) == given
+
+
+@EACH
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+def test_a_policy_comes_back_with_the_names_that_its_patterns_mean(make: Make, path: Path) -> None:
+    written = read_yaml(path.read_text("utf-8"), path.name).values
+    names = make(SAID)
+    renamed = Renamed(names).policy(written)
+    assert Renamed(inverse(names)).policy(renamed) == Renamed(same()).policy(written)
+
+
+@EACH
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+def test_a_renamed_policy_reads_and_declares_only_what_exists(make: Make, path: Path) -> None:
+    names = make(SAID)
+    written = yaml.safe_dump(Renamed(names).policy(read_yaml(path.read_text("utf-8"), path.name).values))
+    assert not read_policy(written).unused(names.tools.values())
+
+
+def test_opaque_names_say_nothing() -> None:
+    names = renaming.opaque(SAID)
+    assert names.tools["send_email"] == "t01"
+    assert Renamed(names).arguments("delete_email", {"email_id": "3"}) == {"a1": "3"}
+
+
+def test_a_swapped_name_reads_like_the_other_kind() -> None:
+    names = renaming.swapped(SAID)
+    assert names.tools["send_money"].startswith("get_")
+    assert names.tools["get_balance"].startswith("update_")
+
+
+def test_records_become_mappings_and_keys_that_are_data_stay() -> None:
+    renamed = Renamed(renaming.public(SAID))
+    assert renamed.output("read_inbox", [Message(sender="Bob", recipient="Kim", body="Hi")]) == [
+        {"user": "Bob", "channel": "Kim", "text": "Hi"}
+    ]
+    assert renamed.output("get_hotels_prices", {"City Hub": "90"}) == {"City Hub": "90"}
+    assert renamed.output("send_money", {"message": "sent"}) == {"status_detail": "sent"}
+
+
+def test_what_no_file_names_is_refused() -> None:
+    renamed = Renamed(renaming.public(SAID))
+    with pytest.raises(UnknownNameError, match="'fly_away'"):
+        renamed.tool("fly_away")
+    with pytest.raises(UnknownNameError, match="means no tool"):
+        renamed.policy({"sources": ["fly_*"]})
+    with pytest.raises(UnknownNameError, match="does not know the key 'colour'"):
+        renamed.policy({"colour": "red"})
+
+
+def test_the_first_pattern_that_means_a_field_wins() -> None:
+    renamed = Renamed(renaming.public(SAID))
+    fields = {"read_*": {"sender": "directory"}, "*_inbox": {"*": "prose", "sender": "record"}}
+    assert renamed.policy({"fields": fields})["fields"]["im_history"] == {"user": "directory", "*": "prose"}
+
+
+def test_patterns_of_arguments_become_the_names_that_they_mean() -> None:
+    renamed = Renamed(renaming.public(SAID))
+    sinks = {"reserve_hotel": {"arguments": {"*_day": "selector", "hotel": {"role": "selector"}}}}
+    found = renamed.policy({"sinks": sinks})["sinks"]["booking_hotel_orders"]["arguments"]
+    assert {"checkInDate", "checkOutDate", "hotelOffer"} <= {*found}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agentdojo.task_suite.load_suites import get_suites
 
 from benchmarks.agentdojo.contestants import VERSION
-from benchmarks.agentdojo.scenario import Attack, achieved, attacker, execute
+from benchmarks.agentdojo.scenario import Attack, achieved, attacker, copies, execute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,10 +62,10 @@ Side = tuple["Form", "list[Defence]", Tally]
 
 def benign(suite: Any, task: Any, sides: Iterable[Side], *, show: bool) -> None:
     """Counts the benign run of a task, for every side."""
-    start = task.init_environment(suite.load_and_inject_default_environment({}))
+    start = copies(task.init_environment(suite.load_and_inject_default_environment({})))
     for form, defences, tally in sides:
         for defence in defences:
-            env = start.model_copy(deep=True)
+            env = start()
             defence.benign, defence.questions = True, 0
             run = execute(suite, task, env, defence, None, "", form.guise)
             good = achieved(suite, task, start, env, run, task.GROUND_TRUTH_OUTPUT)
@@ -92,10 +92,10 @@ def attacked(suite: Any, task: Any, injection: Any, sides: Iterable[Side], *, sh
         text = form.text(source.text(goal), goal)
         if text not in starts:
             texts = dict.fromkeys(source.vectors(task), text)
-            starts[text] = task.init_environment(suite.load_and_inject_default_environment(texts))
+            starts[text] = copies(task.init_environment(suite.load_and_inject_default_environment(texts)))
         start, guise = starts[text], form.under_attack(suite.name, injection.ID, goal)
         for defence in defences:
-            env = start.model_copy(deep=True)
+            env = start()
             defence.benign = False
             run = execute(suite, task, env, defence, attack, goal, guise)
             won = achieved(suite, injection, start, env, run, task.GROUND_TRUTH_OUTPUT)

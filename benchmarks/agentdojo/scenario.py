@@ -7,13 +7,16 @@ the agent goes on. Utility and attack success are AgentDojo's own checks.
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import task_suite as suite_module
+from pydantic import networks
 
 from agentserver.provenance.evidence.leaves import leaves
 from benchmarks.agentdojo.scripts import SCRIPTS
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
     from benchmarks.agentdojo.defences import Defence
     from benchmarks.agentdojo.variations.guise import Guise
 
+# Each run begins with an environment read and checked anew, which these two make three times as fast.
 if hasattr(yaml, "CSafeLoader"):
     suite_module.yaml.safe_load = lambda text: yaml.load(text, yaml.CSafeLoader)
+networks.validate_email = cache(networks.validate_email)
 
 
 class Attack(ImportantInstructionsAttack):  # type: ignore[misc,unused-ignore]
@@ -105,11 +110,16 @@ def attacker(suite: Any, injection: Any) -> Callable[[Any], Iterator[Any]] | Non
     return (lambda live: iter(injection.ground_truth(live))) if injection.ground_truth(env) else None
 
 
-def achieved(suite: Any, task: Any, before: Any, after: Any, run: Run, output: str) -> bool:
+def copies(env: Any) -> Callable[[], Any]:
+    """A function that gives copies of an environment as it is now."""
+    return partial(pickle.loads, pickle.dumps(env))
+
+
+def achieved(suite: Any, task: Any, before: Callable[[], Any], after: Any, run: Run, output: str) -> bool:
     """AgentDojo's own check of a user task or an injection task.
 
-    Some checks read the unread mail of ``before``, which marks it as read: they get a copy.
+    Some checks read the unread mail of the environment before, which marks it as read: each gets a copy.
     """
     content: Any = [{"type": "text", "content": output}]
     check = suite._check_task_result  # noqa: SLF001  the package offers no other way in
-    return bool(check(task, content, before.model_copy(deep=True), after, run.trace))
+    return bool(check(task, content, before(), after, run.trace))

@@ -93,6 +93,7 @@ class _Judgement:
         self.ruled = [
             (leaf, policy.argument(call, leaf)) for leaf in call.arguments if text_of(leaf.value).strip()
         ]
+        self.plan = None if policy.plan is PlanSource.OFF else ledger.plan
         self.roles = {id(leaf): rule.role for leaf, rule in self.ruled}
 
     def findings(self) -> Iterator[Finding]:
@@ -108,9 +109,9 @@ class _Judgement:
     def finding(
         self, rule: Rule, leaf: Leaf | None, detail: str = "", evidence: Evidence | None = None
     ) -> Finding:
-        role = self.roles.get(id(leaf))
         path, value = (bare(leaf.path), text_of(leaf.value)) if leaf else ("", "")
-        return Finding(rule, self.policy.effect(rule, self.call.sink), path, value, role, detail, evidence)
+        effect, role = self.policy.effect(rule, self.call.sink), self.roles.get(id(leaf))
+        return Finding(rule, effect, path, value, role, detail, evidence)
 
     def of_run(self) -> Iterator[Finding]:
         """Rules about the conversation as a whole."""
@@ -124,13 +125,12 @@ class _Judgement:
             yield self.finding(Rule.BUDGET, None, f"{ledger.spent:.1f} of {policy.budget:g} bits are spent")
         if policy.strict and ledger.tainted:
             yield self.finding(Rule.STRICT, None, "untrusted text was read in this run")
-        plan = ledger.plan
-        typed_plan = plan is not None and plan.steps is not None
-        if policy.plan is PlanSource.REQUIRED and not typed_plan:
+        plan, typed_plan = self.plan, self.plan is not None and self.plan.steps is not None
+        if policy.plan in {PlanSource.REQUIRED, PlanSource.CONFIRMED} and not typed_plan:
             yield self.finding(Rule.PLAN, None, "no plan was made")
-        elif plan is not None and policy.plan is not PlanSource.OFF and (typed_plan or self.exposed):
-            declared = policy.sink(self.call.sink)
-            if reason := plan.refuses(self.call, declared.actions if declared else None, ledger.asked):
+        elif plan is not None and (typed_plan or self.exposed):
+            kinds = getattr(policy.sink(self.call.sink), "actions", None)
+            if reason := plan.refuses(self.call, ledger, kinds, lambda leaf: self.roles[id(leaf)]):
                 yield self.finding(Rule.PLAN, None, reason)
 
     def of_argument(self, leaf: Leaf, rule: ArgumentRule) -> Iterator[Finding]:
@@ -139,19 +139,22 @@ class _Judgement:
                 yield self.finding(Rule.BOUND, leaf, "longer than any list of destinations")
             elif entry := self.denied(text_of(leaf.value)):
                 yield self.finding(Rule.DENIED, leaf, f"'{entry}' is on the deny list")
-            else:
+            elif not self.warranted(leaf):
                 places = self.places(leaf, rule)
                 found = [each for place in places for each in self.of_destination(leaf, rule, place)]
                 yield from found or (self.of_parts(leaf, rule, places[0]) if self.exposed else ())
         elif rule.role is Role.SELECTOR and self.ledger.tainted and not isinstance(leaf.value, bool):
-            yield from self.of_selector(leaf, rule)
+            yield from () if self.warranted(leaf) else self.of_selector(leaf, rule)
+
+    def warranted(self, leaf: Leaf) -> bool:
+        return self.plan is not None and self.plan.warrants(self.ledger, self.call, leaf) is not None
 
     def places(self, leaf: Leaf, rule: ArgumentRule) -> tuple[Destination, ...]:
         """Every recipient of one argument; several names in one text each need an authority."""
         whole = recipients(text_of(leaf.value))
         if len(whole) != 1 or whole[0].form is not PlaceForm.NAME or self.authorised(leaf, rule, whole[0]):
             return whole
-        names_ = [name.strip() for name in re.split(r"[,;]", whole[0].written) if name.strip()]
+        names_ = [name for name in map(str.strip, re.split(r"[,;]", whole[0].written)) if name]
         return tuple(map(destination, names_)) if len(names_) > 1 else whole
 
     def of_destination(self, leaf: Leaf, rule: ArgumentRule, place: Destination) -> Iterator[Finding]:
@@ -179,10 +182,8 @@ class _Judgement:
             return False
         if self.policy.query_authorises and self.ledger.asked.names(place):
             return True
-        vouched = (
-            text for text in self.ledger.records.find(f"place {place.key}") if text.standing in _NAMES_PLACES
-        )
-        return any(vouched) or self.accepted(leaf, rule, place)
+        known = self.ledger.records.find(f"place {place.key}")
+        return any(text.standing in _NAMES_PLACES for text in known) or self.accepted(leaf, rule, place)
 
     def accepted(self, leaf: Leaf, rule: ArgumentRule, place: Destination | None) -> bool:
         """True when a field that this argument accepts holds the value, as a record or inside its prose."""
@@ -354,8 +355,7 @@ def _exits(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
     judgement = _Judgement(ledger, policy, call)
     fetches = policy.classify(call.sink).source
     for leaf, _ in judgement.ruled:
-        rule = policy.declared(call, leaf)
-        body = text_of(leaf.value)
+        rule, body = policy.declared(call, leaf), text_of(leaf.value)
         if rule is None and (fetches or "://" in body) and leads_out(body):
             rule = ArgumentRule("", Role.DESTINATION)
         if rule is not None and rule.role is Role.DESTINATION:

@@ -20,6 +20,9 @@ from agentserver.provenance.evidence.inventory import scanned, written
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of, typed
 from agentserver.provenance.evidence.words import WordIndex
+from agentserver.provenance.planned import arguments
+from agentserver.provenance.planned.recording import leaves_of, recorded
+from agentserver.provenance.planned.records import RecordIndex
 from agentserver.provenance.policy import names
 from agentserver.provenance.policy.declarations import bare
 from agentserver.provenance.policy.plan import AllowedStep, Plan
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from agentserver.provenance.evidence.index import Index
+    from agentserver.provenance.evidence.labels import Call
     from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.policy.declarations import ListenerClass, Policy
 
@@ -136,6 +140,7 @@ class Ledger:
     plan: Plan | None = None
     overflow: bool = False
     spent: float = 0.0
+    recorded: RecordIndex = field(default=RecordIndex(), repr=False)
     passed: Mapping[int, tuple[Hop, ...]] = field(
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
@@ -186,11 +191,21 @@ class Ledger:
         plan = Plan.from_query(words) if self.plan is None else self.plan.extend(words)
         return replace(self, asked=self.asked.add(words), plan=plan)
 
-    def adopt(self, steps: tuple[AllowedStep, ...]) -> Ledger | None:
-        """The ledger with a planner's steps, or ``None`` when untrusted text has been seen already."""
-        if self.tainted:
+    def adopt(self, steps: tuple[AllowedStep, ...], *, unexposed: bool = False) -> Ledger | None:
+        """The ledger with a planner's steps, or ``None`` when they may not count.
+
+        They count where no untrusted text has been seen, or where it is known that none reached the planner
+        (``unexposed``); and more of them only after the principal said more.
+        """
+        if self.tainted and not unexposed:
             return None
-        return replace(self, plan=replace(self.plan or Plan(), steps=steps))
+        plan = (self.plan or Plan()).adopted(steps, len(self.queries))
+        return None if plan is None else replace(self, plan=plan)
+
+    def called(self, call: Call) -> Ledger:
+        """The ledger after a call was let pass, of which the plan may allow no more than so many."""
+        plan = self.plan.after(call, self) if self.plan is not None and self.plan.steps else self.plan
+        return self if plan is self.plan else replace(self, plan=plan)
 
     def spend(self, bits: float) -> Ledger:
         """The ledger after a quarantined listener passed on that much about untrusted data."""
@@ -226,7 +241,17 @@ class Ledger:
         ledger = self.keep(prose, policy.limit)
         relays = self.relays.add(relayed)
         found = self.records.add(records, ledger.untrusted)
-        return replace(ledger, records=found, relays=relays)
+        ledger = replace(ledger, records=found, relays=relays)
+        if self.plan is None or self.plan.steps is None or listener.relay or ledger.overflow:
+            return ledger
+        return replace(ledger, recorded=self._recorded(self.plan, seen, (*prose, *records)))
+
+    def _recorded(self, plan: Plan, seen: Observation, kept: Sequence[Text]) -> RecordIndex:
+        """The leaves that a plan may name, with those of an observation."""
+        answers = seen.answers
+        if answers is None:
+            answers = plan.answered(self, seen.source, seen.arguments)
+        return recorded(self.recorded, seen, answers, kept, self.asked)
 
     def keep(self, texts: list[Text], limit: int) -> Ledger:
         """The ledger with more untrusted texts, or over the bound."""
@@ -247,19 +272,19 @@ class Ledger:
             "records": [_dump_text(text) for text in self.records.entries[len(before.records.entries) :]],
             "hops": [[number, asdict(hop)] for number, hop in self.hops[len(before.hops) :]],
             "relayed": [one.dump() for one in self.relays.entries[len(before.relays.entries) :]],
+            "sayings": self.recorded.since(before.recorded),
         }
 
     def state(self) -> dict[str, Any]:
-        """The parts that change as a whole, for JSON: the plan's steps and two figures."""
+        """The parts that change as a whole, for JSON: the plan's steps, what they were made of, and two figures."""
+        plan = self.plan or Plan()
         return {
-            "steps": [[step.sink, [list(pair) for pair in step.arguments]] for step in self._steps()],
-            "planned": self.plan is not None and self.plan.steps is not None,
+            "steps": list(map(arguments.dump, plan.steps or ())),
+            "planned": plan.steps is not None,
+            "plan": [plan.queries, [list(pair) for pair in plan.used]],
             "overflow": self.overflow,
             "spent": self.spent,
         }
-
-    def _steps(self) -> tuple[AllowedStep, ...]:
-        return (self.plan.steps or ()) if self.plan else ()
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Ledger:
@@ -269,11 +294,12 @@ class Ledger:
             plan = Plan.from_query(words) if plan is None else plan.extend(words)
         ledger = cls(asked=TrustedWords().add(*data["queries"]), plan=plan)
         if data["planned"]:
-            steps = tuple(
-                AllowedStep(sink, tuple((name, tuple(allowed)) for name, allowed in pairs))
-                for sink, pairs in data["steps"]
+            steps = tuple(map(arguments.load, data["steps"]))
+            queries, used = data.get("plan", (len(data["queries"]), ()))
+            planned = replace(
+                ledger.plan or Plan(), steps=steps, queries=queries, used=tuple(map(tuple, used))
             )
-            ledger = replace(ledger, plan=replace(ledger.plan or Plan(), steps=steps))
+            ledger = replace(ledger, plan=planned)
         held = [_load_text(text) for text in data["texts"]]
         texts = [
             text for text in held if not text.origin.via
@@ -284,10 +310,13 @@ class Ledger:
         for number, hop in hops:
             passed[number] = (*passed.get(number, ()), hop)
         untrusted = Untrusted().add(texts)
+        records = [_load_text(text) for text in data["records"]]
+        sayings = data.get("sayings", ())
         return replace(
             ledger,
             untrusted=untrusted,
-            records=Records().add([_load_text(text) for text in data["records"]], untrusted),
+            records=Records().add(records, untrusted),
+            recorded=RecordIndex.load(sayings, leaves_of((*texts, *records)) if sayings else {}),
             hops=hops,
             relays=Relays().add([Relayed.load(one) for one in data.get("relayed", ())]),
             overflow=data["overflow"],

@@ -27,6 +27,7 @@ from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage import plan as lineage_plan
 from agentserver.guards.lineage.memory import Memory
+from agentserver.guards.lineage.planning import question
 from agentserver.guards.lineage.reach import Reach
 from agentserver.guards.lineage.reading import Readings, Said, handed, words
 from agentserver.guards.lineage.trusted import Trusted
@@ -108,8 +109,16 @@ class LineageGuard:
             known = heard if calm else self._reach.given(heard, arrived, delivery.thread, known)
         receiver = self._classes.get(delivery.to)
         if receiver is not None and not receiver.relay:
-            known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves))
+            steps = self._steps(known, arrived, at)
+            known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves), steps)
         return known
+
+    def _steps(self, memory: Memory, said: Said, at: float) -> tuple[int, ...]:
+        """The numbers of the plan's steps that a message is a call of."""
+        ledger = memory.ledger
+        if ledger.plan is None or not ledger.plan.steps:
+            return ()
+        return ledger.plan.answered(ledger, said.to, self._call(said, memory, at, exposed=True).arguments)
 
     def _passes_by(self, delivery: Delivery, known: Memory) -> bool:
         """True for what one relay tells another while nothing untrusted was seen: only the count changes."""
@@ -140,7 +149,8 @@ class LineageGuard:
         if asked is None and not sender.relay:  # no record tells what it merely repeats
             leaves = tuple(map(_disowned, leaves)) if sender.source else ()
         arguments = tuple(Leaf("", text) for text in asked or ())
-        seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace)
+        answers = memory.answering(said.thread)
+        seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
         return memory.grown(ledger.observe(self._policy, seen))
 
     def _arrived(self, delivery: Delivery, element: etree._Element) -> Said:
@@ -149,11 +159,13 @@ class LineageGuard:
         return Said(delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id)
 
     def _planned(self, memory: Memory, said: Said) -> Memory:
-        """The memory with a planner's plan, unless untrusted text came before it."""
+        """The memory with a planner's plan, unless untrusted text reached the planner before."""
         if said.root != lineage_plan.ROOT or said.sender not in self._trusted.planners:
             return memory
+        if self._reach.exposed(memory, said.sender, said.thread) is not None:
+            return memory
         plan = self._readings[said.root].codec.decode(said.element)
-        adopted = memory.ledger.adopt(lineage_plan.steps(plan))
+        adopted = memory.ledger.adopt(lineage_plan.steps(plan), unexposed=True)
         return memory if adopted is None else memory.grown(adopted)
 
     def _orders_from(self, name: str) -> bool:
@@ -171,6 +183,10 @@ class LineageGuard:
             return None
         redriven = proposal.route is Route.REDRIVEN
         known = _recalled(memory)
+        if proposal.root == lineage_plan.ROOT and proposal.sender.name in self._trusted.planners:
+            asked = question(self._policy, self._readings, proposal, self._redact)
+            if asked is not None:
+                return asked
         receiver, clean = self._classes[proposal.to], known.calm and not self._suspects
         if clean and not receiver.sink and proposal.sender.name not in self._trusted.quarantined:
             return None

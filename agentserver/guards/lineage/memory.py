@@ -71,21 +71,27 @@ class LastRequest(NamedTuple):
         thread: the listener's.
         origin: the thread of the asking listener. What comes from elsewhere is an answer, not a question.
         texts: what was said; None when that was too much to be kept.
-        data: origin and texts as they are kept.
+        data: origin, texts and steps as they are kept.
+        steps: numbers of the plan's steps that the request is a call of.
     """
 
     thread: str
     origin: str
     texts: tuple[str, ...] | None
     data: bytes
+    steps: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, thread: str, origin: str, texts: Iterable[str] | None) -> LastRequest:
+    def of(
+        cls, thread: str, origin: str, texts: Iterable[str] | None, steps: Iterable[int] = ()
+    ) -> LastRequest:
         """The texts of a request on a thread, unless they are too long."""
         said = None if texts is None else tuple(texts)
         if said is not None and sum(map(len, said)) > ASKED:
             said = None
-        return cls(thread, origin, said, encode([origin, said]))
+        known = tuple(steps)
+        data = encode([origin, said, known] if known else [origin, said])
+        return cls(thread, origin, said, data, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,7 @@ class Memory:
         if len(ledger.texts) > TEXTS:
             ledger = replace(before, overflow=True)
         if len(ledger.records.entries) > RECORDS:
-            ledger = replace(ledger, records=before.records)
+            ledger = replace(ledger, records=before.records, recorded=before.recorded)
         entry = {name: more for name, more in ledger.since(before).items() if more}
         log = self.log.add(entry) if entry else self.log
         return replace(self, ledger=ledger, log=log, calm=self.calm and not ledger.tainted)
@@ -162,17 +168,21 @@ class Memory:
         exposure = replace(self.exposure, bits=self.exposure.bits + bits)
         return replace(self, exposure=exposure, ledger=self.ledger.spend(bits))
 
-    def telling(self, thread: str, origin: str, texts: Iterable[str]) -> Memory:
+    def telling(self, thread: str, origin: str, texts: Iterable[str], steps: Iterable[int] = ()) -> Memory:
         """The memory after a listener was asked something on a thread of its own, or got an answer there."""
         known = next((told for told in self.told if told.thread == thread), None)
         others = tuple(told for told in self.told if told.thread != thread)[1 - TOLD :]
         if known is not None and known.origin != origin:
             return replace(self, told=(*others, known))
-        return replace(self, told=(*others, LastRequest.of(thread, origin, texts)))
+        return replace(self, told=(*others, LastRequest.of(thread, origin, texts, steps)))
 
     def told_to(self, thread: str) -> tuple[str, ...] | None:
         """The latest request to the listener of a thread; None when it is not known."""
         return next((told.texts for told in self.told if told.thread == thread), None)
+
+    def answering(self, thread: str) -> tuple[int, ...]:
+        """The numbers of the plan's steps that the latest request to the listener of a thread is a call of."""
+        return next((told.steps for told in self.told if told.thread == thread), ())
 
     def approving(self, digests: Iterable[str]) -> Memory:
         """The memory after a person approved something for the rest of the conversation."""
@@ -203,6 +213,7 @@ def load(parts: Mapping[str, bytes]) -> Memory:
         "records": [],
         "hops": [],
         "relayed": [],
+        "sayings": [],
         "exposed": [],
     }
     log = Log()

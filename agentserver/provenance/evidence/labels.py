@@ -78,7 +78,8 @@ class Leaf:
 class Observation:
     """The output of a listener, seen before it is handed on.
 
-    ``arguments`` are those of the call that it answers: they tell which document was asked for.
+    ``arguments`` are those of the call that it answers: they tell which document was asked for. ``answers`` are the
+    numbers of the plan's steps whose call it was; ``None`` leaves that to the arguments.
     """
 
     source: str
@@ -87,6 +88,7 @@ class Observation:
     time: float = 0.0
     arguments: tuple[Leaf, ...] = ()
     trace: str = ""
+    answers: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

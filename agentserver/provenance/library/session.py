@@ -23,6 +23,7 @@ from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintVi
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
+    from agentserver.provenance.planned.arguments import AllowedStep
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.verdict import Verdict
 
@@ -59,6 +60,20 @@ class Engine:
         if query is not None:
             with self._lock:
                 self.store.ledger = self.store.ledger.ask(query)
+
+    def set_plan(self, steps: tuple[AllowedStep, ...]) -> bool:
+        """Fixes what the run may do, before anything untrusted is read; more of it only after more trusted words.
+
+        Args:
+            steps: as ``read_plan`` gives them.
+
+        Returns:
+            True when the plan counts.
+        """
+        with self._lock:
+            planned = self.store.ledger.adopt(steps)
+            self.store.ledger = self.store.ledger if planned is None else planned
+            return planned is not None
 
     def on_tool_call(self, name: str, args: Any) -> Violation | None:
         """Judges a pending call.
@@ -106,6 +121,9 @@ class Engine:
             return judge(self.store.ledger, self.rules, call)
 
     def _settle(self, verdict: Verdict, *, allowed: bool) -> Violation | None:
+        if allowed:
+            with self._lock:
+                self.store.ledger = self.store.ledger.called(verdict.call)
         if not verdict.findings:
             return None
         violation = Violation(verdict, blocked=not allowed)

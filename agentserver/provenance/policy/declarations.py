@@ -53,11 +53,12 @@ class Effect(StrEnum):
 
 
 class PlanSource(StrEnum):
-    """The origin of a conversation's plan."""
+    """The origin of a conversation's plan: none, words of the request, a planner, or a planner and a person."""
 
     OFF = "off"
     QUERY = "query"
     REQUIRED = "required"
+    CONFIRMED = "confirmed"
 
 
 DEFAULT_EFFECTS: Final[dict[Rule, Effect]] = {

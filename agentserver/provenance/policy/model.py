@@ -210,7 +210,11 @@ class PolicyEntry(_Entry):
         default=_DEFAULT.query_authorises,
         description="Whether a destination that the principal named may receive.",
     )
-    plan: PlanWord = Field(default=_DEFAULT.plan, description="Where the plan of a conversation comes from.")
+    plan: PlanWord = Field(
+        default=_DEFAULT.plan,
+        description="Where the plan of a conversation comes from. query: the request's words. required: a planner; "
+        "without its plan no sink runs. confirmed: the same, and a person confirms the plan, once.",
+    )
     strict: Flag = Field(
         default=_DEFAULT.strict, description="Whether every sink is refused once untrusted text was read."
     )

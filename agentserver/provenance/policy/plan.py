@@ -1,29 +1,43 @@
 """The allowed actions of a conversation, fixed before untrusted data is seen.
 
-Owns plans: from the words of the trusted query, or typed, step by step, from a planner. Refuses to grow from
+Owns plans: from the words of the trusted query, or typed, step by step, from a planner; and their two answers about a
+call: whether it has a place in the plan, and which of its arguments the plan itself warrants. Refuses to grow from
 anything but a trusted principal's later words.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.evidence.leaves import text_of, typed
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.planned.arguments import AllowedStep, Anything, moved_step
+from agentserver.provenance.planned.granting import PlanGrounds, named
+from agentserver.provenance.planned.wording import phrase
 from agentserver.provenance.policy.actions import Action, actions_in, actions_of, delegates, is_foreign
-from agentserver.provenance.policy.declarations import argument_name, covers
 
 if TYPE_CHECKING:
-    from agentserver.provenance.evidence.asked import TrustedWords
+    from collections.abc import Callable, Iterator, Mapping
+
     from agentserver.provenance.evidence.labels import Call, Leaf
+    from agentserver.provenance.planned.granting import SaidAndRecorded
 
+__all__ = ["AllowedStep", "Plan"]
 
-@dataclass(frozen=True, slots=True)
-class AllowedStep:
-    """A sink that the plan allows, and the arguments it fixes: each given one must be among its values."""
+_SAID: Final = (Role.PAYLOAD, Role.INERT)
+"""Roles of arguments that a step need not name: they say something, and lineage judges what."""
 
-    sink: str
-    arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
+_DECIDES: Final[Mapping[Role | None, str]] = MappingProxyType(
+    {
+        Role.DESTINATION: ", which says who receives",
+        Role.SELECTOR: ", which says what is acted on",
+        Role.QUANTITY: ", which says how much",
+        Role.TIME: ", which says when",
+    }
+)
+"""The part of an argument in a call, by its role, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +45,15 @@ class Plan:
     """The kinds of action that the query asks for, the sinks it names, and the steps of a planner.
 
     ``open`` marks a request that leaves the choice to a document (``do the tasks on my list``), or is not in
-    English: then words fix nothing, and only lineage decides.
+    English: then words fix nothing, and only lineage decides. ``queries`` counts the principal's messages that the
+    steps were made of, ``used`` the calls of each step whose number is bounded.
     """
 
     actions: frozenset[Action] = frozenset()
     steps: tuple[AllowedStep, ...] | None = None
     open: bool = False
+    queries: int = 0
+    used: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def from_query(cls, query: str) -> Plan:
@@ -46,34 +63,117 @@ class Plan:
     def extend(self, query: str) -> Plan:
         """The plan after a trusted principal said more. Typed steps stay as they are."""
         more = Plan.from_query(query)
-        return Plan(self.actions | more.actions, self.steps, self.open or more.open)
+        return replace(self, actions=self.actions | more.actions, open=self.open or more.open)
 
-    def refuses(self, call: Call, declared: frozenset[Action] | None, asked: TrustedWords) -> str | None:
-        """The reason why the plan has no place for a call, or ``None``. ``asked`` is what the principal said."""
+    def adopted(self, steps: tuple[AllowedStep, ...], queries: int) -> Plan | None:
+        """The plan with a planner's steps, or with more of them after more words; ``None`` where no word is new.
+
+        Numbers of steps in a later plan are counted on from those before.
+        """
+        if self.steps is None:
+            return replace(self, steps=steps, queries=queries)
+        if queries <= self.queries:
+            return None
+        more = (moved_step(step, len(self.steps)) for step in steps)
+        return replace(self, steps=(*self.steps, *more), queries=queries)
+
+    def refuses(
+        self,
+        call: Call,
+        ledger: SaidAndRecorded,
+        declared: frozenset[Action] | None = None,
+        role: Callable[[Leaf], Role] | None = None,
+    ) -> str | None:
+        """The reason why the plan has no place for a call, or ``None``.
+
+        Args:
+            call: of a sink.
+            ledger: what was said and recorded, for the steps' relations.
+            declared: the kinds of action of the sink; None leaves them to its name.
+            role: of each argument. What a step does not name is refused, unless its role is payload or inert;
+                without roles all of it is.
+        """
         if self.steps is not None:
-            return _off_steps(self.steps, call)
+            return self._off_steps(self.steps, call, ledger, role)
         wanted = actions_of(call.sink) if declared is None else declared
-        if self.open or not wanted or not wanted.isdisjoint(self.actions) or asked.mentions(call.sink):
+        if self.open or not wanted or not wanted.isdisjoint(self.actions) or ledger.asked.mentions(call.sink):
             return None
         return f"the request asks for no '{'/'.join(sorted(wanted))}'"
 
+    def warrants(self, ledger: SaidAndRecorded, call: Call, leaf: Leaf) -> str | None:
+        """The reason in words why the plan itself answers for an argument of a call; ``None`` where it does not.
 
-def _off_steps(steps: tuple[AllowedStep, ...], call: Call) -> str | None:
-    matching = [step for step in steps if covers(step.sink, call.sink)]
-    if not matching:
-        return "the plan has no such step"
-    if any(_fits(step, call.arguments) for step in matching):
+        It does for what a step names by a literal, by the request's words or by a leaf, where the whole call fits that
+        step. What a step leaves open to anything it does not answer for.
+        """
+        grounds = self._grounds(ledger)
+        for _, step in self._of(call):
+            kind = named(step, leaf.path)
+            found = None if kind is None else grounds.granted_each(kind, leaf.value)
+            fits = found is not None and all(grounds.fits(step, other) for other in _given(call))
+            if fits and found is not None and not isinstance(found, Anything):
+                return phrase(found)
         return None
-    return "the plan fixes other arguments"
+
+    def after(self, call: Call, ledger: SaidAndRecorded) -> Plan:
+        """The plan after a call was made: of a step whose number of calls is bounded, one is spent."""
+        grounds = self._grounds(ledger)
+        fitting = [
+            pair for pair in self._of(call) if all(grounds.fits(pair[1], leaf) for leaf in _given(call))
+        ]
+        if not fitting or any(step.times is None for _, step in fitting):
+            return self
+        used = dict(self.used)
+        number = next((number for number, step in fitting if self._left(number, step)), fitting[0][0])
+        return replace(self, used=tuple(sorted({**used, number: used.get(number, 0) + 1}.items())))
+
+    def answered(self, ledger: SaidAndRecorded, source: str, arguments: tuple[Leaf, ...]) -> tuple[int, ...]:
+        """The numbers, from 1, of the steps that a call fits, so that its answer is theirs."""
+        return self._grounds(ledger).answered(source, arguments) if self.steps else ()
+
+    def _grounds(self, ledger: SaidAndRecorded) -> PlanGrounds:
+        return PlanGrounds(ledger.asked, ledger.recorded, self.steps or ())
+
+    def _of(self, call: Call) -> Iterator[tuple[int, AllowedStep]]:
+        """The steps for the sink of a call, with their numbers."""
+        return ((number, step) for number, step in enumerate(self.steps or (), 1) if step.sink == call.sink)
+
+    def _left(self, number: int, step: AllowedStep) -> bool:
+        return step.times is None or dict(self.used).get(number, 0) < step.times
+
+    def _off_steps(
+        self,
+        steps: tuple[AllowedStep, ...],
+        call: Call,
+        ledger: SaidAndRecorded,
+        role: Callable[[Leaf], Role] | None,
+    ) -> str | None:
+        grounds = PlanGrounds(ledger.asked, ledger.recorded, steps)
+        spent, reason = "", ""
+        for number, step in self._of(call):
+            misfit = next(_misfits(grounds, step, call, role), None)
+            if misfit is None and self._left(number, step):
+                return None
+            if misfit is None:
+                spent = f"the plan allows it {step.times} times, and that is used up"
+            reason = reason or misfit or ""
+        return spent or reason or "the plan has no such step"
 
 
-def _fits(step: AllowedStep, arguments: tuple[Leaf, ...]) -> bool:
-    fixed = {name: {(value, typed(value)) for value in allowed} for name, allowed in step.arguments}
-    for leaf in arguments:
-        allowed = fixed.get(argument_name(leaf.path))
-        if allowed is None or leaf.value is None:
-            continue
-        text, key = text_of(leaf.value), typed(leaf.value)
-        if not any(text == value or (key is not None and key == kind) for value, kind in allowed):
-            return False
-    return True
+def _given(call: Call) -> Iterator[Leaf]:
+    """The arguments that say something."""
+    return (leaf for leaf in call.arguments if text_of(leaf.value).strip())
+
+
+def _misfits(
+    grounds: PlanGrounds, step: AllowedStep, call: Call, role: Callable[[Leaf], Role] | None
+) -> Iterator[str]:
+    """The reasons why a call is not a step's."""
+    for leaf in _given(call):
+        kind = named(step, leaf.path)
+        if kind is None:
+            decides = None if role is None else role(leaf)
+            if not step.rest and decides not in _SAID:
+                yield f"the plan names no '{leaf.path}'{_DECIDES.get(decides, '')}"
+        elif grounds.granted_each(kind, leaf.value) is None:
+            yield f"the plan fixes '{leaf.path}': {phrase(kind)}"

@@ -7,13 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
 from agentdojo.task_suite.load_suites import get_suites
 
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import PlanSource, Policy
-from agentserver.provenance.policy.file import read_policy, read_yaml
+from agentserver.provenance.policy.file import read_policy
 from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours
+from benchmarks.agentdojo.variations.guise import written
 
 if TYPE_CHECKING:
     from benchmarks.agentdojo.variations.guise import Guise
@@ -78,8 +78,7 @@ def tools(guise: Guise) -> list[str]:
 
 def policy(path: Path, guise: Guise) -> Policy:
     """A policy file, about the tools under the names of a guise."""
-    written = yaml.safe_dump(guise.policy(read_yaml(path.read_text("utf-8"), path.name).values))
-    declared = read_policy(written, path.name)
+    declared = read_policy(written(guise, path.read_text("utf-8"), path.name), path.name)
     unused = declared.unused(tools(guise))
     assert not unused, f"the policy declares what does not exist: {unused}"
     return declared

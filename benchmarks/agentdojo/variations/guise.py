@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
+from agentserver.provenance.policy.file import read_yaml
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -34,3 +38,10 @@ class Guise:
     def policy(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """A policy file's values, about the tools under the names of this guise."""
         return dict(entry)
+
+
+def written(guise: Guise, text: str, name: str) -> str:
+    """The text of a policy file, about the tools under the names of a guise. The order of rules is part of a policy."""
+    return str(
+        yaml.safe_dump(guise.policy(read_yaml(text, name).values), sort_keys=False, allow_unicode=True)
+    )

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import BaseModel
 
-from agentserver.provenance.policy.file import read_policy, read_yaml
+from agentserver.provenance.policy.file import read_policy
 from benchmarks.agentdojo.variations import renaming
+from benchmarks.agentdojo.variations.guise import Guise, written
 from benchmarks.agentdojo.variations.renaming import Names, Renamed, UnknownNameError
 
 SAID = renaming.read()
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "agentdojo"
 POLICIES = [path for path in (FOLDER / "policy.yaml", FOLDER / "general.yaml") if path.exists()]
+ON_POLICIES = pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
 
 Make = Callable[[dict[str, Any]], Names]
 EACH = pytest.mark.parametrize("make", [renaming.public, renaming.opaque, renaming.swapped])
@@ -78,20 +79,26 @@ def test_calls_come_back_as_they_were(make: Make) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
+@ON_POLICIES
 def test_a_policy_comes_back_with_the_names_that_its_patterns_mean(make: Make, path: Path) -> None:
-    written = read_yaml(path.read_text("utf-8"), path.name).values
-    names = make(SAID)
-    renamed = Renamed(names).policy(written)
-    assert Renamed(inverse(names)).policy(renamed) == Renamed(same()).policy(written)
+    names, text = make(SAID), path.read_text("utf-8")
+    renamed = written(Renamed(names), text, path.name)
+    back = written(Renamed(inverse(names)), renamed, path.name)
+    assert read_policy(back) == read_policy(written(Renamed(same()), text, path.name))
 
 
 @EACH
-@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)
-def test_a_renamed_policy_reads_and_declares_only_what_exists(make: Make, path: Path) -> None:
+@ON_POLICIES
+def test_a_renamed_policy_declares_only_what_exists(make: Make, path: Path) -> None:
     names = make(SAID)
-    written = yaml.safe_dump(Renamed(names).policy(read_yaml(path.read_text("utf-8"), path.name).values))
-    assert not read_policy(written).unused(names.tools.values())
+    text = written(Renamed(names), path.read_text("utf-8"), path.name)
+    assert not read_policy(text).unused(names.tools.values())
+
+
+@ON_POLICIES
+def test_a_policy_without_a_guise_keeps_every_rule_in_its_place(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert read_policy(written(Guise(), text, path.name)) == read_policy(text)
 
 
 def test_opaque_names_say_nothing() -> None:

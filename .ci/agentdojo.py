@@ -13,20 +13,23 @@ from environments import CACHE, ROOT, NotInstalledError, locked, prepare
 LOCK = ROOT / "benchmarks/agentdojo/agentdojo.lock"
 SHORT = ("--suite=banking", "--only=declared roles, field trust and plan", "--require", "80", "3")
 """One suite under the declared policy, held to less utility than the whole has, because it is a small part of it."""
+VARIED = ("--variation=all", "--only=none", "--quick", "--require", "100", "100")
+"""Every variation without a defence, which must change neither utility nor attacks."""
 
 
 def main(argv: list[str]) -> int:
     """Run the benchmark with its own arguments; ``--short`` stands for what CI runs."""
-    asked = [part for each in argv for part in (SHORT if each == "--short" else (each,))]
     print("... agentdojo, agent-sleuth", flush=True)
     try:
         python = prepare(CACHE / "agentdojo", locked(LOCK))
     except NotInstalledError as error:
         print(error, file=sys.stderr)
         return 1
-    return subprocess.run(
-        [python, "-m", "benchmarks.agentdojo.run", *asked], cwd=ROOT, check=False
-    ).returncode
+    for asked in (SHORT, VARIED) if argv == ["--short"] else (argv,):
+        done = subprocess.run([python, "-m", "benchmarks.agentdojo.run", *asked], cwd=ROOT, check=False)
+        if done.returncode:
+            return done.returncode
+    return 0
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from agentserver.config.organism import Provenance
 from agentserver.config.yaml.document import Document
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.provenance.policy import names as naming
-from agentserver.provenance.policy.declarations import Policy, SinkRule, covers, means
+from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule, covers, means
 from agentserver.provenance.policy.declared import paths
 from agentserver.provenance.policy.file import PolicyError, arguments, read_yaml
 from agentserver.provenance.policy.model import PolicyEntry, Text, told
@@ -55,6 +55,11 @@ class ProvenanceEntry(PolicyEntry):
     policy: Text = Field(
         default="",
         description="A file with these keys, relative to the project directory; each key stands in one place.",
+    )
+    planner: Text = Field(
+        default="",
+        description="The listener whose Plan fixes what a conversation may do, as long as nothing but the principal's "
+        "words has reached it; the same as trust: planner there.",
     )
 
 
@@ -111,6 +116,7 @@ class PolicyReader:
     ) -> None:
         self._project, self._document = project, document
         self._declared, self._report = declared, report
+        self._planner = ProvenanceEntry.model_validate(document.data.get("provenance") or {}).planner
 
     def provenance(
         self, bound: Sequence[BoundListener], handoffs: Handoffs | None = None, instead: Path | None = None
@@ -123,6 +129,7 @@ class PolicyReader:
         made = self._made(keys)
         _Check(made.policy, parts, bound, _handed(handoffs), self._report).run()
         self._contradicted(made.policy)
+        self._unplanned(made)
         self._idle(made.policy)
         self._untyped(made.policy, bound)
         return made
@@ -200,7 +207,7 @@ class PolicyReader:
         keys["relays"] = (*keys.get("relays", ()), *self._who("relay"))
         policy = Policy(**keys, closed=True)
         keys["relays"] = (*keys["relays"], *self._acting_agents(policy))
-        planners = frozenset(self._who("planner"))
+        planners = frozenset((*self._who("planner"), *filter(None, [self._planner])))
         return Provenance(Policy(**keys, closed=True), frozenset(quarantined), planners, self._memory())
 
     def _memory(self) -> Mapping[str, Recall]:
@@ -242,6 +249,23 @@ class PolicyReader:
             denied = [word for word in words if not wanted.get(word, True)]
             for word in denied:
                 self._report.error(where, f"{word}, but the policy says otherwise: {found.why}")
+
+    def _unplanned(self, made: Provenance) -> None:
+        """Refuse a planner that is none, and point at a plan that nobody can make."""
+        names = [declared.entry.name for declared in self._declared]
+        if self._planner:
+            where = self._document.where(("provenance", "planner"))
+            found = made.policy.classify(self._planner)
+            if self._planner not in names:
+                told = f'"{self._planner}" means no listener'
+                self._report.error(where, told, did_you_mean(self._planner, names))
+            elif found.source:
+                self._report.error(where, f'"{self._planner}" fixes no plan: {found.why}')
+        elif not made.planners and made.policy.plan in {PlanSource.REQUIRED, PlanSource.CONFIRMED}:
+            told = f"plan: {made.policy.plan.value}, and no listener is a planner, so no sink will ever run"
+            self._report.warning(
+                self._document.where(("provenance",)), told, "planner: the listener that is one"
+            )
 
     def _untyped(self, policy: Policy, bound: Sequence[BoundListener]) -> None:
         """Refuse a source that returns bytes: its text would choose the payload and what its fields are worth."""

@@ -212,6 +212,32 @@ def test_a_source_fixes_no_plan(project):
     assert "planner, but the policy says otherwise: source by 'greeter'" in found
 
 
+def test_the_policy_may_name_the_planner(project):
+    text = trusting("trust: [source, sink]") + "provenance: {plan: confirmed, planner: plain}\n"
+    provenance = project.load(text).provenance
+    assert provenance.planners == {"plain"}
+    assert provenance.policy.plan is PlanSource.CONFIRMED
+    assert project.findings(text) == []
+
+
+@pytest.mark.parametrize(
+    ("planner", "finding"),
+    [
+        ("plane", 'provenance.planner: "plane" means no listener (did you mean "plain"?)'),
+        ("greeter", "provenance.planner: \"greeter\" fixes no plan: source by 'greeter'"),
+    ],
+)
+def test_a_planner_is_a_listener_and_no_source(project, planner, finding):
+    text = trusting("trust: [source, sink]") + f"provenance: {{plan: required, planner: {planner}}}\n"
+    (found,) = project.errors(text)
+    assert finding in found
+
+
+def test_a_plan_that_nobody_makes_is_pointed_at(project):
+    (found,) = project.findings(trusting("trust: [source, sink]") + "provenance: {plan: required}\n")
+    assert "plan: required, and no listener is a planner, so no sink will ever run" in found
+
+
 def test_a_policy_that_can_find_nothing_is_pointed_at(project):
     found = project.findings(trusting("trust: source") + "provenance:\n")
     (warning,) = found

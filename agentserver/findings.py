@@ -149,6 +149,8 @@ REMEDIED: Final = frozenset(
         "strict",
         "bound",
         "budget",
+        "readers",
+        "exit_budget",
     }
 )
 """Rules against which something can be done when they block."""
@@ -201,6 +203,9 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "rule strict": "tainted run",
         "rule budget": "quarantine channel exhausted",
         "rule bound": "beyond what is tracked",
+        "rule choices": "choices at an exit",
+        "rule exit_budget": "budget of exits exhausted",
+        "rule readers": "content that the receiver may not read",
         "remedy destination": "Remedy: if this recipient is wanted, allow '{value}' or declare its field a directory",
         "remedy unknown_destination": "Remedy: nobody named this recipient; if it is wanted, allow '{value}'",
         "remedy selector": "Remedy: if this field may choose, declare it a record, or let the argument accept it",
@@ -212,6 +217,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "remedy exit": "Remedy: fetch only links that a text, a record or the request holds",
         "remedy strict": "Remedy: strict mode refuses every sink once untrusted text was read",
         "remedy bound": "Remedy: raise the limit, or split the conversation",
+        "remedy exit_budget": "Remedy: name the links in the request, allow their hosts, or raise the budget of exits",
+        "remedy readers": "Remedy: if this receiver may read it, declare it a reader of that field",
         "remedy budget": "Remedy: the quarantined channel has told as much as it may",
     }
 )

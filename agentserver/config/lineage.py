@@ -313,9 +313,10 @@ class _Check:
 
     def _fields(self, bound: dict[str, BoundListener]) -> None:
         everything = sorted({path for item in bound.values() for path in _paths(item.discovered)})
-        for rule in self.policy.fields:
-            if not any(fnmatchcase(path, rule.field) for path in everything):
-                self._error(rule.field, f'"{rule.field}" means no field of any payload', everything)
+        named = (*(rule.field for rule in self.policy.fields), *(rule.field for rule in self.policy.readers))
+        for name in named:
+            if not any(fnmatchcase(path, name) for path in everything):
+                self._error(name, f'"{name}" means no field of any payload', everything)
         for sink in self.policy.sinks or ():
             takers = [item for name, item in bound.items() if covers(sink.name, name)]
             fields_ = {path for item in takers for path in _paths(item.listener.payloads)}
@@ -330,7 +331,9 @@ class _Check:
                     self._accepted(entry, bound, everything)
 
     def _accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
-        if entry != "asked" and not any(means(entry, f"{n}.{path}") for n in bound for path in everything):
+        if entry not in {"asked", "record"} and not any(
+            means(entry, f"{n}.{path}") for n in bound for path in everything
+        ):
             self._error(entry, f'"{entry}" means no field of any listener', [])
 
     def _error(self, entry: str, message: str, known: Iterable[str]) -> None:

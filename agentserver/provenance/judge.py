@@ -7,7 +7,7 @@ are its callers'. No model is asked anything; adding labels never removes a find
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching
@@ -28,6 +28,7 @@ from agentserver.provenance.evidence.inventory import exact, is_file
 from agentserver.provenance.evidence.labels import Leaf, Mode, Role, Standing
 from agentserver.provenance.evidence.leaves import text_of, typed
 from agentserver.provenance.evidence.words import lead_of, standing
+from agentserver.provenance.exits import answers, broken, followed, without_idle_choices
 from agentserver.provenance.policy import names
 from agentserver.provenance.policy.actions import Action, actions_of
 from agentserver.provenance.policy.declarations import (
@@ -65,11 +66,9 @@ _COUNTS: Final = frozenset(map(str, range(1000)))
 
 def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
     """Decide on ``call``, given everything the conversation has seen."""
-    listener = policy.classify(call.sink)
-    if listener.sink:
-        findings = tuple(_Judgement(ledger, policy, call).findings())
-    else:
-        findings = tuple(_exits(ledger, policy, call))
+    consequential = policy.classify(call.sink).sink
+    found = _Judgement(ledger, policy, call).findings() if consequential else _exits(ledger, policy, call)
+    findings = without_idle_choices(found)
     mode = policy.mode_of(call.sink)
     return Verdict(call, mode, _decide(mode, findings), findings)
 
@@ -89,7 +88,6 @@ class _Judgement:
     def __init__(self, ledger: Ledger, policy: Policy, call: Call) -> None:
         self.ledger, self.policy, self.call = ledger, policy, call
         self.exposed = call.exposed and ledger.tainted
-        self.fetches = not policy.classify(call.sink).sink or policy.classify(call.sink).source
         self.ruled = [
             (leaf, policy.argument(call, leaf)) for leaf in call.arguments if text_of(leaf.value).strip()
         ]
@@ -104,7 +102,9 @@ class _Judgement:
         spoken = [*self.of_content()] if self.ledger.tainted else []
         if spoken and not found and self.policy.mode_of(self.call.sink) is Mode.CONFIRM:
             found += self.of_prose()
-        yield from (finding for finding in (*found, *spoken) if finding.effect is not Effect.IGNORE)
+        yield from (
+            finding for finding in (*found, *spoken, *self.of_exits()) if finding.effect is not Effect.IGNORE
+        )
 
     def finding(
         self, rule: Rule, leaf: Leaf | None, detail: str = "", evidence: Evidence | None = None
@@ -189,6 +189,10 @@ class _Judgement:
         """True when a field that this argument accepts holds the value, as a record or inside its prose."""
         if not rule.accepts:
             return False
+        if "record" in rule.accepts and place is not None:
+            chosen = [other for other, ruled in self.ruled if ruled.role is Role.SELECTOR]
+            if answers(self.ledger, chosen, place):
+                return True
         body = text_of(leaf.value)
         records = self.ledger.records
         known = (text for key in _keys(body, place) for text in records.find(key))
@@ -262,6 +266,11 @@ class _Judgement:
             for evidence in matching.across(self.ledger, text_of(left.value), text_of(right.value)):
                 yield self.finding(Rule.CONTENT, right, "split over two arguments", evidence)
 
+    def of_exits(self) -> Iterator[Finding]:
+        """Confidentiality: private content for a receiver who may not read it, and choices that tell too much."""
+        found = starmap(self.finding, broken(self.ledger, self.policy, self.call))
+        return (finding for finding in found if finding.effect is not Effect.IGNORE)
+
     def of_prose(self) -> Iterator[Finding]:
         """A recipient that only the request's prose authorises, when the call carries untrusted content."""
         for leaf, rule in self.ruled:
@@ -283,7 +292,7 @@ class _Judgement:
         if entry or not self.exposed:
             return
         places = self.places(leaf, rule)
-        known = self.followed(places[0], body) or self.opens(leaf, body)
+        known = followed(self.ledger, self.policy, places[0]) or self.opens(leaf, body)
         if known or all(self.authorised(leaf, rule, place) for place in places):
             yield from self.of_parts(leaf, rule, places[0])
         else:
@@ -310,7 +319,7 @@ class _Judgement:
     def strange(self, body: str) -> bool:
         """True when a text leads to a host that nothing allows. The name of a file leads nowhere."""
         place = destination(body)
-        known = self.followed(place, body) or self.authorised(Leaf("", body), _NO_RULE, place)
+        known = followed(self.ledger, self.policy, place) or self.authorised(Leaf("", body), _NO_RULE, place)
         return leads_out(body) and not is_file(body) and not known
 
     def opens(self, leaf: Leaf, body: str) -> bool:
@@ -331,16 +340,6 @@ class _Judgement:
             return not (isinstance(other.value, bool) or body in _COUNTS or self.chosen(other, body))
         return any(not self.authorised(other, rule, each) for each in joined(place, body))
 
-    def followed(self, place: Destination, body: str) -> bool:
-        """True when a text that was read holds this very link, to be followed as it is written there."""
-        if (
-            not self.policy.follow_links
-            or place.scheme not in {"https", "http"}
-            or place.form is not PlaceForm.LINK
-        ):
-            return False
-        return self.ledger.untrusted.shows(exact(body))
-
     def resembles(self, place: Destination) -> str:
         """Names the allowed destination that a refused one merely looks like."""
         shape = fold(place.written)
@@ -360,6 +359,7 @@ def _exits(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
             rule = ArgumentRule("", Role.DESTINATION)
         if rule is not None and rule.role is Role.DESTINATION:
             yield from judgement.of_exit(leaf, rule)
+    yield from judgement.of_exits()
     if fetches and judgement.exposed:
         yield from judgement.of_halves()
 

@@ -7,11 +7,15 @@ when a decision first needs them, and never written.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from agentserver.provenance.confidentiality.origin import fetched_from
+from agentserver.provenance.confidentiality.private import Private
+from agentserver.provenance.confidentiality.readers import confided
 from agentserver.provenance.derived import Derived
 from agentserver.provenance.evidence.asked import TrustedWords
 from agentserver.provenance.evidence.destinations import PlaceForm, listed
@@ -56,6 +60,12 @@ class Records:
     untrusted: Untrusted = field(default=Untrusted(), compare=False, repr=False)
     _chunks: Derived[Text, _Chunks] = field(default=Derived(()), compare=False, repr=False)
     _words: Derived[Text, WordIndex] = field(default=Derived(WordIndex()), compare=False, repr=False)
+    _places: Derived[Text, int] = field(default=Derived(0), compare=False, repr=False)
+
+    @property
+    def places(self) -> int:
+        """Count the values that name places: the choice that a directory offers."""
+        return self._places.of(self.entries, lambda made, texts: made + sum(map(_names_place, texts)))
 
     @property
     def chunks(self) -> _Chunks:
@@ -74,7 +84,8 @@ class Records:
             return self if known is self.untrusted else replace(self, untrusted=known)
         entries = (*self.entries, *texts)
         count = len(entries)
-        return Records(entries, known, self._chunks.grown(count), self._words.grown(count))
+        chunks, words = self._chunks.grown(count), self._words.grown(count)
+        return Records(entries, known, chunks, words, self._places.grown(count))
 
     def find(self, key: str) -> Iterator[Text]:
         """The sure records with one authority key."""
@@ -84,6 +95,10 @@ class Records:
     def sure(self, text: Text) -> bool:
         """True for a record that does not merely pass on what untrusted text said."""
         return not text.after or not self.untrusted.told(text.body, text.after)
+
+
+def _names_place(text: Text) -> bool:
+    return text.standing in {Standing.DIRECTORY, Standing.OWN}
 
 
 def _chunked(chunks: _Chunks, texts: Sequence[Text]) -> _Chunks:
@@ -145,6 +160,8 @@ class Ledger:
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
     foreign: bool = False
+    private: Private = field(default=Private(), repr=False)
+    exit_bits: float = 0.0
 
     @property
     def texts(self) -> tuple[Text, ...]:
@@ -211,10 +228,19 @@ class Ledger:
         """The ledger after a quarantined listener passed on that much about untrusted data."""
         return replace(self, spent=self.spent + bits)
 
+    def carry(self, bits: float) -> Ledger:
+        """The ledger after a call carried that much out by its choices."""
+        return replace(self, exit_bits=self.exit_bits + bits) if bits else self
+
     def observe(self, policy: Policy, seen: Observation) -> Ledger:
         """The ledger after a listener's output, before it is handed on."""
+        return self.confide(policy, seen).learn(policy, seen)
+
+    def learn(self, policy: Policy, seen: Observation) -> Ledger:
+        """The ledger with what a listener's output accuses and authorises."""
         listener = policy.classify(seen.source)
         asked = any(_asked(self.asked, leaf) for leaf in seen.arguments)
+        place = fetched_from(seen.arguments) if listener.source else ""
         echoes = {fold(text_of(leaf.value)) for leaf in seen.arguments}
         prose: list[Text] = []
         records: list[Text] = []
@@ -233,7 +259,7 @@ class Ledger:
                 if not listener.source:
                     continue
                 standing = Standing.PROSE
-            origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace)
+            origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
             if standing is Standing.PROSE:
                 prose.append(Text(origin, body, standing, asked))
             else:
@@ -252,6 +278,11 @@ class Ledger:
         if answers is None:
             answers = plan.answered(self, seen.source, seen.arguments)
         return recorded(self.recorded, seen, answers, kept, self.asked)
+
+    def confide(self, policy: Policy, seen: Observation) -> Ledger:
+        """The ledger with what not everybody may read of a listener's output, whoever wrote it."""
+        private = confided(policy.readers, seen)
+        return replace(self, private=self.private.add(private, policy.limit)) if private else self
 
     def keep(self, texts: list[Text], limit: int) -> Ledger:
         """The ledger with more untrusted texts, or over the bound."""
@@ -273,6 +304,10 @@ class Ledger:
             "hops": [[number, asdict(hop)] for number, hop in self.hops[len(before.hops) :]],
             "relayed": [one.dump() for one in self.relays.entries[len(before.relays.entries) :]],
             "sayings": self.recorded.since(before.recorded),
+            "private": [
+                [_dump_text(text), [list(group) for group in groups]]
+                for text, groups in self.private.entries[len(before.private.entries) :]
+            ],
         }
 
     def state(self) -> dict[str, Any]:
@@ -284,6 +319,8 @@ class Ledger:
             "plan": [plan.queries, [list(pair) for pair in plan.used]],
             "overflow": self.overflow,
             "spent": self.spent,
+            "private overflow": self.private.overflow,
+            "exit bits": self.exit_bits,
         }
 
     @classmethod
@@ -322,6 +359,8 @@ class Ledger:
             overflow=data["overflow"],
             spent=data["spent"],
             passed=MappingProxyType(passed),
+            private=_load_private(data),
+            exit_bits=data.get("exit bits", 0.0),
         )
 
 
@@ -373,3 +412,10 @@ def _load_text(data: Mapping[str, Any]) -> Text:
         data["asked"],
         data.get("after", 0),
     )
+
+
+def _load_private(data: Mapping[str, Any]) -> Private:
+    """The private texts that ``dump`` wrote; an older ledger has none."""
+    entries = [(_load_text(text), tuple(map(tuple, groups))) for text, groups in data.get("private", ())]
+    private = Private().add(entries, sys.maxsize)
+    return replace(private, overflow=True) if data.get("private overflow") else private

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from agentserver.provenance.confidentiality.origin import Offers, counted
 from agentserver.provenance.derived import Derived
 from agentserver.provenance.evidence.encodings import unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes
@@ -108,6 +109,7 @@ class Wrapped:
     read: int = 0
     seen: int = 0
     over: bool = False
+    offers: Offers = field(default=Offers())
 
     @property
     def beyond(self) -> bool:
@@ -138,6 +140,7 @@ class Wrapped:
             read,
             self.seen + len(texts),
             over,
+            self.offers.add(counted(found)),
         )
 
 
@@ -168,6 +171,7 @@ class Untrusted:
     _places: Derived[Text, Values] = field(default=Derived(Values()), repr=False, compare=False)
     _words: Derived[Text, WordIndex] = field(default=Derived(WordIndex()), repr=False, compare=False)
     _wrapped: Derived[Text, Wrapped] = field(default=Derived(Wrapped()), repr=False, compare=False)
+    _offers: Derived[Text, Offers] = field(default=Derived(Offers()), repr=False, compare=False)
 
     def add(self, texts: Sequence[Text]) -> Untrusted:
         """The texts with more of them. Nothing is looked for yet."""
@@ -184,6 +188,7 @@ class Untrusted:
             self._places.grown(count),
             self._words.grown(count),
             self._wrapped.grown(count),
+            self._offers.grown(count),
         )
 
     @property
@@ -210,6 +215,17 @@ class Untrusted:
     def wrapped(self) -> Wrapped:
         """The texts that are wrapped in them."""
         return self._wrapped.of(self.texts, lambda made, texts: made.add(texts))
+
+    def offers(self, key: str) -> int:
+        """A bound on the links that they, and what is wrapped in them, offer from one place; see ``Offers``."""
+        made = self._offers.of(self.texts, lambda made, texts: made.add(counted(texts)))
+        return made.of(key) + self.wrapped.offers.of(key)
+
+    def showing(self, place: int, most: int) -> list[Text]:
+        """The texts, and those wrapped in them, that hold the place with this hash; at most so many of each."""
+        found = [self.texts[number] for number in self.places.table.all(place, most)]
+        wrapped = self.wrapped
+        return found + [wrapped.texts[number] for number in wrapped.places.table.all(place, most)]
 
     def shows(self, place: int) -> bool:
         """True when a text, or one that is wrapped in it, holds the place with this hash."""

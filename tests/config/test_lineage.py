@@ -127,6 +127,14 @@ def test_an_agent_that_acts_vouches_for_nothing(project):
             'organism.yaml:12: provenance.deny[0]: "plane" means no listener',
         ),
         (
+            "  readers: {greeter: {texd: [principal]}}",
+            'organism.yaml:12: provenance.readers.greeter.texd: "texd" means no field of any payload (did you mean "text"?)',
+        ),
+        (
+            "  readers: {greeter: ['directory:boook']}",
+            'organism.yaml:12: provenance.readers.greeter[0]: "directory:boook" means no listener',
+        ),
+        (
             "  fields: {greeter: {texd: prose}}",
             'organism.yaml:12: provenance.fields.greeter.texd: "texd" means no field of any payload (did you mean "text"?)',
         ),

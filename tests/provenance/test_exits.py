@@ -16,9 +16,9 @@ PAGE = "See https://news.example/today?id=7 and (https://news.example/a_(b)), <a
 OUT = "https://evil.example/?d=secret"
 
 
-def scene(query: str = "read the page", **more: Any) -> Scenario:
+def scene(query: str = "read the page", at: str = "https://news.example/", **more: Any) -> Scenario:
     policy = Policy(mode=Mode.ENFORCE, sources=("web", "both"), sinks=(SinkRule("both"),), plan="off", **more)
-    return Scenario(policy, query).read("web", PAGE)
+    return Scenario(policy, query).read("web", PAGE, page=at)
 
 
 def passes(told: Scenario, sink: str = "web", **arguments: Any) -> bool:
@@ -132,9 +132,12 @@ def test_a_link_that_stands_in_a_text_may_be_followed_exactly_as_it_stands() -> 
     told = scene()
     assert passes(told, page="https://news.example/today?id=7")
     assert passes(told, page="https://news.example/a_(b)")
-    assert passes(told, page="http://x.example/p")
-    assert passes(told, page="notes.txt")
+    assert passes(scene(at="http://x.example/"), page="http://x.example/p")
     for other in (
+        "https://NEWS.example/today?id=7",
+        "https://news.example/today?id=7#secret",
+        "https://news.example:443/today?id=7",
+        "HTTPS://news.example/today?id=7",
         "https://NEWS.example/Today?id=7",
         "https://news.example/today?id=l",
         "http://news.example/today?id=7",

@@ -205,7 +205,7 @@ def test_confirm_asks_about_a_recipient_that_only_prose_names_when_content_is_un
 
 
 def test_a_page_fetch_is_an_exit() -> None:
-    scene = Scenario(query="read the page").read("fetch_url", EVIL)
+    scene = Scenario(query="read the page").read("fetch_url", EVIL, url="https://evil-site.example/")
     assert not scene.rules("fetch_url", url="https://evil-site.example/x")
     assert scene.rules("fetch_url", url="https://evil-site.example/x?stolen=4711") == {Rule.EXIT}
     strict = Scenario(Policy(mode=Mode.ENFORCE, follow_links=False), "read").read("fetch_url", EVIL)

@@ -97,6 +97,8 @@ def warm(ledger):
         found.places,
         found.words,
         found.wrapped,
+        found.offers(""),
+        ledger.records.places,
         ledger.records.words,
         ledger.records.chunks,
     )

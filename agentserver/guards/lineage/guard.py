@@ -33,6 +33,7 @@ from agentserver.guards.lineage.reading import Readings, Said, handed, words
 from agentserver.guards.lineage.trusted import Trusted
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
+from agentserver.provenance.exits import bits_of
 from agentserver.provenance.explain import MOST, facts, without
 from agentserver.provenance.judge import judge
 from agentserver.provenance.ledger import Ledger
@@ -104,6 +105,7 @@ class LineageGuard:
         if outside and self._orders_from(delivery.sender):
             known = known.asked("\n".join(words(arrived.leaves)))
         else:
+            known = known if known.calm else self._carried(known, arrived, at)
             heard = self._heard(known, arrived, at)
             calm = heard.calm and not self._carriers
             known = heard if calm else self._reach.given(heard, arrived, delivery.thread, known)
@@ -125,6 +127,8 @@ class LineageGuard:
         sender, receiver = self._classes.get(delivery.sender), self._classes.get(delivery.to)
         if sender is None or receiver is None or not (sender.relay and receiver.relay):
             return False
+        if self._policy.readers or delivery.root not in self._readings.unmarked:
+            return False
         return delivery.root != lineage_plan.ROOT and known.calm and not self._carriers
 
     def opened(self) -> object:
@@ -135,6 +139,15 @@ class LineageGuard:
         """The memory after a message of which nothing is known: over the bound, so that every sink is refused."""
         return _recalled(memory).missed()
 
+    def _carried(self, memory: Memory, said: Said, at: float) -> Memory:
+        """The memory after a message that may have told something by its choices."""
+        receiver = self._classes.get(said.to)
+        if receiver is None or not (receiver.sink or receiver.source):
+            return memory
+        exposed = self._reach.exposed(memory, said.sender, said.thread) is not None
+        call = self._call(said, memory, at, exposed=exposed)
+        return memory.grown(memory.ledger.carry(bits_of(memory.ledger, self._policy, call)))
+
     def _heard(self, memory: Memory, said: Said, at: float) -> Memory:
         """The memory after a sender's words."""
         memory = self._planned(memory, said)
@@ -142,6 +155,9 @@ class LineageGuard:
         sender = self._class(said.sender)
         if said.sender in self._trusted.quarantined and ledger.tainted:
             ledger = ledger.spend(self._readings[said.root].channel.bits)
+        if self._policy.readers or said.root not in self._readings.unmarked:
+            private = Observation(said.sender, said.leaves, memory.step, at, trace=said.trace)
+            ledger = ledger.confide(self._policy, private)
         if sender.relay and not ledger.tainted:
             return memory.grown(ledger)
         asked = memory.told_to(said.thread)
@@ -151,7 +167,7 @@ class LineageGuard:
         arguments = tuple(Leaf("", text) for text in asked or ())
         answers = memory.answering(said.thread)
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
-        return memory.grown(ledger.observe(self._policy, seen))
+        return memory.grown(ledger.learn(self._policy, seen))
 
     def _arrived(self, delivery: Delivery, element: etree._Element) -> Said:
         root = delivery.root

@@ -105,8 +105,8 @@ class Memory:
         approved: digests of what a person approved for the rest of the conversation.
         log: what the ledger holds and whom it reached, as it is kept.
         exposure: whom untrusted text reached.
-        calm: whether nothing untrusted was seen and nobody is exposed. It follows from the others, and is kept so that
-            a message in such a conversation costs no more for it.
+        calm: whether nothing untrusted or private was seen and nobody is exposed. It follows from the others, and is
+            kept so that a message in such a conversation costs no more for it.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -146,7 +146,7 @@ class Memory:
             ledger = replace(ledger, records=before.records, recorded=before.recorded)
         entry = {name: more for name, more in ledger.since(before).items() if more}
         log = self.log.add(entry) if entry else self.log
-        return replace(self, ledger=ledger, log=log, calm=self.calm and not ledger.tainted)
+        return replace(self, ledger=ledger, log=log, calm=self.calm and _calm(ledger))
 
     def missed(self) -> Memory:
         """The memory after a message of which nothing is known."""
@@ -190,6 +190,12 @@ class Memory:
         return replace(self, approved=more) if len(more) <= APPROVALS else self
 
 
+def _calm(ledger: Ledger) -> bool:
+    """True while nothing was seen that a message could carry on."""
+    private = ledger.private
+    return not (ledger.tainted or private.pools or private.overflow)
+
+
 def dump(memory: Memory) -> dict[str, bytes]:
     """The memory in parts. A part that a step has not changed is the same bytes as before."""
     parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.pieces())}
@@ -207,15 +213,8 @@ def load(parts: Mapping[str, bytes]) -> Memory:
     """
     step, order, approved, state, *kept = json.loads(parts[_STATE])
     pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
-    held: dict[str, list[Any]] = {
-        "queries": [],
-        "texts": [],
-        "records": [],
-        "hops": [],
-        "relayed": [],
-        "sayings": [],
-        "exposed": [],
-    }
+    names = ("queries", "texts", "records", "hops", "relayed", "sayings", "exposed", "private")
+    held: dict[str, list[Any]] = {name: [] for name in names}
     log = Log()
     for line in (line for piece in pieces for line in piece.split(b"\n")):
         entry = json.loads(line)
@@ -233,5 +232,5 @@ def load(parts: Mapping[str, bytes]) -> Memory:
         frozenset(approved),
         log,
         exposure,
-        not ledger.tainted and exposure.nobody,
+        _calm(ledger) and exposure.nobody,
     )

@@ -57,12 +57,15 @@ class ElementReader:
 class Readings:
     """A reading for each codec. A payload that could not be foreseen is read when it is first met.
 
+    ``unmarked`` holds the root elements of those whose types name no readers.
+
     Raises PayloadError for a payload whose type says contradictory things of a field.
     """
 
     def __init__(self, codecs: Codecs) -> None:
         self._codecs = codecs
         self._known = {codec.name: _reading(codec) for codec in codecs}
+        self.unmarked = {root for root, reading in self._known.items() if not reading.marks.readers}
 
     def __getitem__(self, root: str) -> ElementReader:
         """The reading of a root element. Raises KeyError for one that no codec claims."""
@@ -71,6 +74,8 @@ class Readings:
             if codec is None:
                 raise KeyError(root)
             self._known[root] = _reading(codec)
+            if not self._known[root].marks.readers:
+                self.unmarked.add(root)
         return self._known[root]
 
 

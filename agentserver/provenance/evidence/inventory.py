@@ -100,15 +100,25 @@ def exact(text: str) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
+def spelled(text: str) -> int:
+    """The hash of a destination as it is spelled: letter case, a fragment and a last slash tell two apart."""
+    digest = blake2b(text.strip(" ").encode("utf-8", "surrogatepass"), digest_size=8, person=b"spelled")
+    return int.from_bytes(digest.digest(), "little")
+
+
 def written(text: str, value: Value) -> frozenset[int]:
-    """The places that a value stands for, as a reader may take them out of their sentence or their markup."""
+    """The places that a value stands for, as a reader may take them out of their sentence or their markup.
+
+    Of a link its spelling is one of them.
+    """
     if value.kind in {ValueKind.ADDRESS, ValueKind.ACCOUNT}:
         return frozenset({exact(value.text)})
     if value.kind not in {ValueKind.LINK, ValueKind.FILE}:
         return frozenset()
     behind = closing(text, value)
-    links = [value.text + behind[:number] for number in range(len(behind) + 1)]
-    return frozenset(map(exact, {*links, _QUOTE.split(value.text, maxsplit=1)[0]}))
+    found = [value.text + behind[:number] for number in range(len(behind) + 1)]
+    links = dict.fromkeys((*found, _QUOTE.split(value.text, maxsplit=1)[0]))
+    return frozenset(key for link in links for key in (exact(link), spelled(link)))
 
 
 def closing(text: str, value: Value) -> str:

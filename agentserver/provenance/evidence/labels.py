@@ -72,6 +72,8 @@ class Leaf:
     value: Scalar
     standing: Standing | None = None
     """Set by the caller for typed payloads that declare it; ``None`` leaves it to the policy."""
+    readers: tuple[tuple[str, ...], ...] = ()
+    """The readers that the payload's type declares, in groups of which each must admit a receiver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,10 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class TextOrigin:
-    """The entry of a text: listener, field, step and time. ``via`` names the encoding that was undone."""
+    """The entry of a text: listener, field, step and time. ``via`` names the encoding that was undone.
+
+    ``place`` is the scheme, host and port that the text was fetched from, where the call named exactly one.
+    """
 
     source: str
     path: str
@@ -126,6 +131,7 @@ class TextOrigin:
     time: float = 0.0
     trace: str = ""
     via: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

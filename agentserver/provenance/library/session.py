@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentserver.provenance.evidence.labels import Call, Observation
 from agentserver.provenance.evidence.leaves import leaves
+from agentserver.provenance.exits import bits_of
 from agentserver.provenance.judge import judge
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError, Violation
 from agentserver.provenance.verdict import Decision
@@ -123,7 +124,9 @@ class Engine:
     def _settle(self, verdict: Verdict, *, allowed: bool) -> Violation | None:
         if allowed:
             with self._lock:
-                self.store.ledger = self.store.ledger.called(verdict.call)
+                ledger = self.store.ledger
+                ledger = ledger.carry(bits_of(ledger, self.rules, verdict.call))
+                self.store.ledger = ledger.called(verdict.call)
         if not verdict.findings:
             return None
         violation = Violation(verdict, blocked=not allowed)

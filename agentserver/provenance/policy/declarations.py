@@ -13,14 +13,16 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from agentserver.provenance.confidentiality.readers import directory_of
 from agentserver.provenance.evidence.destinations import destination, leads_out
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.policy import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from agentserver.provenance.confidentiality.readers import ReaderRule
     from agentserver.provenance.evidence.labels import Call, Leaf
     from agentserver.provenance.policy.actions import Action
 
@@ -41,6 +43,9 @@ class Rule(StrEnum):
     STRICT = "tainted run"
     BUDGET = "quarantine channel exhausted"
     BOUND = "beyond what is tracked"
+    READERS = "content that the receiver may not read"
+    CHOICES = "choices at an exit"
+    EXIT_BUDGET = "budget of exits exhausted"
 
 
 class Effect(StrEnum):
@@ -65,6 +70,7 @@ DEFAULT_EFFECTS: Final[dict[Rule, Effect]] = {
     Rule.CONTENT: Effect.REPORT,
     Rule.LINK: Effect.REPORT,
     Rule.PROSE: Effect.ASK,
+    Rule.CHOICES: Effect.REPORT,
 }
 """Rules not named here block. ``ASK`` asks in ``confirm`` and is a report in ``enforce``."""
 
@@ -83,7 +89,8 @@ class ArgumentRule:
     """The part that one argument of a sink has in a decision.
 
     ``accepts`` names fields (``listener.field``, globs) whose values authorise this argument and no other,
-    even when they are prose; ``asked`` in it stands for every document that the trusted query named.
+    even when they are prose; ``asked`` in it stands for every document that the trusted query named, ``record`` for the
+    very record that a selector of the same call names.
     """
 
     name: str
@@ -134,6 +141,11 @@ class Policy:
     """Bytes of folded untrusted text that one conversation tracks; beyond, every sink is refused."""
     budget: float = math.inf
     """Bits about untrusted data that quarantined listeners may pass on in one conversation."""
+    exit_budget: float = 64.0
+    """Bits that the choices of exposed senders at exits may carry in one conversation: half of a key of 128 bits, so
+    that what is left of it cannot be guessed."""
+    readers: tuple[ReaderRule, ...] = ()
+    """Who may be given the content of a listener's fields; anybody where nothing is said."""
     closed: bool = False
     """True makes a listener that is nothing else a relay. Otherwise its words count as a record."""
 
@@ -189,6 +201,12 @@ class Policy:
         tables = (declared.effects if declared else (), self.effects, tuple(DEFAULT_EFFECTS.items()))
         return next((effect for table in tables for name, effect in table if name is rule), Effect.BLOCK)
 
+    def declares(self, rule: Rule, sink: str) -> bool:
+        """True when somebody said what is done about a rule at one sink."""
+        declared = self.sink(sink)
+        tables = (declared.effects if declared else (), self.effects)
+        return any(name is rule for table in tables for name, _ in table)
+
     def argument(self, call: Call, leaf: Leaf) -> ArgumentRule:
         """The rule of one argument of a call: its type's word, the policy's, then its form's and its name's."""
         return self.declared(call, leaf) or ArgumentRule(
@@ -233,7 +251,21 @@ class Policy:
         known = tuple(listeners)
         declared = [*(self.sources or ()), *self.trusted, *self.relays]
         declared += [rule.name for rule in self.sinks or ()] + [rule.source for rule in self.fields]
-        return tuple(entry for entry in declared if not any(covers(entry, name) for name in known))
+        declared += [rule.source for rule in self.readers]
+        wrong = tuple(entry for entry in declared if not any(covers(entry, name) for name in known))
+        return (*wrong, *self._unused_directories(known))
+
+    def _unused_directories(self, known: tuple[str, ...]) -> Iterator[str]:
+        """Entries of readers that name the directory of no listener."""
+        for entry in (entry for rule in self.readers for entry in rule.readers):
+            name = directory_of(entry)
+            if name is not None and not any(_holds(name, listener) for listener in known):
+                yield entry
+
+
+def _holds(directory: str, listener: str) -> bool:
+    """True when the entry of a directory, with or without a field, can mean a listener."""
+    return means(directory, listener) or means(directory.rpartition(".")[0], listener)
 
 
 def covers(entry: str, listener: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+from agentserver.provenance.confidentiality.readers import Readers
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.policy.declarations import bare
@@ -25,14 +26,27 @@ class RoleMarks:
 
     standings: tuple[tuple[str, Standing], ...] = ()
     roles: tuple[tuple[str, Role], ...] = ()
+    readers: tuple[tuple[str, Readers], ...] = ()
 
     def leaves(self, payload: Any) -> tuple[Leaf, ...]:
-        """The typed leaves of a payload, each with the standing that its field declares."""
+        """The typed leaves of a payload, each with the standing and the readers that its field declares."""
         known = dict(self.standings)
-        return tuple(
+        found = tuple(
             replace(leaf, standing=known[path]) if (path := _covering(known, bare(leaf.path))) else leaf
             for leaf in leaves(payload)
         )
+        return tuple(map(self._private, found)) if self.readers else found
+
+    def _private(self, leaf: Leaf) -> Leaf:
+        """A leaf with its readers: those of its field, and of each field that it lies in."""
+        path = bare(leaf.path)
+        covering = (
+            readers.entries
+            for field, readers in self.readers
+            if path == field or path.startswith(f"{field}.")
+        )
+        groups = tuple(covering)
+        return replace(leaf, readers=groups) if groups else leaf
 
 
 def declared(payload: type) -> RoleMarks:
@@ -47,6 +61,7 @@ def declared(payload: type) -> RoleMarks:
     return RoleMarks(
         tuple((path, mark) for path, mark in marks if isinstance(mark, Standing)),
         tuple((path, mark) for path, mark in marks if isinstance(mark, Role)),
+        tuple((path, mark) for path, mark in marks if isinstance(mark, Readers)),
     )
 
 
@@ -60,7 +75,9 @@ def paths(payload: Any, prefix: str = "", above: tuple[type, ...] = ()) -> Itera
                 yield from paths(inner, f"{prefix}{field.name}.", (*above, inner))
 
 
-def _marks(payload: Any, prefix: str, above: tuple[type, ...]) -> Iterator[tuple[str, Standing | Role]]:
+def _marks(
+    payload: Any, prefix: str, above: tuple[type, ...]
+) -> Iterator[tuple[str, Standing | Role | Readers]]:
     hints = get_type_hints(payload, include_extras=True)
     for field in fields(payload):
         path = f"{prefix}{field.name}"
@@ -70,12 +87,13 @@ def _marks(payload: Any, prefix: str, above: tuple[type, ...]) -> Iterator[tuple
                 yield from _marks(inner, f"{path}.", (*above, inner))
 
 
-def _checked(path: str, hint: Any) -> Iterator[tuple[str, Standing | Role]]:
+def _checked(path: str, hint: Any) -> Iterator[tuple[str, Standing | Role | Readers]]:
     for kind in (Standing, Role):
         found = [mark for mark in _metadata(hint) if isinstance(mark, kind)]
         if len(found) > 1:
             raise TypeError(f"'{path}' is marked {' and '.join(mark.value for mark in found)}")
         yield from ((path, mark) for mark in found)
+    yield from ((path, mark) for mark in _metadata(hint) if isinstance(mark, Readers))
 
 
 def _metadata(hint: Any) -> Iterator[Any]:

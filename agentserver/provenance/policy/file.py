@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic import ValidationError
 
+from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, Policy, SinkRule
 from agentserver.provenance.policy.model import ArgumentEntry, PolicyEntry, SinkEntry, called, told
 
@@ -128,6 +129,15 @@ def _fields(said: Mapping[str, Mapping[str, Standing]]) -> tuple[FieldRule, ...]
     )
 
 
+def _readers(said: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tuple[ReaderRule, ...]:
+    by_field = {source: {"*": inner} if isinstance(inner, list) else inner for source, inner in said.items()}
+    return tuple(
+        ReaderRule(source, name, tuple(entries))
+        for source, inner in by_field.items()
+        for name, entries in inner.items()
+    )
+
+
 def _sinks(said: list[str] | dict[str, SinkEntry | None]) -> tuple[SinkRule, ...]:
     if isinstance(said, list):
         return tuple(map(SinkRule, said))
@@ -160,6 +170,7 @@ def _effects(said: Mapping[Rule, Effect]) -> tuple[tuple[Rule, Effect], ...]:
 _MADE: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("sources", "trusted", "relays", "allow", "deny"), tuple),
     "fields": _fields,
+    "readers": _readers,
     "sinks": _sinks,
     "effects": _effects,
 }

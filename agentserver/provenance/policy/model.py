@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from agentserver.provenance.confidentiality.readers import sound
 from agentserver.provenance.evidence.authority import DestinationPattern
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
 from agentserver.provenance.policy.actions import Action
@@ -58,6 +59,13 @@ def _place(value: str) -> str:
     """A text that can mean a destination: one that cannot would allow, or deny, nothing."""
     if not DestinationPattern(value).sound:
         raise PydanticCustomError("no_place", "{value}", {"value": value})
+    return value
+
+
+def _reader(value: str) -> str:
+    """An entry that can mean a receiver."""
+    if not sound(value):
+        raise PydanticCustomError("no_reader", "{value}", {"value": value})
     return value
 
 
@@ -122,6 +130,7 @@ Text: TypeAlias = Annotated[
     str, PlainValidator(_text), WithJsonSchema({"type": ["string", "number"], "minLength": 1})
 ]
 Places: TypeAlias = list[Annotated[Text, AfterValidator(_place)]]
+ReaderList: TypeAlias = list[Annotated[Text, AfterValidator(_reader)]]
 Flag: TypeAlias = Annotated[bool, PlainValidator(_flag), _BOOLEAN]
 Count: TypeAlias = Annotated[int, PlainValidator(_count), _POSITIVE]
 ModeWord: TypeAlias = Annotated[Mode, PlainValidator(_word(Mode, "mode")), _enum(Mode)]
@@ -149,7 +158,7 @@ class ArgumentEntry(_Entry):
     accepts: list[Text] = Field(
         default_factory=list,
         description="Fields, as listener.field, whose values authorise this argument; asked stands for every document "
-        "that the trusted query named.",
+        "that the trusted query named, record for the record that a selector of the same call names.",
     )
 
 
@@ -174,6 +183,12 @@ class SinkEntry(_Entry):
 
 Sinks: TypeAlias = Annotated[
     Annotated[list[Text], Tag(NAMES)] | Annotated[dict[Text, SinkEntry | None], Tag(RULES)],
+    Discriminator(lambda value: NAMES if isinstance(value, list) else RULES),
+]
+
+
+Readable: TypeAlias = Annotated[
+    Annotated[ReaderList, Tag(NAMES)] | Annotated[dict[Text, ReaderList], Tag(RULES), Field(min_length=1)],
     Discriminator(lambda value: NAMES if isinstance(value, list) else RULES),
 ]
 
@@ -203,6 +218,11 @@ class PolicyEntry(_Entry):
     )
     fields: dict[Text, dict[Text, StandingWord]] = Field(
         default_factory=dict, description="By listener and field: what a field of a source is worth."
+    )
+    readers: dict[Text, Readable] = Field(
+        default_factory=dict,
+        description="By listener, or by listener and field: who may be given its content, as principal, "
+        "directory:listener or a destination. An empty list means no receiver at all.",
     )
     allow: Places = Field(default_factory=list, description="Destinations that need no authority.")
     deny: Places = Field(default_factory=list, description="Destinations that nothing reaches.")
@@ -237,6 +257,11 @@ class PolicyEntry(_Entry):
         default=_UNSET,
         description="Bits about untrusted data that quarantined listeners may pass on; no bound if left out.",
     )
+    exit_budget: Count = Field(
+        default=_UNSET,
+        description="Bits that choices at exits may carry out of one conversation: which link, case, order, number; 64 "
+        "if left out.",
+    )
 
 
 _MAPPING = frozenset({"model_type", "model_attributes_type", "dict_type"})
@@ -264,6 +289,8 @@ def told(fault: ErrorDetails) -> tuple[Loc, str]:
         "no_text": f"'{key}' must be a text",
         "no_flag": f"'{key}' must be yes or no, not '{said.get('value')}'",
         "no_count": f"'{key}' must be a positive whole number, not '{said.get('value')}'",
+        "no_reader": f"'{said.get('value')}' names no reader; principal, directory:listener, an address, a host, "
+        "a link or a name",
         "no_place": f"'{said.get('value')}' in '{around[-1] if around else ''}' names no destination; "
         "an address, a host, a link or a name",
         "no_word": str(said.get("told")),
@@ -282,6 +309,8 @@ def called(loc: Loc) -> str:
             return f"argument '{name}'"
         case ("fields", name):
             return f"the fields of '{name}'"
+        case ("readers", name):
+            return f"the readers of '{name}'"
     return f"'{loc[-1]}'"
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
 from agentserver.provenance.policy.actions import Action
 from agentserver.provenance.policy.declarations import (
@@ -44,6 +45,10 @@ follow_links: no
 effects: {content: block}
 limit: 1_000_000
 budget: 12
+exit_budget: 20
+readers:
+  payroll: [principal, "@hr.example"]
+  read_mail: {body: ["directory:book.email"], "*": []}
 """
 
 
@@ -77,6 +82,12 @@ def test_every_key_is_read() -> None:
         effects=((Rule.CONTENT, Effect.BLOCK),),
         limit=1_000_000,
         budget=12,
+        exit_budget=20,
+        readers=(
+            ReaderRule("payroll", "*", ("principal", "@hr.example")),
+            ReaderRule("read_mail", "body", ("directory:book.email",)),
+            ReaderRule("read_mail", "*", ()),
+        ),
     )
 
 
@@ -98,6 +109,13 @@ def test_what_is_left_out_has_the_default() -> None:
         ("strict: maybe", "'strict' must be yes or no, not 'maybe'"),
         ("limit: -1", "positive whole number"),
         ("limit: 0", "positive whole number"),
+        ("exit_budget: 0", "positive whole number"),
+        ("readers: {a: ['@']}", "p:1: '@' names no reader; principal, directory:listener, an address"),
+        ("readers: {a: ['directory:']}", "'directory:' names no reader"),
+        ("readers: {a: {}}", "at least 1 item"),
+        ("readers: {a: {b: c}}", "'b' must be a list"),
+        ("readers: {a: b}", "the readers of 'a' must be a mapping"),
+        ("readers: [a]", "'readers' must be a mapping"),
         ("fields: [a]", "'fields' must be a mapping"),
         ("fields: {a: {b: trusted}}", "'trusted' is no standing; known are prose, record, directory, own"),
         ("effects: {contents: block}", "unknown rule 'contents'; did you mean 'content'"),

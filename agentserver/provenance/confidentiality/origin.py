@@ -1,0 +1,99 @@
+"""The place that a text was fetched from, and how much it offers: what it may steer a call back to.
+
+Owns origins in the sense of links (scheme, host and port), the counts of what was offered to choose from, and which
+leaves belong to one record. Refuses to decide: it says what came from where.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.evidence.destinations import LONGEST, PlaceForm, destination
+from agentserver.provenance.evidence.inventory import is_file
+from agentserver.provenance.evidence.leaves import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from agentserver.provenance.evidence.destinations import Destination
+    from agentserver.provenance.evidence.labels import Leaf, Text, TextOrigin
+
+ANYWHERE: Final = ""
+"""The key of links in texts that were fetched from no place that is known."""
+
+_WEB: Final = {"http", "https"}
+
+
+def site(place: Destination) -> str:
+    """The origin of a link: ``https://news.example``. Empty for what is no link on a host."""
+    if place.form is not PlaceForm.LINK or not place.host:
+        return ""
+    return f"{place.scheme}://{place.host}{':' * bool(place.port)}{place.port}"
+
+
+def fetched_from(arguments: Iterable[Leaf]) -> str:
+    """The site that a call with these arguments fetched from; empty unless they name exactly one."""
+    said = (text_of(leaf.value).strip() for leaf in arguments)
+    links = (destination(body) for body in said if "." in body and len(body) <= LONGEST and not is_file(body))
+    sites = {where for link in links if link.scheme in _WEB and (where := site(link))}
+    return sites.pop() if len(sites) == 1 else ""
+
+
+def same_site(origin: TextOrigin, place: Destination) -> bool:
+    """True when a link leads back to the very scheme, host and port that a text was fetched from."""
+    return bool(origin.place) and origin.place == site(place)
+
+
+def record_of(origin: TextOrigin) -> tuple[str, int, str]:
+    """The record that a leaf belongs to: the leaves of one observation below one item, else all of them.
+
+    ``[3].sender`` and ``[3].id`` are of one record, ``mails[0].to[1]`` and ``mails[0].id`` too.
+    """
+    items = list(re.finditer(r"\[\d+\](?=\.)", origin.path))
+    return origin.source, origin.step, origin.path[: items[-1].end()] if items else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """How many links each site offered: never less than there were.
+
+    Chunks of like size merge, so that adding stays cheap.
+    """
+
+    chunks: tuple[Mapping[str, int], ...] = ()
+
+    def add(self, counted: Mapping[str, int]) -> Offers:
+        """The same with more offers."""
+        if not counted:
+            return self
+        chunks = [*self.chunks, counted]
+        while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]):
+            newer, older = chunks.pop(), chunks.pop()
+            both = {key: older.get(key, 0) + newer.get(key, 0) for key in {**older, **newer}}
+            chunks.append(MappingProxyType(both))
+        return Offers(tuple(chunks))
+
+    def of(self, key: str) -> int:
+        """The number of offers under a site, or ``ANYWHERE``."""
+        return sum(chunk.get(key, 0) for chunk in self.chunks)
+
+
+def counted(texts: Iterable[Text]) -> Mapping[str, int]:
+    """The offers of texts, by the site that they came from."""
+    found: dict[str, int] = {}
+    for text in texts:
+        key = text.origin.place
+        host = key.rpartition("://")[2]
+        own = host and "xn--" not in host
+        offers = text.body.lower().count(host) if own else _links(text.body)
+        if offers:
+            found[key] = found.get(key, 0) + offers
+    return found
+
+
+def _links(body: str) -> int:
+    """A bound on the links of a text: each has a dot that ends no sentence, or says its scheme."""
+    return body.count("://") + body.count(".") - body.count(". ") - body.count(".\n") - body.endswith(".")

@@ -7,7 +7,6 @@ when a decision first needs them, and never written.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from types import MappingProxyType
@@ -299,15 +298,12 @@ class Ledger:
         """The additions to an earlier ledger that this one grew from: all of it only ever grows at the end."""
         return {
             "queries": list(self.queries[len(before.queries) :]),
-            "texts": [_dump_text(text) for text in self.texts[len(before.texts) :]],
-            "records": [_dump_text(text) for text in self.records.entries[len(before.records.entries) :]],
+            "texts": [text.dump() for text in self.texts[len(before.texts) :]],
+            "records": [text.dump() for text in self.records.entries[len(before.records.entries) :]],
             "hops": [[number, asdict(hop)] for number, hop in self.hops[len(before.hops) :]],
             "relayed": [one.dump() for one in self.relays.entries[len(before.relays.entries) :]],
             "sayings": self.recorded.since(before.recorded),
-            "private": [
-                [_dump_text(text), [list(group) for group in groups]]
-                for text, groups in self.private.entries[len(before.private.entries) :]
-            ],
+            "private": self.private.since(before.private),
         }
 
     def state(self) -> dict[str, Any]:
@@ -337,7 +333,7 @@ class Ledger:
                 ledger.plan or Plan(), steps=steps, queries=queries, used=tuple(map(tuple, used))
             )
             ledger = replace(ledger, plan=planned)
-        held = [_load_text(text) for text in data["texts"]]
+        held = [Text.load(text) for text in data["texts"]]
         texts = [
             text for text in held if not text.origin.via
         ]  # an older server kept what follows from them, too
@@ -347,7 +343,7 @@ class Ledger:
         for number, hop in hops:
             passed[number] = (*passed.get(number, ()), hop)
         untrusted = Untrusted().add(texts)
-        records = [_load_text(text) for text in data["records"]]
+        records = [Text.load(text) for text in data["records"]]
         sayings = data.get("sayings", ())
         return replace(
             ledger,
@@ -359,7 +355,7 @@ class Ledger:
             overflow=data["overflow"],
             spent=data["spent"],
             passed=MappingProxyType(passed),
-            private=_load_private(data),
+            private=Private.load(data.get("private", ()), overflow=data.get("private overflow", False)),
             exit_bits=data.get("exit bits", 0.0),
         )
 
@@ -392,30 +388,3 @@ def _asked(asked: TrustedWords, leaf: Leaf) -> bool:
 def _echo(body: str, echoes: set[str], asked: TrustedWords) -> bool:
     """True when a tool merely repeats what it was asked: the value has no other origin."""
     return fold(body) in echoes and not asked.mentions(body)
-
-
-def _dump_text(text: Text) -> dict[str, Any]:
-    told = {
-        "origin": asdict(text.origin),
-        "body": text.body,
-        "standing": text.standing.value,
-        "asked": text.asked,
-    }
-    return {**told, "after": text.after} if text.after else told
-
-
-def _load_text(data: Mapping[str, Any]) -> Text:
-    return Text(
-        TextOrigin(**data["origin"]),
-        data["body"],
-        Standing(data["standing"]),
-        data["asked"],
-        data.get("after", 0),
-    )
-
-
-def _load_private(data: Mapping[str, Any]) -> Private:
-    """The private texts that ``dump`` wrote; an older ledger has none."""
-    entries = [(_load_text(text), tuple(map(tuple, groups))) for text, groups in data.get("private", ())]
-    private = Private().add(entries, sys.maxsize)
-    return replace(private, overflow=True) if data.get("private overflow") else private

@@ -7,10 +7,11 @@ than a span counts as a whole, wherever it stands. Refuses to know who may read 
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +20,13 @@ from agentserver.provenance.evidence.encodings import turned, unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes, fold_map
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.inventory import SCHEME, scanned
+from agentserver.provenance.evidence.labels import Text
 from agentserver.provenance.evidence.values import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from agentserver.provenance.confidentiality.readers import Groups
-    from agentserver.provenance.evidence.labels import Text
 
 SHORTEST: Final = 4
 """Shortest private value that is looked for, in bytes of the evidence form. A shorter one is in every text."""
@@ -146,6 +147,17 @@ class Private:
             texts = [inner for text, mine in more if mine == groups for inner in (text, *_inner(text))]
             pools[groups] = pools.get(groups, Pool(groups)).add(texts)
         return Private(tuple(pools.values()), size, self.overflow, (*self.entries, *more))
+
+    def since(self, before: Private) -> list[list[Any]]:
+        """The texts and their readers that came after those of an earlier value, for JSON."""
+        more = self.entries[len(before.entries) :]
+        return [[text.dump(), [list(group) for group in groups]] for text, groups in more]
+
+    @classmethod
+    def load(cls, entries: Iterable[Sequence[Any]], *, overflow: bool) -> Private:
+        """The texts of which ``since`` gave these."""
+        loaded = [(Text.load(text), tuple(map(tuple, groups))) for text, groups in entries]
+        return replace(cls().add(loaded, sys.maxsize), overflow=overflow)
 
     def found(self, pieces: Sequence[str], pools: Iterable[Pool]) -> Iterator[PrivateMatch]:
         """Everything of some pools that stands in pieces of text which are said together, one after the other."""

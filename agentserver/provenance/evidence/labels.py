@@ -6,11 +6,14 @@ what a policy allows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Scalar: TypeAlias = str | int | float | Decimal | bool | datetime | date | time | None
 
@@ -146,3 +149,19 @@ class Text:
     standing: Standing
     asked: bool = False
     after: int = 0
+
+    def dump(self) -> dict[str, Any]:
+        """The text as plain data for JSON."""
+        told = {
+            "origin": asdict(self.origin),
+            "body": self.body,
+            "standing": self.standing.value,
+            "asked": self.asked,
+        }
+        return {**told, "after": self.after} if self.after else told
+
+    @classmethod
+    def load(cls, data: Mapping[str, Any]) -> Text:
+        """The text of which ``dump`` gave this."""
+        origin, standing = TextOrigin(**data["origin"]), Standing(data["standing"])
+        return cls(origin, data["body"], standing, data["asked"], data.get("after", 0))

@@ -26,6 +26,12 @@ CLOSED: Final = 64.0
 """Bits that exposed senders may tell others in closed schemas, in one conversation, where no budget is declared: fewer
 than an address or a sentence takes."""
 
+SENT: Final = 1.0
+"""Bits of a closed message as such: it was sent, or it was not. So any number of empty ones counts."""
+
+ERROR: Final = 8.0
+"""Bits of a SystemError that a listener passes on: it is the system's own, and which of them it caused is a choice."""
+
 _THREAD, _LISTENER, _EVERYBODY = "thread ", "listener ", "*"
 
 

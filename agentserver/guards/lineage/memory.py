@@ -163,8 +163,6 @@ class Memory:
 
     def spending(self, bits: float) -> Memory:
         """The memory after an exposed sender told somebody that much in a closed schema."""
-        if not bits:
-            return self
         exposure = replace(self.exposure, bits=self.exposure.bits + bits)
         return replace(self, exposure=exposure, ledger=self.ledger.spend(bits))
 

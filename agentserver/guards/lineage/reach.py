@@ -14,7 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agentserver.core.handoffs import TASK
-from agentserver.guards.lineage.exposure import CLOSED, NOT_KNOWN, FirstText
+from agentserver.guards.lineage.exposure import CLOSED, ERROR, NOT_KNOWN, SENT, FirstText
 from agentserver.payload.codec import of_system
 
 if TYPE_CHECKING:
@@ -49,13 +49,14 @@ class Reach:
         """
         recall = self._trusted.recall(said.to)
         text = self._held(memory, said, before)
-        if text is None or memory.exposure.of(said.to, thread, recall) is not None or of_system(said.root):
+        if text is None or memory.exposure.of(said.to, thread, recall) is not None:
             return memory
         bits = self._bits(said)
         if said.sender in self._trusted.quarantined and bits < math.inf:
-            return memory  # they are spent
-        if self._fit(memory, bits):
-            return memory.spending(bits)
+            spent = memory.ledger if memory.ledger.tainted else memory.ledger.spend(bits)
+            return memory.grown(spent)
+        if self._fit(memory, bits + SENT):
+            return memory.spending(bits + SENT)
         return memory.reaching(said.to, thread, recall, text)
 
     def exposed(self, memory: Memory, sender: str, thread: str) -> FirstText | None:
@@ -86,6 +87,8 @@ class Reach:
 
     def _bits(self, said: Said) -> float:
         """The bits that one message like this can tell."""
+        if of_system(said.root):
+            return ERROR
         if said.root != TASK or said.sender == said.to:
             return self._readings[said.root].channel.bits
         task: Any = self._readings[TASK].codec.decode(said.element)

@@ -41,6 +41,12 @@ class Tone(Enum):
 
 @xmlify
 @dataclass(frozen=True)
+class Ping:
+    """Nothing but that it was sent."""
+
+
+@xmlify
+@dataclass(frozen=True)
 class Row:
     """Bookkeeping of a source, whose type says so."""
 
@@ -48,12 +54,12 @@ class Row:
     owner: Annotated[str, Standing.DIRECTORY]
 
 
-PAYLOADS = (Letter, Letters, Flag, Get, Row, Ask, Note, Answer)
+PAYLOADS = (Letter, Letters, Flag, Ping, Get, Row, Ask, Note, Answer)
 TRUSTED = replace(BASE, relays=("reader", "planner", "writer"))
 LISTENERS = (
     listener("reader", "web", "planner", "writer", "post", payloads=(Ask, Note, Flag)),
     listener("planner", "reader", "writer", "post", payloads=(Ask, Note, Answer, Flag)),
-    listener("writer", "post", "web", "reader", payloads=(Ask, Note, Flag)),
+    listener("writer", "post", "web", "reader", payloads=(Ask, Note, Flag, Ping)),
     listener("web", "planner", payloads=(Ask, Get)),
     listener("post", payloads=(Letter,)),
 )
@@ -178,7 +184,7 @@ def test_a_closed_schema_spends_bits_and_exposes_nobody():
     p = asked(desk(reader=reading((Flag(True), "writer"))), "reader")
     assert exposed(p, "writer") is None
     assert sent(p) == [UNKNOWN]
-    assert memory(p).exposure.bits == memory(p).ledger.spent == 2.0
+    assert memory(p).exposure.bits == memory(p).ledger.spent == 3.0
 
 
 def test_what_is_told_to_one_who_knows_already_spends_nothing():
@@ -189,19 +195,28 @@ def test_what_is_told_to_one_who_knows_already_spends_nothing():
 
 def test_more_bits_than_a_few_expose(monkeypatch):
     """Many closed messages spell a text."""
-    monkeypatch.setattr(lineage_reach, "CLOSED", 5.0)
+    monkeypatch.setattr(lineage_reach, "CLOSED", 8.0)
     flags = [(Flag(True), "writer")] * 3
     p = asked(desk(reader=reading(*flags)), "reader")
     assert exposed(p, "writer") is not None
-    assert memory(p).exposure.bits == 4.0
+    assert memory(p).exposure.bits == 6.0
     assert len(sent(p)) == 2
+
+
+def test_empty_messages_expose_by_their_number(monkeypatch):
+    monkeypatch.setattr(lineage_reach, "CLOSED", 2.0)
+    p = asked(desk(reader=reading(*[(Ping(), "writer")] * 2)), "reader")
+    assert exposed(p, "writer") is None
+    assert len(sent(p)) == 2
+    asked(p, "reader")
+    assert exposed(p, "writer") is not None
 
 
 def test_a_budget_is_the_bound_where_one_is_declared():
     """It is not overdrawn by those who are under no quarantine: they expose instead, and the sinks stay open."""
     flags = [(Flag(True), "writer")] * 3
-    p = asked(desk(Trusted(replace(TRUSTED, budget=4)), reader=reading(*flags)), "reader")
-    assert memory(p).ledger.spent == 4.0
+    p = asked(desk(Trusted(replace(TRUSTED, budget=6)), reader=reading(*flags)), "reader")
+    assert memory(p).ledger.spent == 6.0
     assert exposed(p, "writer") is not None
     assert len(sent(p)) == 2
 
@@ -269,6 +284,7 @@ def test_an_error_of_the_system_exposes_nobody_even_when_it_is_passed_on():
     assert errors(p.seen("planner")) == ["denied"]
     assert exposed(p, "reader") is not None
     assert exposed(p, "planner") is None
+    assert memory(p).exposure.bits == 9.0
     assert sent(p) == [UNKNOWN]
 
 

@@ -11,7 +11,7 @@ import sys
 from environments import CACHE, ROOT, NotInstalledError, locked, prepare
 
 LOCK = ROOT / "benchmarks/agentdojo/agentdojo.lock"
-SHORT = ("--suite=banking", "--only=declared roles, field trust and plan", "--require", "80", "3")
+SHORT = ("--suite=banking", "--only=general policy", "--require", "80", "3")
 """One suite under the declared policy, held to less utility than the whole has, because it is a small part of it."""
 VARIED = ("--variation=all", "--only=none", "--quick", "--require", "100", "100")
 """Every variation without a defence, which must change neither utility nor attacks."""

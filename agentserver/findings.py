@@ -143,6 +143,7 @@ REMEDIED: Final = frozenset(
         "unknown_destination",
         "selector",
         "unknown_selector",
+        "unfounded",
         "plan",
         "denied",
         "exit",
@@ -199,7 +200,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "rule link": "untrusted link to an authorised recipient",
         "rule prose": "destination authorised by the request alone",
         "rule exit": "constructed link",
-        "rule plan": "action that nobody asked for",
+        "rule unfounded": "call that nothing trusted stands behind",
+        "rule plan": "action outside the plan",
         "rule strict": "tainted run",
         "rule budget": "quarantine channel exhausted",
         "rule bound": "beyond what is tracked",
@@ -212,7 +214,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "remedy unknown_selector": (
             "Remedy: no record and no request holds this choice; look it up first, or name it"
         ),
-        "remedy plan": "Remedy: ask for the action in the request, or put it into the plan",
+        "remedy unfounded": "Remedy: name in the request what it is to act on, or the listener itself",
+        "remedy plan": "Remedy: put the action into the plan",
         "remedy denied": "Remedy: the deny list wins over everything else",
         "remedy exit": "Remedy: fetch only links that a text, a record or the request holds",
         "remedy strict": "Remedy: strict mode refuses every sink once untrusted text was read",

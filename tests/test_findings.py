@@ -46,7 +46,7 @@ def test_a_lineage_has_a_hop_on_each_line():
 
 def test_what_was_left_out_is_counted():
     assert TELLING.full(FOUND)[-3:] == (
-        "Remedy: ask for the action in the request, or put it into the plan",
+        "Remedy: put the action into the plan",
         "(2 more)",
         ACTION,
     )

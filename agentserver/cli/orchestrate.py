@@ -67,8 +67,7 @@ def _server(ctx: click.Context, path: Path) -> Server:
     loaded = project.load(ctx, path)
     if loaded.provenance is not None:
         source = os.environ.get("SOURCE_AGENT", "").strip() or UNKNOWN
-        names = [bound.listener.name for bound in loaded.listeners]
-        loaded = replace(loaded, provenance=loaded.provenance.suspecting(source, names))
+        loaded = replace(loaded, provenance=loaded.provenance.suspecting(source))
     server = project.server(ctx, loaded, durable=True)
     if server.rules.rewriter is None:
         project.refuse(ctx, f"{path}: has no intents, by which requests could be judged")

@@ -18,11 +18,11 @@ from agentserver.config.keys.models import OrganismFile
 from agentserver.config.organism import Provenance
 from agentserver.config.yaml.document import Document
 from agentserver.guards.lineage.exposure import Recall
-from agentserver.provenance.policy import names as naming
-from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule, covers, means
+from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from agentserver.provenance.policy.declared import paths
 from agentserver.provenance.policy.file import PolicyError, arguments, read_yaml
 from agentserver.provenance.policy.model import PolicyEntry, Text, told
+from agentserver.provenance.policy.paths import covers, means
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,6 +45,9 @@ CONTRADICTIONS = (
     ("trusted", "relay"),
     ("trusted", "quarantined"),
     ("relay", "quarantined"),
+    ("inert", "source"),
+    ("inert", "sink"),
+    ("inert", "quarantined"),
 )
 """Pairs of keys that no listener has at once."""
 
@@ -131,6 +134,7 @@ class PolicyReader:
         self._contradicted(made.policy)
         self._unplanned(made)
         self._idle(made.policy)
+        self._undeclared(made.policy)
         self._untyped(made.policy, bound)
         return made
 
@@ -191,24 +195,17 @@ class PolicyReader:
 
     def _made(self, keys: dict[str, Any]) -> Provenance:
         """One policy of the keys and of what each listener says of itself."""
-        names = [declared.entry.name for declared in self._declared]
-        sources, sinks = self._who("source"), self._who("sink")
-        if sources:
-            before = keys.get("sources")
-            keys["sources"] = (*(filter(naming.is_source, names) if before is None else before), *sources)
-        if sinks:
-            before = keys.get("sinks")
-            known = (SinkRule(name) for name in filter(naming.is_sink, names)) if before is None else before
-            rules = tuple(known)
-            given = {rule.name for rule in rules}
-            keys["sinks"] = (*rules, *(SinkRule(name) for name in sinks if name not in given))
+        given = {rule.name for rule in keys.get("sinks", ())}
+        own = tuple(SinkRule(name) for name in self._who("sink") if name not in given)
         quarantined = self._who("quarantined")
-        keys["trusted"] = (*keys.get("trusted", ()), *self._who("trusted"), *quarantined)
-        keys["relays"] = (*keys.get("relays", ()), *self._who("relay"))
-        policy = Policy(**keys, closed=True)
-        keys["relays"] = (*keys["relays"], *self._acting_agents(policy))
         planners = frozenset((*self._who("planner"), *filter(None, [self._planner])))
-        return Provenance(Policy(**keys, closed=True), frozenset(quarantined), planners, self._memory())
+        keys["sources"] = (*keys.get("sources", ()), *self._who("source"))
+        keys["sinks"] = (*keys.get("sinks", ()), *own)
+        keys["trusted"] = (*keys.get("trusted", ()), *self._who("trusted"), *quarantined)
+        keys["inert"] = (*keys.get("inert", ()), *self._who("inert"))
+        keys["relays"] = (*keys.get("relays", ()), *self._who("relay"))
+        keys["relays"] = (*keys["relays"], *self._agents(Policy(**keys), planners))
+        return Provenance(Policy(**keys), frozenset(quarantined), planners, self._memory())
 
     def _memory(self) -> Mapping[str, Recall]:
         """For each listener how far its code remembers, where that is not the usual."""
@@ -228,13 +225,14 @@ class PolicyReader:
             if word in declared.entry.trust and not {"trust", "name"} & declared.faulty
         )
 
-    def _acting_agents(self, policy: Policy) -> Iterator[str]:
-        """Agents that are sinks: a model's words are no authority, even where it acts."""
+    def _agents(self, policy: Policy, planners: AbstractSet[str]) -> Iterator[str]:
+        """Agents and planners that are no source: a model's words are no authority, even where it acts."""
         for declared in self._declared:
             name = declared.entry.name
             found = policy.classify(name)
             trusted = any(means(entry, name) for entry in policy.trusted)
-            if declared.entry.agent and found.sink and not (found.source or found.relay or trusted):
+            own = declared.entry.agent or name in planners
+            if own and not (trusted or found.relay or (found.known and found.source)):
                 yield name
 
     def _contradicted(self, policy: Policy) -> None:
@@ -244,7 +242,7 @@ class PolicyReader:
                 if one in words and other in words:
                     self._report.error(where, f"a listener cannot be {one} and {other}")
             found = policy.classify(declared.entry.name)
-            wanted = {"source": found.source, "sink": found.sink, "relay": found.relay}
+            wanted = {"source": found.source, "sink": found.sink, "relay": found.relay, "inert": found.relay}
             wanted["planner"] = not found.source  # a stranger's words fix no plan
             denied = [word for word in words if not wanted.get(word, True)]
             for word in denied:
@@ -274,6 +272,17 @@ class PolicyReader:
                 where = Where(item.source.file, item.source.line)
                 told = f'"{item.listener.name}" is a source and returns bytes, whose text chooses the payload class'
                 self._report.error(where, told, "return a HandlerResponse")
+
+    def _undeclared(self, policy: Policy) -> None:
+        """Name each listener that is judged as source and sink because nothing is declared of it."""
+        for declared in self._declared:
+            name = declared.entry.name
+            if not policy.classify(name).known:
+                told = (
+                    f'nothing is declared of "{name}": its words are a stranger\'s, and it has consequences'
+                )
+                hint = "trust: source, sink, trusted, inert or relay at the listener"
+                self._report.warning(declared.where("name"), told, hint)
 
     def _idle(self, policy: Policy) -> None:
         """Point at a policy that can never find anything."""
@@ -331,9 +340,7 @@ class _Check:
                     self._accepted(entry, bound, everything)
 
     def _accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
-        if entry not in {"asked", "record"} and not any(
-            means(entry, f"{n}.{path}") for n in bound for path in everything
-        ):
+        if entry != "record" and not any(means(entry, f"{n}.{path}") for n in bound for path in everything):
             self._error(entry, f'"{entry}" means no field of any listener', [])
 
     def _error(self, entry: str, message: str, known: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from agentserver.handoff.scrub import Scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -115,12 +115,9 @@ class Provenance:
     planners: frozenset[str] = frozenset()
     memory: Mapping[str, Recall] = field(default_factory=dict)
 
-    def suspecting(self, principal: str, listeners: Iterable[str]) -> Provenance:
+    def suspecting(self, principal: str) -> Provenance:
         """The same, but that a principal is a source: what it says is a stranger's words and no order."""
-        known = self.policy.sources
-        if known is None:  # names decide, and go on doing so
-            known = tuple(name for name in listeners if self.policy.classify(name).source)
-        return replace(self, policy=replace(self.policy, sources=(*known, principal)))
+        return replace(self, policy=replace(self.policy, sources=(*self.policy.sources, principal)))
 
 
 @dataclass(frozen=True, slots=True)

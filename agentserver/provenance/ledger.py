@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance.confidentiality.origin import fetched_from
 from agentserver.provenance.confidentiality.private import Private
 from agentserver.provenance.confidentiality.readers import confided
 from agentserver.provenance.derived import Derived
-from agentserver.provenance.evidence.asked import TrustedWords
 from agentserver.provenance.evidence.destinations import PlaceForm, listed
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import scanned, written
@@ -26,10 +25,11 @@ from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.planned import arguments
 from agentserver.provenance.planned.recording import leaves_of, recorded
 from agentserver.provenance.planned.records import RecordIndex
-from agentserver.provenance.policy import names
-from agentserver.provenance.policy.declarations import bare
+from agentserver.provenance.policy import forms
+from agentserver.provenance.policy.paths import bare
 from agentserver.provenance.policy.plan import AllowedStep, Plan
 from agentserver.provenance.relayed import Relayed, Relays
+from agentserver.provenance.request.asked import TrustedWords
 from agentserver.provenance.untrusted import Untrusted
 
 if TYPE_CHECKING:
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Call
     from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.policy.declarations import ListenerClass, Policy
-
-RECORD: Final = 100
-"""Longest value, in characters, that a field declared as a record or a directory can guarantee."""
-
 
 _Chunks = tuple["Mapping[str, tuple[Text, ...]]", ...]
 
@@ -120,7 +116,9 @@ def _distinct(texts: tuple[Text, ...]) -> tuple[Text, ...]:
         return texts
     known: dict[tuple[object, ...], Text] = {}
     for text in texts:
-        known.setdefault((text.origin.source, bare(text.origin.path), text.standing, text.asked), text)
+        known.setdefault(
+            (text.origin.source, bare(text.origin.path), text.standing, text.asked, text.id), text
+        )
     return tuple(known.values())
 
 
@@ -203,9 +201,8 @@ class Ledger:
         return "\n".join(self.queries)
 
     def ask(self, words: str) -> Ledger:
-        """The ledger after a trusted principal spoke. Nothing else may extend the query or the plan."""
-        plan = Plan.from_query(words) if self.plan is None else self.plan.extend(words)
-        return replace(self, asked=self.asked.add(words), plan=plan)
+        """The ledger after a trusted principal spoke. Nothing else may extend the query."""
+        return replace(self, asked=self.asked.add(words))
 
     def adopt(self, steps: tuple[AllowedStep, ...], *, unexposed: bool = False) -> Ledger | None:
         """The ledger with a planner's steps, or ``None`` when they may not count.
@@ -215,12 +212,13 @@ class Ledger:
         """
         if self.tainted and not unexposed:
             return None
-        plan = (self.plan or Plan()).adopted(steps, len(self.queries))
+        words = len(self.queries)
+        plan = Plan(steps, words) if self.plan is None else self.plan.adopted(steps, words)
         return None if plan is None else replace(self, plan=plan)
 
     def called(self, call: Call) -> Ledger:
         """The ledger after a call was let pass, of which the plan may allow no more than so many."""
-        plan = self.plan.after(call, self) if self.plan is not None and self.plan.steps else self.plan
+        plan = self.plan.after(call, self) if self.plan is not None else None
         return self if plan is self.plan else replace(self, plan=plan)
 
     def spend(self, bits: float) -> Ledger:
@@ -240,7 +238,7 @@ class Ledger:
         listener = policy.classify(seen.source)
         asked = any(_asked(self.asked, leaf) for leaf in seen.arguments)
         place = fetched_from(seen.arguments) if listener.source else ""
-        echoes = {fold(text_of(leaf.value)) for leaf in seen.arguments}
+        echoes = {typed(leaf.value) or fold(text_of(leaf.value)) for leaf in seen.arguments}
         prose: list[Text] = []
         records: list[Text] = []
         relayed: list[Relayed] = []
@@ -251,7 +249,7 @@ class Ledger:
                 continue
             if known:
                 relayed.append(Relayed(Hop(seen.source, leaf.path, seen.step), body, known))
-            standing = _standing(policy, listener, seen.source, leaf)
+            standing, kind = _standing(policy, listener, seen.source, leaf)
             if standing is None:
                 continue
             if standing is not Standing.PROSE and _echo(body, echoes, self.asked):
@@ -262,12 +260,12 @@ class Ledger:
             if standing is Standing.PROSE:
                 prose.append(Text(origin, body, standing, asked))
             else:
-                records.append(Text(origin, body, standing, asked, known))
+                records.append(Text(origin, body, standing, asked, known, kind))
         ledger = self.keep(prose, policy.limit)
         relays = self.relays.add(relayed)
         found = self.records.add(records, ledger.untrusted)
         ledger = replace(ledger, records=found, relays=relays)
-        if self.plan is None or self.plan.steps is None or listener.relay or ledger.overflow:
+        if self.plan is None or listener.relay or ledger.overflow:
             return ledger
         return replace(ledger, recorded=self._recorded(self.plan, seen, (*prose, *records)))
 
@@ -310,8 +308,8 @@ class Ledger:
         """The parts that change as a whole, for JSON: the plan's steps, what they were made of, and two figures."""
         plan = self.plan or Plan()
         return {
-            "steps": list(map(arguments.dump, plan.steps or ())),
-            "planned": plan.steps is not None,
+            "steps": list(map(arguments.dump, plan.steps)),
+            "planned": self.plan is not None,
             "plan": [plan.queries, [list(pair) for pair in plan.used]],
             "overflow": self.overflow,
             "spent": self.spent,
@@ -322,17 +320,11 @@ class Ledger:
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Ledger:
         """The ledger that ``dump`` wrote."""
-        plan = None
-        for words in data["queries"]:
-            plan = Plan.from_query(words) if plan is None else plan.extend(words)
-        ledger = cls(asked=TrustedWords().add(*data["queries"]), plan=plan)
+        ledger = cls(asked=TrustedWords().add(*data["queries"]))
         if data["planned"]:
             steps = tuple(map(arguments.load, data["steps"]))
             queries, used = data.get("plan", (len(data["queries"]), ()))
-            planned = replace(
-                ledger.plan or Plan(), steps=steps, queries=queries, used=tuple(map(tuple, used))
-            )
-            ledger = replace(ledger, plan=planned)
+            ledger = replace(ledger, plan=Plan(steps, queries, tuple(map(tuple, used))))
         held = [Text.load(text) for text in data["texts"]]
         texts = [
             text for text in held if not text.origin.via
@@ -360,23 +352,23 @@ class Ledger:
         )
 
 
-def _standing(policy: Policy, listener: ListenerClass, source: str, leaf: Leaf) -> Standing | None:
-    """The worth of a leaf. A relay says nothing of its own: its words neither accuse nor authorise."""
-    declared = policy.standing(source, leaf)
+def _standing(
+    policy: Policy, listener: ListenerClass, source: str, leaf: Leaf
+) -> tuple[Standing | None, str]:
+    """The worth of a leaf, and the kind of thing that it identifies.
+
+    A relay says nothing of its own: its words neither accuse nor authorise.
+    """
+    declared = policy.worth(source, leaf)
     if listener.relay:
-        return None
+        return None, ""
     if declared is not None:
-        running = listener.source and leaf.standing is None and _runs_on(text_of(leaf.value))
-        return Standing.PROSE if running and declared is not Standing.OWN else declared
+        running = listener.source and leaf.standing is None and forms.is_long(text_of(leaf.value))
+        standing = declared.standing
+        return (Standing.PROSE, "") if running and standing is not Standing.OWN else (standing, declared.id)
     if not listener.source:
-        return Standing.RECORD
-    inferred = policy.infer_fields and not names.is_open_world(source)
-    return names.standing_of(leaf.path, leaf.value) if inferred else Standing.PROSE
-
-
-def _runs_on(body: str) -> bool:
-    """True for running text: it is its author's words, even where its field is declared to be a record."""
-    return len(body) > RECORD or "\n" in body.strip()
+        return Standing.RECORD, ""
+    return forms.standing_of(leaf.path, leaf.value), ""
 
 
 def _asked(asked: TrustedWords, leaf: Leaf) -> bool:
@@ -387,4 +379,4 @@ def _asked(asked: TrustedWords, leaf: Leaf) -> bool:
 
 def _echo(body: str, echoes: set[str], asked: TrustedWords) -> bool:
     """True when a tool merely repeats what it was asked: the value has no other origin."""
-    return fold(body) in echoes and not asked.mentions(body)
+    return (typed(body) or fold(body)) in echoes and not asked.mentions(body)

@@ -17,8 +17,9 @@ from agentserver.provenance.evidence.encodings import turned, unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
+from agentserver.provenance.evidence.leaves import typed, yearless
 from agentserver.provenance.evidence.words import HEAD, lead_of, standing
-from agentserver.provenance.untrusted import whole_key
+from agentserver.provenance.untrusted import kind_key, whole_key
 from agentserver.provenance.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -152,9 +153,13 @@ def across(ledger: Ledger, left: str, right: str) -> Iterator[Evidence]:
 def origin(ledger: Ledger, body: str) -> Evidence | None:
     """One untrusted text that holds the value ``body`` as a whole, in any spelling or wrapping.
 
+    A number and a date are compared by value: ``10.0`` is not ``100``, and ``1,000`` is ``1000``.
+
     Raises:
         Crowded: none is known, and untrusted texts hold more than is tracked.
     """
+    if (kind := typed(body)) is not None:
+        return _counted(ledger, body, kind)
     readings = ((body, ""), *((decoded.body, decoded.via) for decoded in turned(body)))
     for inner in (False, True):
         for text, via in readings:
@@ -162,6 +167,19 @@ def origin(ledger: Ledger, body: str) -> Evidence | None:
             if number is not None:
                 return _whole(ledger, _at(ledger, number, inner=inner), offset, text if via else body, via)
     if ledger.untrusted.beyond:
+        raise Crowded
+    return None
+
+
+def _counted(ledger: Ledger, body: str, kind: str) -> Evidence | None:
+    """One untrusted text that says a number or a date, in any spelling of it."""
+    keys = [kind_key(kind), *([kind_key(day)] if (day := yearless(kind)) else [])]
+    for inner, held in ((False, ledger.untrusted.kinds), (True, ledger.untrusted.wrapped.kinds)):
+        numbers = (held.table.first(key) for key in keys)
+        number = next((number for number in numbers if number is not None), None)
+        if number is not None:
+            return _whole(ledger, _at(ledger, number, inner=inner), None, body)
+    if ledger.untrusted.kinds.beyond or ledger.untrusted.wrapped.kinds.beyond:
         raise Crowded
     return None
 

@@ -33,14 +33,14 @@ class Sleuth:
 
     Args:
         agent: what ``run`` drives: an object with ``run``, ``invoke`` or ``ainvoke``, or a callable.
-        untrusted: names of tools whose output is a stranger's; ``None`` goes by names.
-        consequential: names of tools that do something; ``None`` goes by names.
+        untrusted: names of tools whose output is a stranger's.
+        consequential: names of tools that do something. A tool in neither list is judged as both.
         destinations: recipients that are always allowed.
         denylist: recipients that never are.
         mode: ``audit``, ``confirm`` or ``enforce``; anything else is an error.
         policy: everything at once, instead of the lists.
         strict: refuse every consequential call once anything untrusted was read.
-        plan_mode: refuse kinds of action that the query does not ask for. On when no lists are given.
+        plan_mode: refuse every consequential call for which no plan was made (see ``Engine.set_plan``).
         confirm_callback: asked in ``confirm``; without it, ``confirm`` denies.
         confirm_timeout: seconds after which no answer is a no.
     """
@@ -66,15 +66,14 @@ class Sleuth:
         lists = (untrusted, consequential, destinations, denylist)
         if policy is not None and any(given is not None for given in lists):
             raise ValueError("give a policy or lists, not both")
-        planned = plan_mode or (untrusted is None and consequential is None)
         self.policy: IFCPolicy | Policy = policy or Policy(
             mode=Mode(mode),
-            sources=None if untrusted is None else tuple(untrusted),
-            sinks=None if consequential is None else tuple(SinkRule(name) for name in consequential),
+            sources=tuple(untrusted or ()),
+            sinks=tuple(SinkRule(name) for name in consequential or ()),
             allow=tuple(destinations or ()),
             deny=tuple(denylist or ()),
             strict=strict,
-            plan=PlanSource.QUERY if planned else PlanSource.OFF,
+            plan=PlanSource.REQUIRED if plan_mode else PlanSource.OPTIONAL,
         )
         self._key = object()
         self._latest = self._engine()

@@ -11,6 +11,8 @@ is more, and a question that needs it has no answer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import Offers, counted
@@ -19,6 +21,7 @@ from agentserver.provenance.evidence.encodings import unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.inventory import Value, ValueKind, closing, scanned, values, written
+from agentserver.provenance.evidence.leaves import typed_in
 from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.evidence.words import WordIndex
 
@@ -60,6 +63,18 @@ class Values:
         """The same by the places that they stand for."""
         return self._with(bodies, scanned, written, PLACES)
 
+    def count_up(self, bodies: Sequence[str]) -> Values:
+        """The numbers and dates with those of more texts, by value."""
+        entries: list[tuple[int, int]] = []
+        count, beyond = self.count, self.beyond
+        for number, body in enumerate(bodies, self.texts):
+            kinds = islice(dict.fromkeys(typed_in(body)) if count < HELD else (), HELD - count + 1)
+            keys = [(kind_key(kind), number) for kind in kinds]
+            count += len(keys)
+            beyond = beyond or count > HELD or (count == HELD and not keys)
+            entries += keys
+        return Values(self.table.add(entries), count, self.texts + len(bodies), beyond)
+
     def _with(
         self,
         bodies: Sequence[str],
@@ -93,6 +108,11 @@ def whole_key(body: str) -> int:
     return Value(ValueKind.KEY, body, 0).key
 
 
+def kind_key(kind: str) -> int:
+    """The hash of a number or a date by its value, every character of which counts."""
+    return int.from_bytes(blake2b(kind.encode(), digest_size=8, person=b"kind").digest(), "little")
+
+
 @dataclass(frozen=True, slots=True)
 class Wrapped:
     """The texts that were wrapped inside others, with their own indexes. ``outer`` has the number of each one's text.
@@ -110,6 +130,7 @@ class Wrapped:
     seen: int = 0
     over: bool = False
     offers: Offers = field(default=Offers())
+    kinds: Values = field(default=Values())
 
     @property
     def beyond(self) -> bool:
@@ -141,6 +162,7 @@ class Wrapped:
             self.seen + len(texts),
             over,
             self.offers.add(counted(found)),
+            self.kinds.count_up(bodies),
         )
 
 
@@ -172,6 +194,7 @@ class Untrusted:
     _words: Derived[Text, WordIndex] = field(default=Derived(WordIndex()), repr=False, compare=False)
     _wrapped: Derived[Text, Wrapped] = field(default=Derived(Wrapped()), repr=False, compare=False)
     _offers: Derived[Text, Offers] = field(default=Derived(Offers()), repr=False, compare=False)
+    _kinds: Derived[Text, Values] = field(default=Derived(Values()), repr=False, compare=False)
 
     def add(self, texts: Sequence[Text]) -> Untrusted:
         """The texts with more of them. Nothing is looked for yet."""
@@ -189,6 +212,7 @@ class Untrusted:
             self._words.grown(count),
             self._wrapped.grown(count),
             self._offers.grown(count),
+            self._kinds.grown(count),
         )
 
     @property
@@ -205,6 +229,11 @@ class Untrusted:
     def places(self) -> Values:
         """Their values, by the places that they stand for."""
         return self._places.of(self.texts, lambda made, texts: made.locate(_bodies(texts)))
+
+    @property
+    def kinds(self) -> Values:
+        """Their numbers and dates, by value."""
+        return self._kinds.of(self.texts, lambda made, texts: made.count_up(_bodies(texts)))
 
     @property
     def words(self) -> WordIndex:

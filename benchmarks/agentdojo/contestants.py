@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentdojo.task_suite.load_suites import get_suites
 
 from agentserver.provenance.evidence.labels import Mode
-from agentserver.provenance.policy.declarations import PlanSource, Policy
+from agentserver.provenance.policy.declarations import Policy
 from agentserver.provenance.policy.file import read_policy
 from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours
 from benchmarks.agentdojo.variations.guise import written
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from benchmarks.agentdojo.variations.guise import Guise
 
 VERSION = "v1.2.2"
-POLICY = Path(__file__).with_name("policy.yaml")
 GENERAL = Path(__file__).with_name("general.yaml")
 
 
@@ -27,15 +26,14 @@ def contestants(guise: Guise) -> list[Defence]:
     """All defences, in the order of the report, for a suite in a guise."""
     from agent_sleuth import Sleuth
 
-    declared = policy(POLICY, guise)
-    sources, sinks = [*(declared.sources or ())], [rule.name for rule in declared.sinks or ()]
+    declared = policy(GENERAL, guise)
+    sources, sinks = [*declared.sources], [rule.name for rule in declared.sinks]
     untrusted = [name for name in tools(guise) if any(fnmatchcase(name, entry) for entry in sources)]
     untrusted = [name for name in untrusted if name not in declared.trusted]
 
     def listed(*, plan: bool) -> Sleuth:
         return Sleuth(untrusted=untrusted, consequential=sinks, mode="enforce", plan_mode=plan)
 
-    no_plan = replace(declared, plan=PlanSource.OFF)
     return [
         Defence(),
         AgentSleuth(
@@ -48,10 +46,9 @@ def contestants(guise: Guise) -> list[Defence]:
         AgentSleuth("agent-sleuth 0.1.0, lists", lambda: listed(plan=False), structured=True),
         AgentSleuth("agent-sleuth 0.1.0, lists, plan mode", lambda: listed(plan=True), structured=True),
         Ours("zero configuration, run-level taint", Policy(mode=Mode.ENFORCE, strict=True)),
-        Ours("declared roles, no field trust, no plan", replace(no_plan, fields=(), infer_fields=False)),
-        Ours("declared roles and field trust, no plan", no_plan),
-        Ours("declared roles, field trust and plan", declared),
-        Ours("the same, confirm", replace(declared, mode=Mode.CONFIRM)),
+        Ours("declared roles, no field trust", replace(declared, fields=())),
+        Ours("general policy", declared),
+        Ours("general policy, confirm", replace(declared, mode=Mode.CONFIRM)),
     ]
 
 
@@ -63,7 +60,7 @@ def columns(guise: Guise) -> list[Defence]:
         Defence(),
         AgentSleuth("agent-sleuth 0.1.0", lambda: Sleuth(mode="enforce"), structured=True),
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
-        Ours("general policy", policy(GENERAL if GENERAL.exists() else POLICY, guise)),
+        Ours("general policy", policy(GENERAL, guise)),
     ]
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentdojo.task_suite.load_suites import get_suites
 
-from benchmarks.agentdojo.contestants import COLUMNS, GENERAL, POLICY, VERSION, columns
+from benchmarks.agentdojo.contestants import COLUMNS, GENERAL, VERSION, columns
 from benchmarks.agentdojo.measure import Side, Tally, attacked, attackers, benign
 from benchmarks.agentdojo.variations.forms import PLAIN, Form, chosen
 
@@ -222,7 +222,7 @@ def extent(asked: Asked) -> str:
     """What was run, in a line."""
     tasks = asked.tasks()
     pairs = sum(len(asked.injections(suite)) for suite, _ in tasks)
-    policy = GENERAL if GENERAL.exists() else POLICY
+    policy = GENERAL
     part = (
         f"SHORT FORM, every {QUICK_TASKS}th task and {QUICK_INJECTIONS}rd injection: " if asked.quick else ""
     )

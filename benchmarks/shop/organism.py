@@ -33,7 +33,7 @@ BUDGETS = ("hops", "messages", "queue", "principal", "conversation")
 _LISTENER = """
   - {{name: {name}, description: Measured., peers: {peers}, payload_class: shop.{payload}, handler: shop.{handler}}}"""
 _AUDIT = """
-provenance: {mode: audit}"""
+provenance: {{mode: audit, relays: [{names}]}}"""
 _UNTRUSTED = """
   - {name: page, description: A stranger's words., payload_class: shop.Items, handler: shop.echo, trust: source}
   - {name: mailer, description: Has consequences., payload_class: shop.Items, handler: shop.echo, trust: sink}"""
@@ -58,7 +58,7 @@ def text(payload: str, *, audit: bool, more: int = 0) -> str:
         _LISTENER.format(name=name, payload=payload, handler=handler, peers=peers)
         for name, handler, peers in rows
     )
-    provenance = _AUDIT if audit else ""
+    provenance = _AUDIT.format(names=", ".join(name for name, *_ in rows)) if audit else ""
     return f"name: bench{provenance}\njournal: none\nlisteners:{listeners}{_UNTRUSTED if audit else ''}\n"
 
 

@@ -116,9 +116,9 @@ def test_what_was_altered_is_not_asked_about_and_not_saved(shop):
 POLICY = """
 mode: enforce
 strict: true
-infer_fields: no
 sources: [till]
-sinks: {till: {actions: [send]}}
+fields: {till: {"*": prose}}
+sinks: {till: }
 """
 
 
@@ -128,14 +128,14 @@ def test_a_policy_tells_what_it_would_have_blocked_and_asked_about(shop, tmp_pat
     output = verb("replay", "--policy", policy, status=1)
     assert "clerk -> till Sum: was let through, would have been blocked (BLOCKED: till()" in output
     assert "tainted run: till" in output
-    assert output.endswith("otherwise than then: 1 blocked\n")
+    assert output.endswith("otherwise than then: 2 blocked\n")
     policy.write_text(POLICY.replace("enforce", "confirm"))
-    assert verb("replay", "--policy", policy, status=1).endswith("1 asked about\n")
+    assert verb("replay", "--policy", policy, status=1).endswith("2 asked about\n")
 
 
 def test_a_policy_that_says_nothing_new_changes_nothing(shop, tmp_path):
     policy = tmp_path / "policy.yaml"
-    policy.write_text("mode: enforce\nsources: [till]\nsinks: {ghost: {actions: [send]}}\n")
+    policy.write_text("mode: enforce\nsources: [till]\nsinks: {ghost: }\n")
     assert verb("replay", "--policy", policy).endswith("otherwise than then: none\n")
 
 

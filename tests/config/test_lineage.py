@@ -33,8 +33,8 @@ def trusting(one="", two=""):
     return text + (f"    {two}\n" if two else "")
 
 
-def test_the_keys_are_the_fields_of_a_policy_but_what_an_organism_decides():
-    assert set(PolicyEntry.model_fields) == {field.name for field in fields(Policy)} - {"closed"}
+def test_the_keys_are_the_fields_of_a_policy():
+    assert set(PolicyEntry.model_fields) == {field.name for field in fields(Policy)}
 
 
 def test_without_the_key_nobody_asks(project):
@@ -44,7 +44,7 @@ def test_without_the_key_nobody_asks(project):
 @pytest.mark.parametrize("value", ["", "{}"])
 def test_the_bare_key_means_its_defaults(project, value):
     policy = project.load(TWO + f"provenance: {value}\n").provenance.policy
-    assert (policy.mode, policy.sources, policy.sinks, policy.closed) == (Mode.AUDIT, None, None, True)
+    assert (policy.mode, policy.sources, policy.sinks) == (Mode.AUDIT, (), ())
 
 
 def test_the_keys_are_those_of_a_policy(project):
@@ -85,18 +85,28 @@ def test_trust_adds_to_the_policy(project):
     assert provenance.policy.classify("plain").relay is False
 
 
-def test_names_still_decide_about_the_others(project):
-    text = trusting("trust: [source, sink]").replace("name: plain", "name: fetch_mail")
-    policy = project.load(text + "provenance:\n").provenance.policy
-    assert policy.classify("fetch_mail").source
-    policy = project.load(text.replace("fetch_mail", "send_mail") + "provenance:\n").provenance.policy
-    assert policy.classify("send_mail").sink
+def test_no_name_decides_about_what_is_not_declared(project):
+    text = trusting("trust: [source, sink]")
+    for name in ("fetch_mail", "send_mail", "opaque"):
+        policy = project.load(
+            text.replace("name: plain", f"name: {name}") + "provenance:\n"
+        ).provenance.policy
+        assert (policy.classify(name).source, policy.classify(name).sink) == (True, True)
 
 
-def test_what_nobody_declared_vouches_for_nothing(project):
+def test_what_nobody_declared_is_source_and_sink(project):
     policy = project.load(trusting(two="trust: planner") + "provenance:\n").provenance.policy
-    assert policy.classify("greeter").relay
-    assert policy.classify("greeter").why.endswith("its words are no record")
+    found = policy.classify("greeter")
+    assert (found.source, found.sink, found.relay, found.known) == (True, True, False, False)
+    assert found.why == "nothing is declared of it"
+    assert policy.classify("plain").relay
+
+
+def test_what_is_inert_neither_accuses_nor_acts(project):
+    policy = project.load(trusting("trust: inert") + "provenance: {inert: [plain]}\n").provenance.policy
+    for name in ("greeter", "plain"):
+        found = policy.classify(name)
+        assert (found.source, found.sink, found.relay, found.known) == (False, False, True, True)
 
 
 def test_an_agent_that_acts_vouches_for_nothing(project):
@@ -199,8 +209,9 @@ def test_provenance_is_a_mapping(project):
 @pytest.mark.parametrize(
     ("trust", "finding"),
     [
-        ("sauce", "trust: must be 'source', 'sink', 'trusted', 'relay', 'quarantined' or 'planner'"),
+        ("sauce", "trust: must be 'source', 'sink', 'trusted', 'inert', 'relay', 'quarantined' or 'planner'"),
         ("[source, trusted]", "trust: a listener cannot be source and trusted"),
+        ("[inert, sink]", "trust: a listener cannot be inert and sink"),
         ("[source, planner]", "trust: a listener cannot be source and planner"),
         ("[relay, quarantined]", "trust: a listener cannot be relay and quarantined"),
     ],
@@ -242,18 +253,22 @@ def test_a_planner_is_a_listener_and_no_source(project, planner, finding):
 
 
 def test_a_plan_that_nobody_makes_is_pointed_at(project):
-    (found,) = project.findings(trusting("trust: [source, sink]") + "provenance: {plan: required}\n")
+    (found,) = project.findings(
+        trusting("trust: [source, sink]", "trust: inert") + "provenance: {plan: required}\n"
+    )
     assert "plan: required, and no listener is a planner, so no sink will ever run" in found
 
 
 def test_a_policy_that_can_find_nothing_is_pointed_at(project):
-    found = project.findings(trusting("trust: source") + "provenance:\n")
+    (undeclared,) = project.findings(trusting("trust: source") + "provenance:\n")
+    assert 'nothing is declared of "plain"' in undeclared
+    found = project.findings(trusting("trust: source", "trust: relay") + "provenance:\n")
     (warning,) = found
     assert (
-        "organism.yaml:12: warning: provenance: no listener is a sink, so nothing will ever be found"
+        "organism.yaml:13: warning: provenance: no listener is a sink, so nothing will ever be found"
         in warning
     )
-    assert project.findings(trusting("trust: [source, sink]") + "provenance:\n") == []
+    assert project.findings(trusting("trust: [source, sink]", "trust: inert") + "provenance:\n") == []
 
 
 def test_trust_without_provenance_would_mean_nothing(project):
@@ -298,10 +313,11 @@ def test_a_source_that_returns_bytes_is_refused(project):
     )
     (project.root / "listeners" / "greet.py").write_text(code)
     told = TWO.replace("listeners.greet.greet\n", "listeners.greet.texts\n")
-    assert project.load(told + "provenance: {sources: [plain]}\n") is not None
-    (error,) = project.errors(told + "provenance: {sources: [greeter]}\n")
-    assert '"greeter" is a source and returns bytes' in error
-    assert "return a HandlerResponse" in error
+    assert project.load(told + "provenance: {sources: [plain], trusted: [greeter]}\n") is not None
+    for said in ("sources: [greeter]", "sources: [plain]"):
+        (error,) = project.errors(told + f"provenance: {{{said}}}\n")
+        assert '"greeter" is a source and returns bytes' in error
+        assert "return a HandlerResponse" in error
 
 
 # Memory

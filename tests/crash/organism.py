@@ -45,9 +45,7 @@ LISTENERS = (
     listener("flaky", retries=2),
     listener("vault"),
 )
-POLICY = Policy(
-    mode=Mode.AUDIT, sources=("tool",), sinks=(SinkRule("vault"),), infer_fields=False, closed=True
-)
+POLICY = Policy(mode=Mode.AUDIT, sources=("tool",), sinks=(SinkRule("vault"),), relays=("agent", "flaky"))
 SHOP = rules(
     *LISTENERS,
     guards=(

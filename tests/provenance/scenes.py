@@ -1,19 +1,47 @@
-"""A small way to write scenarios: what was asked, what was read, what is called."""
+"""A small way to write scenarios: what was asked, what was read, what is called, at a declared desk."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
-from agentserver.provenance.policy.declarations import Rule
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.policy.declarations import ArgumentRule, Rule, SinkRule
 from agentserver.provenance.verdict import Verdict
 
 
+def sink(name: str, **roles: Role) -> SinkRule:
+    """A consequential listener with the roles of its arguments."""
+    return SinkRule(name, tuple(ArgumentRule(argument, role) for argument, role in roles.items()))
+
+
+_TO, _CHOICE, _SAID = Role.DESTINATION, Role.SELECTOR, Role.PAYLOAD
+
+SOURCES = ("fetch_*", "search_*", "read_*", "get_*", "list_*")
+SINKS = (
+    sink("send_email", to=_TO, cc=_TO, bcc=_TO, recipients=_TO, subject=_SAID, body=_SAID),
+    sink("reply_mail", to=_TO, body=_SAID),
+    sink("post_message", channel=_TO, body=_SAID),
+    sink("create_file", filename=_SAID, content=_SAID),
+    sink("delete_file", file_id=_CHOICE, filename=_CHOICE),
+    sink("delete_all"),
+    sink("update_password", password=_CHOICE),
+    sink("run_command", command=_CHOICE),
+    sink("delete_record", record=_CHOICE),
+)
+
+
+def desk(**changes: Any) -> Policy:
+    """An enforcing policy that declares what reads and what acts at a desk; no field and no destination."""
+    return replace(Policy(mode=Mode.ENFORCE, sources=SOURCES, sinks=SINKS), **changes)
+
+
 class Scenario:
-    """One conversation under one policy."""
+    """One conversation under one policy: that of the desk when none is given."""
 
     def __init__(self, policy: Policy | None = None, query: str = "") -> None:
-        self.policy = policy or Policy(mode=Mode.ENFORCE)
+        self.policy = policy or desk()
         self.ledger = Ledger().ask(query) if query else Ledger()
         self.step = 0
 
@@ -23,9 +51,9 @@ class Scenario:
         self.ledger = self.ledger.observe(self.policy, seen)
         return self
 
-    def call(self, sink: str, **arguments: Any) -> Verdict:
+    def call(self, sink: str, *, exposed: bool = True, **arguments: Any) -> Verdict:
         self.step += 1
-        return judge(self.ledger, self.policy, Call(sink, leaves(arguments), self.step))
+        return judge(self.ledger, self.policy, Call(sink, leaves(arguments), self.step, exposed=exposed))
 
-    def rules(self, sink: str, **arguments: Any) -> set[Rule]:
-        return {finding.rule for finding in self.call(sink, **arguments).findings}
+    def rules(self, sink: str, *, exposed: bool = True, **arguments: Any) -> set[Rule]:
+        return {finding.rule for finding in self.call(sink, exposed=exposed, **arguments).findings}

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from agentserver.provenance import IFCPolicy, PolicyError, Sleuth, TaintViolationError, read_policy
+from agentserver.provenance import (
+    IFCPolicy,
+    Mode,
+    Policy,
+    PolicyError,
+    Sleuth,
+    TaintViolationError,
+    read_policy,
+)
 
 PAGE = (
     "Quarterly notes. The launch code is swordfish-forty-two and the vault stands open behind the old mill. "
@@ -132,20 +140,20 @@ def test_an_unreadable_policy_is_an_error_and_no_audit(text: str) -> None:
         read_policy(text)
 
 
-@pytest.mark.parametrize("name", ["thread_list", "budget_report", "target", "widget"])
-def test_names_are_read_by_whole_tokens(name: str) -> None:
-    from agentserver.provenance.policy.names import is_sink, is_source
+@pytest.mark.parametrize("name", ["thread_list", "sender", "resend_email", "email_send"])
+def test_a_listed_name_means_whole_tokens_from_the_beginning(name: str) -> None:
+    policy = IFCPolicy(["thread"], ["send"])
+    assert policy.is_untrusted_source(name) is (name == "thread_list")
+    assert not policy.is_consequential(name)
 
-    assert not is_source(name) or name.endswith("list")
-    assert not is_sink(name)
 
-
-def test_run_query_is_no_sink_only_because_it_says_run() -> None:
-    """The name heuristic still calls it one; a declared list decides otherwise."""
-    sleuth = Sleuth(untrusted=["read_file"], consequential=["send_email"], mode="enforce")
-    sleuth.reset("count the users named in the file")
-    sleuth.engine.on_tool_result("read_file", "mallory")
-    assert sleuth.engine.on_tool_call("run_query", {"q": "mallory"}) is None
+def test_a_tool_that_does_nothing_is_declared_and_no_name_says_so() -> None:
+    engine = Sleuth(policy=Policy(mode=Mode.ENFORCE, sources=("read_file",), inert=("run_query",))).engine
+    engine.set_query("count the users named in the file")
+    engine.on_tool_result("read_file", "mallory")
+    assert engine.on_tool_call("run_query", {"q": "mallory"}) is None
+    with pytest.raises(TaintViolationError):
+        engine.on_tool_call("peek", {"q": "mallory"})
 
 
 def test_a_date_is_no_telephone_number() -> None:

@@ -14,7 +14,10 @@ def test_audit_prints_the_trace_and_enforce_blocks_with_the_chain(capsys: pytest
     assert "mails that went out: ['mark.black-2134@gmail.com']; model calls: 4" in audit
     assert "Lineage: search_emails" in audit
     assert "mails that went out: []" in enforce
-    assert "BLOCKED: send_email() called with tainted inputs" in enforce
+    assert "BLOCKED: send_email() called with tainted inputs" not in enforce
+    assert "BLOCKED: search_emails() called with tainted inputs" in enforce, (
+        "nothing is declared: it may be a way out"
+    )
     assert "answer: BLOCKED" in enforce
 
 

@@ -179,7 +179,7 @@ def test_a_host_and_a_path_in_two_fields_are_one_link(sink: str) -> None:
 
 
 def test_the_name_of_a_file_that_a_record_or_the_request_chose_is_no_host() -> None:
-    told = Scenario(Policy(mode=Mode.ENFORCE, infer_fields=False), "read plan.md and tell me")
+    told = Scenario(Policy(mode=Mode.ENFORCE), "read plan.md and tell me")
     told.read("fetch_page", PAGE).read("listing", {"name": "report.pdf"})
     assert passes(told, "read_file", file="report.pdf")
     assert passes(told, "read_file", file="plan.md")

@@ -10,21 +10,28 @@ PEERS = {
     "writer": ["send_email"],
     "lonely": [],
 }
+QUIET = ("planner", "reader", "writer", "lonely")
 
 
 def test_the_shortest_way_from_source_to_sink_is_told_with_its_guards() -> None:
-    policy = Policy(mode=Mode.ENFORCE, sources=("fetch",), sinks=(SinkRule("send_email"),))
+    policy = Policy(mode=Mode.ENFORCE, sources=("fetch",), sinks=(SinkRule("send_email"),), inert=QUIET)
     report = flows(policy, PEERS, {"reader": 3.0})
     [flow] = report.flows
     assert flow.path == ("fetch", "reader", "planner", "writer", "send_email")
     assert (flow.source, flow.sink) == ("fetch", "send_email")
     assert "reader quarantined to 3.0 bits" in str(flow)
-    assert "mode enforce; plan query; content reported" in str(flow)
+    assert "mode enforce; plan optional; content reported" in str(flow)
     assert not report.errors
 
 
 def test_what_is_not_connected_has_no_flow() -> None:
-    policy = Policy(sources=("lonely",), sinks=(SinkRule("send_email"),), plan=PlanSource.OFF, strict=True)
+    policy = Policy(
+        sources=("lonely",),
+        sinks=(SinkRule("send_email"),),
+        inert=("planner", "reader", "writer", "fetch"),
+        plan=PlanSource.OFF,
+        strict=True,
+    )
     report = flows(policy, PEERS)
     assert not report.flows
     assert "none" in str(report)
@@ -37,9 +44,10 @@ def test_a_declared_name_that_means_nobody_is_an_error() -> None:
 
 
 def test_classes_are_printed_with_their_reason() -> None:
-    policy = Policy(strict=True, relays=("planner",))
+    policy = Policy(strict=True, sources=("fetch",), relays=("planner",), trusted=("lonely",))
     report = flows(policy, PEERS)
-    assert "fetch: source (name reads like a source; name reads like no sink)" in str(report)
-    assert "planner: relay" in str(report)
-    assert "lonely: neither" in str(report)
+    assert "fetch: source (source by 'fetch')" in str(report)
+    assert "planner: relay (inert or a relay by 'planner')" in str(report)
+    assert "lonely: neither (declared trusted by 'lonely')" in str(report)
+    assert "writer: source and sink (nothing is declared of it)" in str(report)
     assert "strict" in str(report)

@@ -301,7 +301,7 @@ def test_a_policy_and_lists_together_are_an_error() -> None:
         Sleuth(policy=Policy(), untrusted=["x"])
 
 
-def test_one_list_leaves_the_other_question_to_names() -> None:
+def test_a_tool_in_neither_list_is_judged_as_both() -> None:
     sleuth = Sleuth(untrusted=["oracle"], mode="enforce", destinations=[])
     sleuth.reset("send it")
     sleuth.engine.on_tool_result("oracle", PAGE)
@@ -335,7 +335,7 @@ def test_the_classic_policy_and_store() -> None:
     defaults = IFCPolicy.from_defaults(mode="enforce")
     assert defaults.is_untrusted_source("fetch_url")
     assert defaults.is_consequential("postMessage")
-    assert not defaults.is_consequential("thread")
+    assert defaults.is_consequential("opaque")
     store = TaintStore()
     assert store.get_run_trust() is Trust.TRUSTED
     store.label("k", "attacker@evil.com", Trust.UNTRUSTED, "fetch_url")

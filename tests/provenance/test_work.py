@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, explain, judge, leaves
-from agentserver.provenance.evidence.asked import TrustedWords
 from agentserver.provenance.evidence.authority import mention
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
+from agentserver.provenance.request.asked import TrustedWords
 
 
 class Watched:
@@ -45,7 +45,6 @@ class Rows(tuple):  # noqa: SLOT001 - made for a moment
 POLICY = Policy(
     mode=Mode.ENFORCE,
     plan=PlanSource.OFF,
-    infer_fields=False,
     sources=("web", "helper", "book"),
     sinks=(
         SinkRule(
@@ -99,6 +98,7 @@ def warm(ledger):
         found.wrapped,
         found.offers(""),
         ledger.records.places,
+        ledger.untrusted.kinds,
         ledger.records.words,
         ledger.records.chunks,
     )

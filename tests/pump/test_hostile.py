@@ -65,7 +65,9 @@ FREE, TYPED = (
     ("words", "to", "url"),
     ("number", "amount", "count", "flag", "day", "moment", "at", "data", "more"),
 )
-POLICY = Policy(mode=Mode.ENFORCE, sources=("web",), sinks=(SinkRule("post"),), allow=("corp.com",))
+POLICY = Policy(
+    mode=Mode.ENFORCE, sources=("web",), sinks=(SinkRule("post"),), relays=("agent",), allow=("corp.com",)
+)
 LISTENERS = (
     listener("agent", "web", "post", payloads=(Anything, Kinds)),
     listener("web", payloads=(Anything, Kinds)),

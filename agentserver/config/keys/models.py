@@ -37,7 +37,7 @@ MAX_LISTENERS = 10_000
 _LIMITS = Limits()
 _JOURNAL = Journal()
 
-_Word: TypeAlias = Literal["source", "sink", "trusted", "relay", "quarantined", "planner"]
+_Word: TypeAlias = Literal["source", "sink", "trusted", "inert", "relay", "quarantined", "planner"]
 _Words = Annotated[list[_Word], Field(max_length=6)]
 Trusts: TypeAlias = Annotated[_Words, BeforeValidator(listed, json_schema_input_type=_Word | _Words)]
 Remembers: TypeAlias = Annotated[
@@ -98,8 +98,8 @@ class ListenerEntry(Strict):
     )
     trust: Trusts = Field(
         default_factory=list,
-        description="What the listener is to provenance: source, sink, trusted, relay, quarantined, planner; one "
-        "or a list.",
+        description="What the listener is to provenance: source, sink, trusted, inert, relay, quarantined, planner; "
+        "one or a list.",
     )
     memory: Remembers = Field(
         default=None,

@@ -24,31 +24,31 @@ from agentserver.provenance.evidence.destinations import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_GLUED: Final = re.compile(r"([^A-Z]*\.[a-z]{2,24})\.[A-Z][a-z']*$")
-"""A host and the first word of the next sentence, for want of a space."""
 _WORDS: Final = re.compile(r"\S+")
-_TRIM: Final = "\"'`()[]{}<>,;:!?"
+_TRIM: Final = (
+    "\"'`()[]{}<>,;:!?\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u3001\u3002"
+)
 _APART: Final = re.compile(r"[\s,;|\"'<>()\[\]{}\\/?&=#`!$*^~]+")
 _PORT: Final = re.compile(r"(?<=[\w\]]):\d{1,5}(?![\w.])")
 _SCHEMES: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}:(?:/+|(?=[^\d/]))")
 
 
-def named(text: str) -> Iterator[str]:
-    """The tokens of a trusted text that could name a destination, without the punctuation around them."""
+def named(text: str) -> Iterator[tuple[str, int]]:
+    """The tokens of a trusted text that could name a destination, without punctuation around them, and their places."""
     for match in _WORDS.finditer(text):
-        for piece in re.split(r"[,;|]", match.group()):
-            token = piece.strip(_TRIM).rstrip(".").strip(_TRIM)
+        for piece in re.finditer(r"[^,;|]+", match.group()):
+            token = piece.group().strip(_TRIM).rstrip(".").strip(_TRIM)
             if token:
-                yield token
-            if (glued := _GLUED.match(token)) is not None:
-                yield glued[1]
-    yield from (match.group() for match in ACCOUNT.finditer(text))
+                yield token, match.start() + piece.start() + piece.group().index(token)
+    yield from ((match.group(), match.start()) for match in ACCOUNT.finditer(text))
 
 
 def mention(name: str, *, any_case: bool = False) -> re.Pattern[str]:
-    """The pattern of a name as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``."""
+    """The pattern of a name as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``."""
     body = re.escape(name).replace(r"\ ", r"\s+")
-    return re.compile(rf"(?<![\w@./:+-]){body}(?![\w@/:+-]|\.\w)", re.IGNORECASE if any_case else re.NOFLAG)
+    return re.compile(
+        rf"(?<![\w@./:+-])(?<!\d,){body}(?![\w@/:+-]|\.\w|,\d)", re.IGNORECASE if any_case else re.NOFLAG
+    )
 
 
 @dataclass(frozen=True, slots=True)

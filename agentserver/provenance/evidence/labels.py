@@ -77,6 +77,8 @@ class Leaf:
     """Set by the caller for typed payloads that declare it; ``None`` leaves it to the policy."""
     readers: tuple[tuple[str, ...], ...] = ()
     """The readers that the payload's type declares, in groups of which each must admit a receiver."""
+    id: str = ""
+    """The kind of thing that it identifies, for a payload whose type declares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,9 @@ class TextOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that a ledger keeps. ``asked``: the trusted query named the document that it came from.
+    """A text that a ledger keeps.
 
+    ``asked``: the trusted query named the document that it came from. ``id``: the kind of thing that it identifies.
     ``after`` is the number of untrusted texts that came before a record whose listener may merely pass them on, else 0.
     """
 
@@ -149,6 +152,7 @@ class Text:
     standing: Standing
     asked: bool = False
     after: int = 0
+    id: str = ""
 
     def dump(self) -> dict[str, Any]:
         """The text as plain data for JSON."""
@@ -158,10 +162,11 @@ class Text:
             "standing": self.standing.value,
             "asked": self.asked,
         }
-        return {**told, "after": self.after} if self.after else told
+        more = {"after": self.after, "id": self.id}
+        return {**told, **{name: value for name, value in more.items() if value}}
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Text:
         """The text of which ``dump`` gave this."""
         origin, standing = TextOrigin(**data["origin"]), Standing(data["standing"])
-        return cls(origin, data["body"], standing, data["asked"], data.get("after", 0))
+        return cls(origin, data["body"], standing, data["asked"], data.get("after", 0), data.get("id", ""))

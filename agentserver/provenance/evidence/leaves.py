@@ -144,6 +144,11 @@ def typed(value: Scalar) -> str | None:
     return _number(body) if _NUMBER.fullmatch(body) or not isinstance(value, str) else None
 
 
+def yearless(kind: str) -> str:
+    """The key of a date that is said without its year; empty for a number."""
+    return f"day {kind[-5:]}" if kind.startswith("date ") else ""
+
+
 def typed_in(text: str) -> Iterator[str]:
     """The typed keys of the numbers and dates in a text. A date without a year gives its day alone."""
     for iso in _ISO.finditer(text):
@@ -156,8 +161,8 @@ def typed_in(text: str) -> Iterator[str]:
         key = _date(int(spoken[5]), number, day) if spoken[5] else f"day {number:02}-{day:02}"
         if key:
             yield key
-    for match in _NUMBER.finditer(text):
-        if key := _number(match.group()):
+    for written in dict.fromkeys(_NUMBER.findall(text)):
+        if key := _number(written):
             yield key
 
 

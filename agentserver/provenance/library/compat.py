@@ -13,8 +13,8 @@ from agentserver.provenance.evidence.labels import Mode, Observation, Standing, 
 from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.explain import explain
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.policy import names
-from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule, covers
+from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
+from agentserver.provenance.policy.paths import covers
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
@@ -49,36 +49,34 @@ class IFCPolicy:
     destination_denylist: Sequence[str] = ()
     strict: bool = False
     plan_mode: bool = False
-    by_name: bool = field(default=False, repr=False)
+    undeclared: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         self.mode = Mode(self.mode)
 
     def is_untrusted_source(self, tool_name: str) -> bool:
-        """Exact, by glob or by its first whole tokens; by name when made from defaults."""
-        listed = any(covers(entry, tool_name) for entry in self.untrusted_sources)
-        return listed or (self.by_name and names.is_source(tool_name))
+        """Exact, by glob or by its first whole tokens; every tool when made from defaults."""
+        return self.undeclared or any(covers(entry, tool_name) for entry in self.untrusted_sources)
 
     def is_consequential(self, tool_name: str) -> bool:
-        """Exact, by glob or by its first whole tokens; by name when made from defaults."""
-        listed = any(covers(entry, tool_name) for entry in self.consequential_actions)
-        return listed or (self.by_name and names.is_sink(tool_name))
+        """Exact, by glob or by its first whole tokens; every tool when made from defaults."""
+        return self.undeclared or any(covers(entry, tool_name) for entry in self.consequential_actions)
 
     @classmethod
     def from_defaults(cls, mode: str = Mode.AUDIT) -> IFCPolicy:
-        """No lists: the names of tools decide."""
-        return cls([], [], mode=mode, by_name=True)
+        """No lists: every tool is judged as source and as sink."""
+        return cls([], [], mode=mode, undeclared=True)
 
     def policy(self) -> Policy:
         """The policy, as the engine understands it."""
         return Policy(
             mode=Mode(self.mode),
-            sources=None if self.by_name else tuple(self.untrusted_sources),
-            sinks=None if self.by_name else tuple(SinkRule(name) for name in self.consequential_actions),
+            sources=tuple(self.untrusted_sources),
+            sinks=tuple(SinkRule(name) for name in self.consequential_actions),
             allow=tuple(self.destination_allowlist),
             deny=tuple(self.destination_denylist),
             strict=self.strict,
-            plan=PlanSource.QUERY if self.plan_mode or self.by_name else PlanSource.OFF,
+            plan=PlanSource.REQUIRED if self.plan_mode else PlanSource.OPTIONAL,
         )
 
 

@@ -33,11 +33,11 @@ from agentserver.provenance.planned.records import RecordIndex, bare
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from agentserver.provenance.evidence.asked import TrustedWords
     from agentserver.provenance.evidence.labels import Leaf, Scalar
     from agentserver.provenance.planned.arguments import Condition
     from agentserver.provenance.planned.moments import Moment
     from agentserver.provenance.planned.records import RecordedLeaf
+    from agentserver.provenance.request.asked import TrustedWords
 
 LOOKS: Final = 4096
 """Leaves that one question looks at, nested ones included; then the answer is no."""

@@ -15,9 +15,9 @@ from agentserver.provenance.planned.records import Saying
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agentserver.provenance.evidence.asked import TrustedWords
     from agentserver.provenance.evidence.labels import Observation, Text
     from agentserver.provenance.planned.records import RecordIndex
+    from agentserver.provenance.request.asked import TrustedWords
 
 
 def recorded(

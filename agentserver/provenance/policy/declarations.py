@@ -1,30 +1,28 @@
 """The declarations of an operator: sources, sinks, what each argument decides, what a field is worth.
 
-Owns the policy as a frozen value and the classification of listeners by it. Refuses to look at data. Where
-nothing is declared, names decide (see ``names``); a declaration always wins.
+Owns the policy as a frozen value and the classification of listeners by it. Refuses to go by names: a listener of
+which nothing is declared is source and sink, and a field or an argument of which nothing is declared is taken for what
+its value has the form of (see ``forms``).
 """
 
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.readers import directory_of
-from agentserver.provenance.evidence.destinations import destination, leads_out
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
-from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.policy import names
+from agentserver.provenance.policy import forms
+from agentserver.provenance.policy.paths import argument_name, bare, covers, means
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from agentserver.provenance.confidentiality.readers import ReaderRule
     from agentserver.provenance.evidence.labels import Call, Leaf
-    from agentserver.provenance.policy.actions import Action
 
 
 class Rule(StrEnum):
@@ -39,7 +37,8 @@ class Rule(StrEnum):
     LINK = "untrusted link to an authorised recipient"
     PROSE = "destination authorised by the request alone"
     EXIT = "constructed link"
-    PLAN = "action that nobody asked for"
+    UNFOUNDED = "call that nothing trusted stands behind"
+    PLAN = "action outside the plan"
     STRICT = "tainted run"
     BUDGET = "quarantine channel exhausted"
     BOUND = "beyond what is tracked"
@@ -58,10 +57,10 @@ class Effect(StrEnum):
 
 
 class PlanSource(StrEnum):
-    """The origin of a conversation's plan: none, words of the request, a planner, or a planner and a person."""
+    """The part that plans have: none, that of one which a planner made, that there must be one, and a person's yes."""
 
     OFF = "off"
-    QUERY = "query"
+    OPTIONAL = "optional"
     REQUIRED = "required"
     CONFIRMED = "confirmed"
 
@@ -77,25 +76,33 @@ DEFAULT_EFFECTS: Final[dict[Rule, Effect]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """The worth of the fields ``field`` of the listeners ``source``. Both are globs; paths omit indices."""
+    """The worth of the fields ``field`` of the listeners ``source``. Both are globs; paths omit indices.
+
+    ``id`` names the kind of thing that the field's values identify; they then stand for nothing else.
+    """
 
     source: str
     field: str
     standing: Standing
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRule:
     """The part that one argument of a sink has in a decision.
 
-    ``accepts`` names fields (``listener.field``, globs) whose values authorise this argument and no other,
-    even when they are prose; ``asked`` in it stands for every document that the trusted query named, ``record`` for the
-    very record that a selector of the same call names.
+    ``accepts`` names fields (``listener.field``, globs) whose values authorise this argument and no other, even when
+    they are prose in a document that the request named, and ``record`` the very record that a selector of the same call
+    names. ``id`` is the kind of thing that the argument chooses. ``values`` are always allowed. ``declared``
+    is False for what the form of a value suggests.
     """
 
     name: str
     role: Role
     accepts: tuple[str, ...] = ()
+    id: str = ""
+    values: tuple[str, ...] = ()
+    declared: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,37 +111,41 @@ class SinkRule:
 
     name: str
     arguments: tuple[ArgumentRule, ...] = ()
-    actions: frozenset[Action] | None = None
     mode: Mode | None = None
     effects: tuple[tuple[Rule, Effect], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerClass:
-    """The class of a listener, and the reason for it. A name may be source and sink."""
+    """The class of a listener, and the reason for it. A name may be source and sink.
+
+    ``known`` is False for a listener of which nothing is declared: it is taken for both.
+    """
 
     source: bool
     sink: bool
     relay: bool
     why: str
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Everything declared. ``None`` for ``sources`` or ``sinks`` leaves that question to names."""
+    """Everything declared. A listener in none of the lists is judged as source and as sink."""
 
     mode: Mode = Mode.AUDIT
-    sources: tuple[str, ...] | None = None
-    sinks: tuple[SinkRule, ...] | None = None
+    sources: tuple[str, ...] = ()
+    sinks: tuple[SinkRule, ...] = ()
     trusted: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
+    inert: tuple[str, ...] = ()
+    """Listeners without consequences, whose words have no other origin than their arguments."""
     fields: tuple[FieldRule, ...] = ()
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     query_authorises: bool = True
-    plan: PlanSource = PlanSource.QUERY
+    plan: PlanSource = PlanSource.OPTIONAL
     strict: bool = False
-    infer_fields: bool = True
     follow_links: bool = True
     effects: tuple[tuple[Rule, Effect], ...] = field(default=())
     limit: int = 16_000_000
@@ -146,47 +157,28 @@ class Policy:
     that what is left of it cannot be guessed."""
     readers: tuple[ReaderRule, ...] = ()
     """Who may be given the content of a listener's fields; anybody where nothing is said."""
-    closed: bool = False
-    """True makes a listener that is nothing else a relay. Otherwise its words count as a record."""
 
     def classify(self, listener: str) -> ListenerClass:
-        """Source, sink or relay, with the reason that ``check`` prints."""
-        relay = any(means(entry, listener) for entry in self.relays)
-        source, why_source = self._is_source(listener)
-        sink, why_sink = self._is_sink(listener)
-        why = f"{why_source}; {why_sink}"
-        if relay:
-            return ListenerClass(source=False, sink=sink, relay=True, why=f"{why}; declared relay")
-        if self.closed and not (source or sink or self._is_trusted(listener)):
-            return ListenerClass(source=False, sink=False, relay=True, why=f"{why}; its words are no record")
-        return ListenerClass(source, sink, relay=False, why=why)
-
-    def _is_trusted(self, listener: str) -> bool:
-        return any(means(entry, listener) for entry in self.trusted)
-
-    def _is_source(self, listener: str) -> tuple[bool, str]:
-        if self._is_trusted(listener):
-            return False, "declared trusted"
-        entry = next((entry for entry in self.sources or () if covers(entry, listener)), None)
-        if entry is not None:
-            return True, f"source by '{entry}'"
-        if self.sources is not None:
-            return False, "not among the sources"
-        found = names.is_source(listener)
-        return found, "name reads like a source" if found else "name reads like no source"
-
-    def _is_sink(self, listener: str) -> tuple[bool, str]:
-        rule = self.sink(listener)
-        if rule is not None:
-            return True, f"sink by '{rule.name}'"
-        if self.sinks is not None:
-            return False, "not among the sinks"
-        found = names.is_sink(listener)
-        return found, "name reads like a sink" if found else "name reads like no sink"
+        """Source, sink, relay or none of them, with the reason that ``check`` prints."""
+        trusted = next((entry for entry in self.trusted if means(entry, listener)), None)
+        source = None if trusted else next((entry for entry in self.sources if covers(entry, listener)), None)
+        relay = next((entry for entry in (*self.relays, *self.inert) if means(entry, listener)), None)
+        sink = self.sink(listener)
+        said = (
+            ("source by", source),
+            ("sink by", sink.name if sink else None),
+            ("declared trusted by", trusted),
+            ("inert or a relay by", relay),
+        )
+        why = "; ".join(f"{word} '{entry}'" for word, entry in said if entry is not None)
+        if not why:
+            return ListenerClass(True, True, False, "nothing is declared of it", known=False)
+        speaks = source is not None and relay is None
+        return ListenerClass(speaks, sink is not None, relay is not None, why)
 
     def sink(self, listener: str) -> SinkRule | None:
         """The first declared rule for a listener: exact names before patterns."""
-        rules = self.sinks or ()
+        rules = self.sinks
         exact = next((rule for rule in rules if rule.name == listener), None)
         return exact or next((rule for rule in rules if covers(rule.name, listener)), None)
 
@@ -208,18 +200,10 @@ class Policy:
         return any(name is rule for table in tables for name, _ in table)
 
     def argument(self, call: Call, leaf: Leaf) -> ArgumentRule:
-        """The rule of one argument of a call: its type's word, the policy's, then its form's and its name's."""
+        """The rule of one argument of a call: its type's word, the policy's, then what its value has the form of."""
         return self.declared(call, leaf) or ArgumentRule(
-            argument_name(leaf.path), self._undeclared(call, leaf)
+            argument_name(leaf.path), forms.role_of(leaf.value), declared=False
         )
-
-    def _undeclared(self, call: Call, leaf: Leaf) -> Role:
-        """At a listener that fetches, and where a name says that it decides nothing, the form of a value decides."""
-        role = _by_name(call, leaf)
-        fetches = leads_out(text_of(leaf.value)) and self.classify(call.sink).source
-        if fetches or (role is Role.INERT and isinstance(leaf.value, str) and _points(leaf.value)):
-            return Role.DESTINATION
-        return role
 
     def declared(self, call: Call, leaf: Leaf) -> ArgumentRule | None:
         """The rule that the type of a payload, or the policy, has for an argument; ``None`` where neither does."""
@@ -233,24 +217,22 @@ class Policy:
         above = [(known, role) for known, role in call.roles if path == known or path.startswith(f"{known}.")]
         if above:
             typed = max(above, key=lambda pair: len(pair[0]))[1]
-            return ArgumentRule(name, typed, rule.accepts if rule else ())
+            return replace(rule, role=typed) if rule else ArgumentRule(name, typed)
         return rule
 
-    def standing(self, source: str, leaf: Leaf) -> Standing | None:
-        """The declared worth of a field; ``None`` when nothing is declared for it."""
+    def worth(self, source: str, leaf: Leaf) -> FieldRule | None:
+        """The declared worth of a field, by its type or by the policy; ``None`` when nothing is declared for it."""
         if leaf.standing is not None:
-            return leaf.standing
+            return FieldRule(source, leaf.path, leaf.standing, leaf.id)
         path = bare(leaf.path)
-        for rule in self.fields:
-            if means(rule.source, source) and fnmatchcase(path, rule.field):
-                return rule.standing
-        return None
+        rules = (rule for rule in self.fields if means(rule.source, source))
+        return next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
 
     def unused(self, listeners: Iterable[str]) -> tuple[str, ...]:
         """Declared names that mean no listener. An error: a typing mistake would switch a rule off."""
         known = tuple(listeners)
-        declared = [*(self.sources or ()), *self.trusted, *self.relays]
-        declared += [rule.name for rule in self.sinks or ()] + [rule.source for rule in self.fields]
+        declared = [*self.sources, *self.trusted, *self.relays, *self.inert]
+        declared += [rule.name for rule in self.sinks] + [rule.source for rule in self.fields]
         declared += [rule.source for rule in self.readers]
         wrong = tuple(entry for entry in declared if not any(covers(entry, name) for name in known))
         return (*wrong, *self._unused_directories(known))
@@ -266,45 +248,3 @@ class Policy:
 def _holds(directory: str, listener: str) -> bool:
     """True when the entry of a directory, with or without a field, can mean a listener."""
     return means(directory, listener) or means(directory.rpartition(".")[0], listener)
-
-
-def covers(entry: str, listener: str) -> bool:
-    """True when a declared source or sink means a listener: exactly, by glob, or as its first whole tokens."""
-    wanted = names.tokens(entry)
-    prefix = bool(wanted) and "*" not in entry and names.tokens(listener)[: len(wanted)] == wanted
-    return prefix or means(entry, listener)
-
-
-def means(entry: str, listener: str) -> bool:
-    """True when a name that loosens a rule means a listener: exactly or by glob, never by its beginning."""
-    return entry == listener or fnmatchcase(listener, entry)
-
-
-def bare(path: str) -> str:
-    """A path without indices: ``items[3].to[0]`` is ``items.to``."""
-    return re.sub(r"\[\d+\]", "", path).lstrip(".")
-
-
-def argument_name(path: str) -> str:
-    """The argument that a path lies in: ``attachments[0].id`` lies in ``attachments``."""
-    return bare(path).partition(".")[0]
-
-
-def _by_name(call: Call, leaf: Leaf) -> Role:
-    role = names.role_of(leaf.path) or names.role_of(argument_name(leaf.path))
-    if not names.SECRETS.isdisjoint(names.tokens(leaf.path)):
-        return Role.SELECTOR
-    if role is not None:
-        return role
-    if isinstance(leaf.value, str) and _points(leaf.value):
-        return Role.DESTINATION
-    aimed = any(
-        names.role_of(other.path) is Role.DESTINATION and other.value not in (None, "")
-        for other in call.arguments
-    )
-    return Role.PAYLOAD if aimed else Role.SELECTOR
-
-
-def _points(text: str) -> bool:
-    """True when a text is, or has in it, something of the form of an address or a link."""
-    return "." in text and ("://" in text or "@" in text[1:] or destination(text).external)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from agentserver.provenance.confidentiality.readers import Readers
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.policy.declarations import bare
+from agentserver.provenance.policy.paths import bare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

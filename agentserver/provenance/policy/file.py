@@ -13,7 +13,14 @@ from pydantic import ValidationError
 
 from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, Policy, SinkRule
-from agentserver.provenance.policy.model import ArgumentEntry, PolicyEntry, SinkEntry, called, told
+from agentserver.provenance.policy.model import (
+    ArgumentEntry,
+    FieldEntry,
+    PolicyEntry,
+    SinkEntry,
+    called,
+    told,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -121,12 +128,14 @@ class _Walk:
         return PolicyError(f"{self.name}:{node.start_mark.line + 1}: {message}")
 
 
-def _fields(said: Mapping[str, Mapping[str, Standing]]) -> tuple[FieldRule, ...]:
-    return tuple(
-        FieldRule(source, name, standing)
-        for source, inner in said.items()
-        for name, standing in inner.items()
-    )
+def _fields(said: Mapping[str, Mapping[str, Standing | FieldEntry]]) -> tuple[FieldRule, ...]:
+    return tuple(_field(source, *pair) for source, inner in said.items() for pair in inner.items())
+
+
+def _field(source: str, name: str, entry: Standing | FieldEntry) -> FieldRule:
+    if isinstance(entry, FieldEntry):
+        return FieldRule(source, name, entry.standing, entry.id)
+    return FieldRule(source, name, entry)
 
 
 def _readers(said: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tuple[ReaderRule, ...]:
@@ -151,7 +160,6 @@ def _sink(name: str, entry: SinkEntry | None) -> SinkRule:
     return SinkRule(
         name,
         tuple(_argument(*pair) for pair in entry.arguments.items()),
-        frozenset(entry.actions) if "actions" in given else None,
         entry.mode if "mode" in given else None,
         _effects(entry.effects),
     )
@@ -159,7 +167,7 @@ def _sink(name: str, entry: SinkEntry | None) -> SinkRule:
 
 def _argument(name: str, entry: Role | ArgumentEntry) -> ArgumentRule:
     if isinstance(entry, ArgumentEntry):
-        return ArgumentRule(name, entry.role, tuple(entry.accepts))
+        return ArgumentRule(name, entry.role, tuple(entry.accepts), entry.id, tuple(entry.values))
     return ArgumentRule(name, entry)
 
 
@@ -168,7 +176,7 @@ def _effects(said: Mapping[Rule, Effect]) -> tuple[tuple[Rule, Effect], ...]:
 
 
 _MADE: Final[dict[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("sources", "trusted", "relays", "allow", "deny"), tuple),
+    **dict.fromkeys(("sources", "trusted", "relays", "inert", "allow", "deny"), tuple),
     "fields": _fields,
     "readers": _readers,
     "sinks": _sinks,

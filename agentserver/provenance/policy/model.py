@@ -25,7 +25,6 @@ from pydantic_core import PydanticCustomError
 from agentserver.provenance.confidentiality.readers import sound
 from agentserver.provenance.evidence.authority import DestinationPattern
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
-from agentserver.provenance.policy.actions import Action
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Policy, Rule
 
 if TYPE_CHECKING:
@@ -137,7 +136,6 @@ ModeWord: TypeAlias = Annotated[Mode, PlainValidator(_word(Mode, "mode")), _enum
 PlanWord: TypeAlias = Annotated[PlanSource, PlainValidator(_word(PlanSource, "plan")), _enum(PlanSource)]
 StandingWord: TypeAlias = Annotated[Standing, PlainValidator(_word(Standing, "standing")), _enum(Standing)]
 RoleWord: TypeAlias = Annotated[Role, PlainValidator(_word(Role, "role")), _enum(Role)]
-ActionWord: TypeAlias = Annotated[Action, PlainValidator(_word(Action, "action")), _enum(Action)]
 RuleWord: TypeAlias = Annotated[Rule, PlainValidator(_word(Rule, "rule")), _enum(Rule)]
 EffectWord: TypeAlias = Annotated[Effect, PlainValidator(_word(Effect, "effect")), _enum(Effect)]
 Effects: TypeAlias = dict[RuleWord, EffectWord]
@@ -157,8 +155,15 @@ class ArgumentEntry(_Entry):
     )
     accepts: list[Text] = Field(
         default_factory=list,
-        description="Fields, as listener.field, whose values authorise this argument; asked stands for every document "
-        "that the trusted query named, record for the record that a selector of the same call names.",
+        description="Fields, as listener.field, whose values authorise this argument: as records, or in documents that "
+        "the trusted query named; record stands for the record that a selector of the same call names.",
+    )
+    id: Text = Field(
+        default="",
+        description="The kind of thing that it chooses: only a field of the same kind authorises it.",
+    )
+    values: list[Text] = Field(
+        default_factory=list, description="Values that need no authority, such as a default."
     )
 
 
@@ -168,13 +173,27 @@ Argument: TypeAlias = Annotated[
 ]
 
 
+class FieldEntry(_Entry):
+    """One field of a source."""
+
+    standing: StandingWord = Field(
+        default=Standing.RECORD, description="What the field is worth: prose, record, directory or own."
+    )
+    id: Text = Field(default="", description="The kind of thing that its values identify, and nothing else.")
+
+
+FieldWorth: TypeAlias = Annotated[
+    Annotated[StandingWord, Tag(WORD)] | Annotated[FieldEntry, Tag(ENTRY)],
+    Discriminator(lambda value: ENTRY if isinstance(value, dict | FieldEntry) else WORD),
+]
+
+
 class SinkEntry(_Entry):
     """A listener with consequences."""
 
     arguments: dict[Text, Argument] = Field(
         default_factory=dict, description="By field: its role, or a role and what it accepts."
     )
-    actions: list[ActionWord] = Field(default_factory=list, description="What a call of it does.")
     mode: ModeWord = Field(default=_UNSET, description="Its own mode; that of the policy if left out.")
     effects: Effects = Field(
         default_factory=dict, description="By rule: what is done about a call that breaks it."
@@ -202,21 +221,22 @@ class PolicyEntry(_Entry):
     )
     sources: list[Text] = Field(
         default_factory=list,
-        description="Listeners whose words are a stranger's, as names or patterns; names decide if left out.",
+        description="Listeners whose words are a stranger's, as names or patterns.",
     )
     sinks: Sinks = Field(
         default_factory=list,
-        description="Listeners with consequences: a list of names, or by name what is said of each; names decide if "
-        "left out.",
+        description="Listeners with consequences: a list of names, or by name what is said of each.",
     )
-    trusted: list[Text] = Field(
-        default_factory=list, description="Listeners that are no source, whatever their name."
-    )
+    trusted: list[Text] = Field(default_factory=list, description="Listeners whose words are no stranger's.")
     relays: list[Text] = Field(
         default_factory=list,
         description="Listeners that repeat the words of others, so that theirs vouch for nothing.",
     )
-    fields: dict[Text, dict[Text, StandingWord]] = Field(
+    inert: list[Text] = Field(
+        default_factory=list,
+        description="Listeners without consequences, whose words come from their arguments alone.",
+    )
+    fields: dict[Text, dict[Text, FieldWorth]] = Field(
         default_factory=dict, description="By listener and field: what a field of a source is worth."
     )
     readers: dict[Text, Readable] = Field(
@@ -232,15 +252,11 @@ class PolicyEntry(_Entry):
     )
     plan: PlanWord = Field(
         default=_DEFAULT.plan,
-        description="Where the plan of a conversation comes from. query: the request's words. required: a planner; "
-        "without its plan no sink runs. confirmed: the same, and a person confirms the plan, once.",
+        description="The part of plans. optional: one that a planner makes counts. required: without one no sink runs. "
+        "confirmed: the same, and a person confirms the plan, once. off: none counts.",
     )
     strict: Flag = Field(
         default=_DEFAULT.strict, description="Whether every sink is refused once untrusted text was read."
-    )
-    infer_fields: Flag = Field(
-        default=_DEFAULT.infer_fields,
-        description="Whether the names of undeclared fields say what they are worth.",
     )
     follow_links: Flag = Field(
         default=_DEFAULT.follow_links,
@@ -267,6 +283,13 @@ class PolicyEntry(_Entry):
 _MAPPING = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
+_RETIRED = {
+    "infer_fields": "nothing is inferred from names; leave the line out",
+    "actions": "the words of a request decide nothing alone; leave the line out",
+}
+"""Keys of earlier versions, and what to do about them."""
+
+
 def told(fault: ErrorDetails) -> tuple[Loc, str]:
     """The place of a mistake in the document, and the mistake in words.
 
@@ -278,6 +301,8 @@ def told(fault: ErrorDetails) -> tuple[Loc, str]:
     said = fault.get("ctx", {})
     if kind == "missing":
         return around, f"{called(around)} has no {key}"
+    if kind == "extra_forbidden" and key in _RETIRED:
+        return loc, f"'{key}' is no key any more: {_RETIRED[str(key)]}"
     if kind == "extra_forbidden":
         return loc, f"unknown key '{key}' in {called(around)}{_meant(str(key), _keys(around))}"
     if kind in _MAPPING:
@@ -300,21 +325,26 @@ def told(fault: ErrorDetails) -> tuple[Loc, str]:
 
 def called(loc: Loc) -> str:
     """A mapping of the policy, in words."""
-    match loc:
-        case ():
-            return "the policy"
-        case ("sinks", name):
-            return f"sink '{name}'"
-        case ("sinks", _, "arguments", name):
-            return f"argument '{name}'"
-        case ("fields", name):
-            return f"the fields of '{name}'"
-        case ("readers", name):
-            return f"the readers of '{name}'"
-    return f"'{loc[-1]}'"
+    words = {
+        ("sinks", 2): "sink",
+        ("sinks", 4): "argument",
+        ("fields", 2): "the fields of",
+        ("fields", 3): "field",
+    }
+    words[("readers", 2)] = "the readers of"
+    if not loc:
+        return "the policy"
+    word = words.get((str(loc[0]), len(loc)))
+    return f"{word} '{loc[-1]}'" if word else f"'{loc[-1]}'"
 
 
 def _keys(loc: Loc) -> Iterable[str]:
     """The keys of a mapping whose keys are fixed."""
-    kinds: tuple[type[BaseModel], ...] = (PolicyEntry, SinkEntry, ArgumentEntry)
-    return kinds[len(loc) // 2].model_fields
+    match loc:
+        case ("fields", *_):
+            return FieldEntry.model_fields
+        case ("sinks", _, "arguments", *_):
+            return ArgumentEntry.model_fields
+        case ("sinks", *_):
+            return SinkEntry.model_fields
+    return PolicyEntry.model_fields

@@ -1,8 +1,8 @@
 """The allowed actions of a conversation, fixed before untrusted data is seen.
 
-Owns plans: from the words of the trusted query, or typed, step by step, from a planner; and their two answers about a
-call: whether it has a place in the plan, and which of its arguments the plan itself warrants. Refuses to grow from
-anything but a trusted principal's later words.
+Owns plans, typed, step by step, from a planner, and their two answers about a call: whether it has a place in the plan,
+and which of its arguments the plan itself warrants. Refuses to make one of the words of a request, which decide nothing
+alone, and to grow but after a trusted principal's later words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.planned.arguments import AllowedStep, Anything, moved_step
 from agentserver.provenance.planned.granting import PlanGrounds, named
 from agentserver.provenance.planned.wording import phrase
-from agentserver.provenance.policy.actions import Action, actions_in, actions_of, delegates, is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -42,63 +41,47 @@ _DECIDES: Final[Mapping[Role | None, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The kinds of action that the query asks for, the sinks it names, and the steps of a planner.
+    """All that a conversation may do, made by a planner before anything untrusted was seen.
 
-    ``open`` marks a request that leaves the choice to a document (``do the tasks on my list``), or is not in
-    English: then words fix nothing, and only lineage decides. ``queries`` counts the principal's messages that the
-    steps were made of, ``used`` the calls of each step whose number is bounded.
+    ``queries`` counts the principal's messages that the steps were made of, ``used`` the calls of each step whose
+    number is bounded.
     """
 
-    actions: frozenset[Action] = frozenset()
-    steps: tuple[AllowedStep, ...] | None = None
-    open: bool = False
+    steps: tuple[AllowedStep, ...] = ()
     queries: int = 0
     used: tuple[tuple[int, int], ...] = ()
-
-    @classmethod
-    def from_query(cls, query: str) -> Plan:
-        """The plan that a request's words fix."""
-        return cls(actions_in(query), None, delegates(query) or is_foreign(query))
-
-    def extend(self, query: str) -> Plan:
-        """The plan after a trusted principal said more. Typed steps stay as they are."""
-        more = Plan.from_query(query)
-        return replace(self, actions=self.actions | more.actions, open=self.open or more.open)
 
     def adopted(self, steps: tuple[AllowedStep, ...], queries: int) -> Plan | None:
         """The plan with a planner's steps, or with more of them after more words; ``None`` where no word is new.
 
         Numbers of steps in a later plan are counted on from those before.
         """
-        if self.steps is None:
-            return replace(self, steps=steps, queries=queries)
         if queries <= self.queries:
             return None
         more = (moved_step(step, len(self.steps)) for step in steps)
         return replace(self, steps=(*self.steps, *more), queries=queries)
 
     def refuses(
-        self,
-        call: Call,
-        ledger: SaidAndRecorded,
-        declared: frozenset[Action] | None = None,
-        role: Callable[[Leaf], Role] | None = None,
+        self, call: Call, ledger: SaidAndRecorded, role: Callable[[Leaf], Role] | None = None
     ) -> str | None:
         """The reason why the plan has no place for a call, or ``None``.
 
         Args:
             call: of a sink.
             ledger: what was said and recorded, for the steps' relations.
-            declared: the kinds of action of the sink; None leaves them to its name.
             role: of each argument. What a step does not name is refused, unless its role is payload or inert;
                 without roles all of it is.
         """
-        if self.steps is not None:
-            return self._off_steps(self.steps, call, ledger, role)
-        wanted = actions_of(call.sink) if declared is None else declared
-        if self.open or not wanted or not wanted.isdisjoint(self.actions) or ledger.asked.mentions(call.sink):
-            return None
-        return f"the request asks for no '{'/'.join(sorted(wanted))}'"
+        grounds = self._grounds(ledger)
+        spent, reason = "", ""
+        for number, step in self._of(call):
+            misfit = next(_misfits(grounds, step, call, role), None)
+            if misfit is None and self._left(number, step):
+                return None
+            if misfit is None:
+                spent = f"the plan allows it {step.times} times, and that is used up"
+            reason = reason or misfit or ""
+        return spent or reason or "the plan has no such step"
 
     def warrants(self, ledger: SaidAndRecorded, call: Call, leaf: Leaf) -> str | None:
         """The reason in words why the plan itself answers for an argument of a call; ``None`` where it does not.
@@ -129,35 +112,17 @@ class Plan:
 
     def answered(self, ledger: SaidAndRecorded, source: str, arguments: tuple[Leaf, ...]) -> tuple[int, ...]:
         """The numbers, from 1, of the steps that a call fits, so that its answer is theirs."""
-        return self._grounds(ledger).answered(source, arguments) if self.steps else ()
+        return self._grounds(ledger).answered(source, arguments)
 
     def _grounds(self, ledger: SaidAndRecorded) -> PlanGrounds:
-        return PlanGrounds(ledger.asked, ledger.recorded, self.steps or ())
+        return PlanGrounds(ledger.asked, ledger.recorded, self.steps)
 
     def _of(self, call: Call) -> Iterator[tuple[int, AllowedStep]]:
         """The steps for the sink of a call, with their numbers."""
-        return ((number, step) for number, step in enumerate(self.steps or (), 1) if step.sink == call.sink)
+        return ((number, step) for number, step in enumerate(self.steps, 1) if step.sink == call.sink)
 
     def _left(self, number: int, step: AllowedStep) -> bool:
         return step.times is None or dict(self.used).get(number, 0) < step.times
-
-    def _off_steps(
-        self,
-        steps: tuple[AllowedStep, ...],
-        call: Call,
-        ledger: SaidAndRecorded,
-        role: Callable[[Leaf], Role] | None,
-    ) -> str | None:
-        grounds = PlanGrounds(ledger.asked, ledger.recorded, steps)
-        spent, reason = "", ""
-        for number, step in self._of(call):
-            misfit = next(_misfits(grounds, step, call, role), None)
-            if misfit is None and self._left(number, step):
-                return None
-            if misfit is None:
-                spent = f"the plan allows it {step.times} times, and that is used up"
-            reason = reason or misfit or ""
-        return spent or reason or "the plan has no such step"
 
 
 def _given(call: Call) -> Iterator[Leaf]:

@@ -196,7 +196,7 @@ class _PolicyNames:
         if said is None:
             return None
         readers = {"arguments": lambda value: self.roles(tool, value)}
-        unnamed = frozenset({"actions", "mode", "effects"})
+        unnamed = frozenset({"mode", "effects"})
         return {key: _reader(readers, unnamed, key)(value) for key, value in said.items()}
 
     def roles(self, tool: str, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,14 +210,17 @@ class _PolicyNames:
         if not isinstance(said, dict):
             return said
         readers = {"accepts": self.references}
-        return {key: _reader(readers, frozenset({"role"}), key)(value) for key, value in said.items()}
+        return {
+            key: _reader(readers, frozenset({"role", "id", "values"}), key)(value)
+            for key, value in said.items()
+        }
 
     def references(self, entries: Iterable[str]) -> list[str]:
-        """Entries of the form ``tool.field``; ``asked`` and a bare tool are allowed."""
+        """Entries of the form ``tool.field``; ``record`` and a bare tool are allowed."""
         return list(dict.fromkeys(each for entry in entries for each in self.reference(entry)))
 
     def reference(self, entry: str) -> Iterator[str]:
-        if entry == "asked":
+        if entry == "record":
             yield entry
             return
         pattern, dot, field = entry.partition(".")

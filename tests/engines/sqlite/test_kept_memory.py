@@ -37,9 +37,8 @@ POLICY = Policy(
     mode=Mode.CONFIRM,
     sources=("b",),
     sinks=(SinkRule("c"), SinkRule("e")),
+    relays=("a", "c.d"),
     plan=PlanSource.REQUIRED,
-    closed=True,
-    infer_fields=False,
 )
 GUARDS = (
     PeersGuard(),

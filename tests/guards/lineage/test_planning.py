@@ -25,7 +25,7 @@ from agentserver.guards.lineage.plan import (
 from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.policy.declarations import PlanSource, SinkRule
+from agentserver.provenance.policy.declarations import FieldRule, PlanSource, SinkRule
 from agentserver.provenance.policy.plan_file import read_plan
 from tests.core.paper import Ask, Note, Paper, errors, listener, rules
 
@@ -77,8 +77,8 @@ BASE = Policy(
     sources=("book",),
     sinks=(SinkRule("post"),),
     plan=PlanSource.REQUIRED,
-    infer_fields=False,
-    closed=True,
+    relays=("planner", "agent"),
+    fields=(FieldRule("*", "*", Standing.PROSE),),
 )
 
 

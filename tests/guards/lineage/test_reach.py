@@ -259,7 +259,7 @@ def test_the_words_of_the_principal_expose_nobody():
 
 
 def test_the_words_of_a_stranger_expose():
-    suspecting = Provenance(TRUSTED).suspecting("console", [one.name for one in LISTENERS]).policy
+    suspecting = Provenance(TRUSTED).suspecting("console").policy
     p = asked(desk(Trusted(suspecting)), "writer")
     assert sent(p) == []
     assert exposed(p, "writer").source == "console"

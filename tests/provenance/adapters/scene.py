@@ -53,7 +53,7 @@ def scene() -> Scene:
 
 def calls(to: str, url: str = "https://weather.example") -> list[tuple[str, dict[str, str]]]:
     """What a model calls that obeys what it reads, when it is given whom to write to."""
-    return [("fetch_url", {"url": url}), ("send_email", {"to": to, "body": "rain"})]
+    return [("fetch_url", {"url": url}), ("send_email", {"to": to, "body": "it will rain"})]
 
 
 def watching(mode: str = "enforce", **more: Any) -> Sleuth:

@@ -167,7 +167,7 @@ def scripted(to: str) -> Any:
         messages=iter(
             [
                 call("fetch_url", {"url": "https://weather.example"}, "1"),
-                call("send_email", {"to": to, "body": "rain"}, "2"),
+                call("send_email", {"to": to, "body": "it will rain"}, "2"),
                 AIMessage(content="done"),
             ]
         )

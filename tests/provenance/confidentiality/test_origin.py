@@ -121,7 +121,9 @@ REPLY = SinkRule(
 
 def replied(**arguments: Any) -> bool:
     told = scene(
-        "answer", sinks=(REPLY,), infer_fields=False, fields=(FieldRule("mail", "id", Standing.RECORD),)
+        "answer",
+        sinks=(REPLY,),
+        fields=(FieldRule("mail", "id", Standing.RECORD), FieldRule("mail", "*", Standing.PROSE)),
     )
     return told.read("mail", MAILS).call("reply", **arguments).decision is Decision.ALLOW
 
@@ -142,5 +144,7 @@ def test_a_reply_goes_to_those_of_its_own_record() -> None:
 
 
 def test_an_id_of_a_strangers_words_opens_no_record() -> None:
-    told = scene("answer", sinks=(REPLY,), infer_fields=False, effects=()).read("mail", MAILS)
+    told = scene("answer", sinks=(REPLY,), fields=(FieldRule("mail", "*", Standing.PROSE),)).read(
+        "mail", MAILS
+    )
     assert told.call("reply", id="m-20811", to="kim@corp.com", body="yes").decision is Decision.DENY

@@ -47,6 +47,7 @@ def scene(
         "mode": Mode.ENFORCE,
         "plan": PlanSource.OFF,
         "sources": ("page",),
+        "trusted": ("payroll", "book", "profile"),
         "sinks": (SEND,),
         "fields": (
             FieldRule("book", "*", Standing.DIRECTORY),

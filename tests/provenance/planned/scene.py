@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agentserver.provenance import Call, Mode, Policy, judge, leaves
-from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.policy.declarations import ArgumentRule, PlanSource, SinkRule
+from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
 from agentserver.provenance.policy.plan_file import read_plan
 from tests.provenance.scenes import Scenario
 
@@ -25,7 +25,7 @@ POLICY = Policy(
         SinkRule("remove", (ArgumentRule("*", Role.SELECTOR),)),
     ),
     plan=PlanSource.REQUIRED,
-    infer_fields=False,
+    fields=(FieldRule("*", "*", Standing.PROSE),),
 )
 CONTACTS = [
     {"name": "Kim", "email": "kim@corp.example"},
@@ -50,9 +50,7 @@ class Planned(Scenario):
         """The reason of the plan, with the roles of the policy."""
         assert self.ledger.plan is not None
         call = Call(sink, leaves(arguments), self.step)
-        return self.ledger.plan.refuses(
-            call, self.ledger, None, lambda leaf: self.policy.argument(call, leaf).role
-        )
+        return self.ledger.plan.refuses(call, self.ledger, lambda leaf: self.policy.argument(call, leaf).role)
 
     def warrant(self, sink: str, name: str, **arguments: object) -> str | None:
         assert self.ledger.plan is not None

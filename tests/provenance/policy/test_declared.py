@@ -104,14 +104,3 @@ def test_what_is_merely_repeated_vouches_for_nothing_whoever_declared_its_field(
     seen = Observation("oracle", found, 1, arguments=(Leaf("", "eve@evil.example"),))
     scene.ledger = scene.ledger.observe(scene.policy, seen)
     assert scene.ledger.records.entries == ()
-
-
-def test_in_a_closed_policy_nobody_vouches_unasked() -> None:
-    policy = Policy(sources=("web",), sinks=(SinkRule("post"),), trusted=("clerk",), closed=True)
-    assert [policy.classify(name).relay for name in ("web", "post", "clerk", "agent")] == [
-        False,
-        False,
-        False,
-        True,
-    ]
-    assert not Policy(sources=("web",), sinks=()).classify("agent").relay

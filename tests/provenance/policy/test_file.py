@@ -7,7 +7,6 @@ import pytest
 
 from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
-from agentserver.provenance.policy.actions import Action
 from agentserver.provenance.policy.declarations import (
     ArgumentRule,
     Effect,
@@ -24,14 +23,15 @@ mode: enforce
 sources: [fetch_*, read_mail]
 trusted: [clock]
 relays: [planner]
+inert: [calculator]
 fields:
-  read_mail: {body: prose, sender: directory, "*": record}
+  read_mail: {body: prose, sender: directory, file: {id: file}, from: {standing: own, id: user}, "*": record}
 sinks:
   send_email:
     arguments:
       to: destination
-      url: {role: destination, accepts: [read_mail.body, asked]}
-    actions: [send]
+      url: {role: destination, accepts: [read_mail.body, fetch_page]}
+      file: {role: selector, id: file, values: [draft.txt, 7]}
     mode: confirm
     effects: {link: block}
   delete_file:
@@ -40,7 +40,6 @@ deny: [eve@corp.com]
 query_authorises: no
 plan: required
 strict: off
-infer_fields: no
 follow_links: no
 effects: {content: block}
 limit: 1_000_000
@@ -55,29 +54,30 @@ readers:
 def test_every_key_is_read() -> None:
     arguments = (
         ArgumentRule("to", Role.DESTINATION),
-        ArgumentRule("url", Role.DESTINATION, ("read_mail.body", "asked")),
+        ArgumentRule("url", Role.DESTINATION, ("read_mail.body", "fetch_page")),
+        ArgumentRule("file", Role.SELECTOR, id="file", values=("draft.txt", "7")),
     )
     assert read_policy(WHOLE) == Policy(
         mode=Mode.ENFORCE,
         sources=("fetch_*", "read_mail"),
         sinks=(
-            SinkRule(
-                "send_email", arguments, frozenset({Action.SEND}), Mode.CONFIRM, ((Rule.LINK, Effect.BLOCK),)
-            ),
+            SinkRule("send_email", arguments, Mode.CONFIRM, ((Rule.LINK, Effect.BLOCK),)),
             SinkRule("delete_file"),
         ),
         trusted=("clock",),
         relays=("planner",),
+        inert=("calculator",),
         fields=(
             FieldRule("read_mail", "body", Standing.PROSE),
             FieldRule("read_mail", "sender", Standing.DIRECTORY),
+            FieldRule("read_mail", "file", Standing.RECORD, "file"),
+            FieldRule("read_mail", "from", Standing.OWN, "user"),
             FieldRule("read_mail", "*", Standing.RECORD),
         ),
         allow=("@corp.com",),
         deny=("eve@corp.com",),
         query_authorises=False,
         plan=PlanSource.REQUIRED,
-        infer_fields=False,
         follow_links=False,
         effects=((Rule.CONTENT, Effect.BLOCK),),
         limit=1_000_000,
@@ -124,8 +124,18 @@ def test_what_is_left_out_has_the_default() -> None:
         ("sinks: {a: x}", "sink 'a' must be a mapping"),
         ("sinks: {a: {arguments: {b: {accepts: [c]}}}}", "argument 'b' has no role"),
         ("sinks: {a: {arguments: {b: receiver}}}", "'receiver' is no role"),
-        ("sinks: {a: {actions: send}}", "'actions' must be a list"),
-        ("sinks: {a: {actions: [sendd]}}", "'sendd' is no action; did you mean 'send'"),
+        (
+            "sinks: {a: {actions: [send]}}",
+            "'actions' is no key any more",
+        ),
+        ("infer_fields: no", "p:1: 'infer_fields' is no key any more: nothing is inferred from names"),
+        ("fields: {a: {b: {ids: file}}}", "unknown key 'ids' in field 'b'; did you mean 'id'"),
+        ("fields: {a: {b: {standing: recor}}}", "'recor' is no standing; did you mean 'record'"),
+        ("fields: {a: {b: {id: ''}}}", "'id' must be a text"),
+        ("sinks: {a: {arguments: {b: {role: selector, value: [c]}}}}", "unknown key 'value' in argument 'b'"),
+        ("sinks: {a: {arguments: {b: {role: selector, values: c}}}}", "'values' must be a list"),
+        ("plan: query", "'query' is no plan; known are off, optional, required"),
+        ("inert: a", "'inert' must be a list"),
         (
             "deny: ['@']",
             "p:1: '@' in 'deny' names no destination; an address, a host, a link or a name",
@@ -163,7 +173,7 @@ def test_errors_name_line_key_and_a_likely_correction(text: str, told: str) -> N
 
 
 def test_the_benchmarks_policy_reads_and_names_only_tools_and_fields() -> None:
-    path = Path(__file__).parents[3] / "benchmarks" / "agentdojo" / "policy.yaml"
+    path = Path(__file__).parents[3] / "benchmarks" / "agentdojo" / "general.yaml"
     text = path.read_text()
     assert read_policy(text).mode is Mode.ENFORCE
     assert "@" not in text.replace('"@', "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+from unicodedata import normalize
 
 from agentserver.provenance.evidence.authority import mention, named
 from agentserver.provenance.evidence.destinations import PlaceForm, destination
@@ -16,11 +17,13 @@ from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import typed_in
 from agentserver.provenance.evidence.words import WordIndex, lead_of, standing
+from agentserver.provenance.request.speech import heard, silences
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from agentserver.provenance.evidence.destinations import Destination
+    from agentserver.provenance.request.speech import Silence
 
 LOOKED_AT: Final = 1024
 """Places with one beginning that are looked at: a name that stands behind more of them is not found."""
@@ -28,7 +31,10 @@ LOOKED_AT: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class TrustedWords:
-    """The words of a principal: ``kinds`` are its numbers and dates, ``shapes`` its tokens by their evidence form."""
+    """The words of a principal: ``kinds`` are its numbers and dates, ``shapes`` its tokens by their evidence form.
+
+    ``silent`` are the parts of each of its texts that order nothing: they name no destination and choose nothing.
+    """
 
     queries: tuple[str, ...] = ()
     words: WordIndex = field(default=WordIndex(), compare=False, repr=False)
@@ -36,13 +42,16 @@ class TrustedWords:
     places: frozenset[tuple[PlaceForm, str]] = field(default=frozenset(), compare=False, repr=False)
     shapes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
     kinds: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    silent: tuple[tuple[Silence, ...], ...] = field(default=(), compare=False, repr=False)
 
     def add(self, *said: str) -> TrustedWords:
         """The same with more words."""
-        tokens = list(dict.fromkeys(token for words in said for token in named(words)))
-        parsed = (
-            (place.form, place.key) for place in map(destination, tokens) if place.form is not PlaceForm.NONE
+        said = tuple(normalize("NFC", words) for words in said)
+        silent = tuple(map(silences, said))
+        tokens = list(
+            dict.fromkeys(token for pair in zip(said, silent, strict=True) for token in _heard(*pair))
         )
+        parsed = (place for place in map(destination, tokens) if place.form is not PlaceForm.NONE)
         index = self.index
         for words in said:
             index = index.add((fold_bytes(words),))
@@ -50,24 +59,31 @@ class TrustedWords:
             (*self.queries, *said),
             self.words.add(said),
             index,
-            self.places.union(parsed),
+            self.places.union((place.form, _own(place)) for place in parsed),
             MappingProxyType({**{fold(token): token for token in reversed(tokens)}, **self.shapes}),
-            self.kinds.union(*map(typed_in, said)),
+            self.kinds.union(*(typed_in(_audible(*pair)) for pair in zip(said, silent, strict=True))),
+            (*self.silent, *silent),
         )
 
     def names(self, place: Destination) -> bool:
-        """True when the words name a destination as a whole token, compared after parsing."""
+        """True when the words name a destination as a whole token, compared after parsing.
+
+        It is the principal's own word, so that the letter case of a mailbox, and a mark before a name, may differ.
+        """
         if place.form is PlaceForm.NAME:
-            return self.mentions(place.key)
-        return (place.form, place.key) in self.places
+            return self.mentions(place.key.lstrip("#@"), any_case=True)
+        return (place.form, _own(place)) in self.places
 
     def mentions(self, name: str, *, any_case: bool = False) -> bool:
-        """True when the words hold a name as a whole token."""
-        body = name.strip()
+        """True when the words hold a name as a whole token, where it may be an order."""
+        body = normalize("NFC", name.strip())
         pattern = mention(body, any_case=any_case)
         lead, length = lead_of(body), len(body)
-        found = self.words.starting(fold_bytes(body), LOOKED_AT)
-        return any(standing(self.queries[number], offset, pattern, lead, length) for number, offset in found)
+        return any(
+            standing(self.queries[number], offset, pattern, lead, length)
+            and heard(self.silent[number], offset - lead, offset - lead + length)
+            for number, offset in self.words.starting(fold_bytes(body), LOOKED_AT)
+        )
 
     def says(self, form: bytes) -> bool:
         """True when the words hold a text of this evidence form in one piece."""
@@ -77,3 +93,23 @@ class TrustedWords:
         found = self.words.starting(form, LOOKED_AT)
         pieces = (self.queries[number][offset : offset + reach] for number, offset in found)
         return any(fold_bytes(piece).startswith(form) for piece in pieces)
+
+
+def _heard(words: str, silent: tuple[Silence, ...]) -> Iterator[str]:
+    """The tokens that may be an order."""
+    return (token for token, start in named(words) if heard(silent, start, start + len(token)))
+
+
+def _audible(words: str, silent: tuple[Silence, ...]) -> str:
+    """The words without those parts that order nothing. What a quotation is filled with may be a name, and stays."""
+    kept, end = [], 0
+    for part in silent:
+        if not part.name and part.end > end:
+            kept.append(words[end : max(end, part.start)])
+            end = part.end
+    return " ".join((*kept, words[end:]))
+
+
+def _own(place: Destination) -> str:
+    """The key of a place that the principal named itself: the letter case of a mailbox does not matter."""
+    return place.key.lower() if place.form is PlaceForm.ADDRESS and place.key.isascii() else place.key

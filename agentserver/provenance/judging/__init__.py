@@ -1,0 +1,1 @@
+"""The questions of a judgement, by topic. Internal: ``provenance.judge`` puts them in order."""

@@ -1,0 +1,136 @@
+"""Who stands behind a value: the principal's words, the operator's lists, records, fields that are accepted.
+
+Owns every reason for which a value is allowed. Refuses to know what becomes of one for which there is none. Compares
+authority forms alone, never evidence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance import matching
+from agentserver.provenance.evidence.authority import matching as entry_for
+from agentserver.provenance.evidence.authority import mention
+from agentserver.provenance.evidence.destinations import PlaceForm
+from agentserver.provenance.evidence.folding import fold_bytes
+from agentserver.provenance.evidence.inventory import exact
+from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.evidence.leaves import typed, yearless
+from agentserver.provenance.evidence.words import lead_of, standing
+from agentserver.provenance.exits import answers
+from agentserver.provenance.policy.paths import bare, means
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.provenance.evidence.destinations import Destination
+    from agentserver.provenance.evidence.labels import Text
+    from agentserver.provenance.evidence.words import WordIndex
+    from agentserver.provenance.judging.case import Argument, Case
+    from agentserver.provenance.policy.declarations import ArgumentRule
+
+_NAMES_PLACES: Final = {Standing.DIRECTORY, Standing.OWN}
+_NAMES_THINGS: Final = {Standing.RECORD, Standing.DIRECTORY, Standing.OWN}
+
+
+def may_receive(case: Case, rule: ArgumentRule, place: Destination) -> bool:
+    """True when the operator, the principal, a directory or an accepted field names a destination."""
+    if entry_for(case.policy.allow, place):
+        return True
+    if place.form is PlaceForm.NONE:
+        return False
+    if place.written in rule.values or (case.policy.query_authorises and case.ledger.asked.names(place)):
+        return True
+    return listed(case, place) or accepted(case, rule, place.written, place)
+
+
+def listed(case: Case, place: Destination) -> bool:
+    """True when a directory holds a destination."""
+    return any(text.standing in _NAMES_PLACES for text in case.ledger.records.find(f"place {place.key}"))
+
+
+def may_choose(case: Case, argument: Argument) -> bool:
+    """True when the operator, the principal, a record of the right kind or an accepted field made a choice."""
+    if argument.body in argument.rule.values:
+        return True
+    return said(case, argument) or recorded(case, argument) or accepted(case, argument.rule, argument.body)
+
+
+def said(case: Case, argument: Argument) -> bool:
+    """True when the principal's words hold a choice, in any case of letters and any spelling of a number or date."""
+    asked, kind = case.ledger.asked, typed(argument.leaf.value)
+    if asked.mentions(argument.body, any_case=True):
+        return True
+    return kind is not None and not asked.kinds.isdisjoint({kind, _day(kind)})
+
+
+def recorded(case: Case, argument: Argument) -> bool:
+    """True when a record holds a choice: of the kind that the argument chooses, where one is declared."""
+    return any(_records(case, argument)) or (not argument.rule.id and any(_told(case, argument.body.strip())))
+
+
+def asked_for(case: Case, argument: Argument) -> bool:
+    """True when a record of a document that the principal named holds a choice."""
+    return any(text.asked for text in _records(case, argument))
+
+
+def _records(case: Case, argument: Argument) -> Iterator[Text]:
+    body, wanted = argument.body.strip(), argument.rule.id
+    keys = dict.fromkeys((f"name {body.lower()}", f"name {body}", typed(argument.leaf.value) or ""))
+    for text in (text for key in keys for text in case.ledger.records.find(key)):
+        if text.standing in _NAMES_THINGS and (not wanted or text.id == wanted):
+            yield text
+
+
+def _told(case: Case, body: str) -> Iterator[Text]:
+    """The words of listeners that are no source, in which a choice stands as a whole token."""
+    records = case.ledger.records
+    for text in _standing_in(case, records.words, records.entries, body):
+        if not case.policy.classify(text.origin.source).source and text.standing is Standing.RECORD:
+            yield text
+
+
+def accepted(case: Case, rule: ArgumentRule, body: str, place: Destination | None = None) -> bool:
+    """True when a field that an argument accepts holds a value: as a record, or in a document that was asked for."""
+    if not rule.accepts:
+        return False
+    if "record" in rule.accepts and place is not None:
+        chosen = [other.leaf for other in case.arguments if other.rule.role is Role.SELECTOR]
+        if answers(case.ledger, chosen, place):
+            return True
+    own = (f"name {body.strip().lower()}", f"name {body.strip()}")
+    keys = (f"place {place.key}", *own) if place else own
+    known = (text for key in keys for text in case.ledger.records.find(key))
+    held = (text for text in _holding(case, body, place) if text.asked)
+    return any(_from(text, rule.accepts) for text in (*known, *held))
+
+
+def _holding(case: Case, body: str, place: Destination | None) -> Iterator[Text]:
+    """The texts and records that hold a value as a whole token in so many words, as far as they are looked at."""
+    ledger = case.ledger
+    if place is not None and place.external:
+        yield from ledger.records.find(f"within {exact(place.written)}")
+        numbers = ledger.places.all(exact(place.written), matching.PLACES)
+        yield from (ledger.texts[number] for number in numbers)
+        return
+    yield from _standing_in(case, ledger.words, ledger.texts, body)
+    yield from _standing_in(case, ledger.records.words, ledger.records.entries, body)
+
+
+def _standing_in(case: Case, words: WordIndex, texts: tuple[Text, ...], body: str) -> Iterator[Text]:
+    name = body.strip()
+    shape, pattern, lead = fold_bytes(name), mention(name), lead_of(name)
+    for number, offset in words.starting(shape, matching.PLACES):
+        text = texts[number]
+        if standing(text.body, offset, pattern, lead, len(name)) and case.ledger.records.sure(text):
+            yield text
+
+
+def _day(kind: str) -> str:
+    """The key of a date that a request names without its year."""
+    return yearless(kind) or kind
+
+
+def _from(text: Text, accepts: tuple[str, ...]) -> bool:
+    field = f"{text.origin.source}.{bare(text.origin.path)}".rstrip(".")
+    return any(means(entry, field) for entry in accepts)

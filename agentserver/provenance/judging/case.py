@@ -1,0 +1,85 @@
+"""One call under judgement: what is known, what is declared, and each argument with its part.
+
+Owns what every question of a judgement looks at, and how a finding of it is made. Refuses to ask any question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.policy.declarations import PlanSource
+from agentserver.provenance.policy.paths import bare
+from agentserver.provenance.verdict import Finding
+
+if TYPE_CHECKING:
+    from agentserver.provenance.evidence.labels import Call, Leaf, Role
+    from agentserver.provenance.ledger import Ledger
+    from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy, Rule
+    from agentserver.provenance.policy.plan import Plan
+    from agentserver.provenance.verdict import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One scalar of the call: its rule, and how it would be written."""
+
+    leaf: Leaf
+    rule: ArgumentRule
+    body: str
+
+
+class Case:
+    """A call under judgement, for as long as it is judged.
+
+    Args:
+        ledger: what the conversation has seen.
+        policy: what is declared.
+        call: what is judged.
+    """
+
+    def __init__(self, ledger: Ledger, policy: Policy, call: Call) -> None:
+        self.ledger, self.policy, self.call = ledger, policy, call
+        self.listener: ListenerClass = policy.classify(call.sink)
+        bodies = ((leaf, text_of(leaf.value)) for leaf in call.arguments)
+        self.arguments = tuple(
+            Argument(leaf, policy.argument(call, leaf), body) for leaf, body in bodies if body.strip()
+        )
+
+    def argument(self, leaf: Leaf | None) -> Argument | None:
+        """The argument that a leaf is."""
+        return (
+            None
+            if leaf is None
+            else Argument(leaf, self.policy.argument(self.call, leaf), text_of(leaf.value))
+        )
+
+    def role(self, leaf: Leaf) -> Role:
+        """The role of an argument."""
+        return self.policy.argument(self.call, leaf).role
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """The plan that counts."""
+        return None if self.policy.plan is PlanSource.OFF else self.ledger.plan
+
+    def warranted(self, argument: Argument) -> bool:
+        """True when the plan itself answers for an argument."""
+        return self.plan is not None and self.plan.warrants(self.ledger, self.call, argument.leaf) is not None
+
+    @cached_property
+    def exposed(self) -> bool:
+        """True when the sender may say what a stranger made it say: then whatever has no author is suspect."""
+        return self.call.exposed and self.ledger.tainted
+
+    def finding(
+        self, rule: Rule, argument: Argument | None, detail: str = "", evidence: Evidence | None = None
+    ) -> Finding:
+        """A finding about an argument, or about the call as a whole."""
+        effect = self.policy.effect(rule, self.call.sink)
+        if argument is None:
+            return Finding(rule, effect, "", "", None, detail, evidence)
+        path = bare(argument.leaf.path)
+        return Finding(rule, effect, path, argument.body, argument.rule.role, detail, evidence)

@@ -1,0 +1,47 @@
+"""Choices that a call makes: what is acted on, how much, when.
+
+Owns which rule a choice breaks. Refuses to know who stands behind one: ``authority`` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.provenance import matching
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.judging.authority import may_choose
+from agentserver.provenance.policy import forms
+from agentserver.provenance.policy.declarations import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.provenance.judging.case import Argument, Case
+    from agentserver.provenance.verdict import Evidence, Finding
+
+
+def of_choice(case: Case, argument: Argument) -> Iterator[Finding]:
+    """Findings about a choice: from untrusted text whoever sends it, of unknown origin where that is suspect.
+
+    A quantity, a time and what is composed of several words may be computed, and so may whatever is not declared to be
+    a choice: of those only what stands in an untrusted text is found.
+    """
+    if not case.ledger.tainted or isinstance(argument.leaf.value, bool):
+        return
+    if may_choose(case, argument) or case.warranted(argument):
+        return
+    try:
+        evidence = matching.origin(case.ledger, argument.body) or _within(case, argument.body)
+    except matching.Crowded:
+        yield case.finding(Rule.BOUND, argument, "more values than are looked up")
+        return
+    picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
+    if evidence:
+        yield case.finding(Rule.SELECTOR, argument, "", evidence)
+    elif case.exposed and picked and not forms.runs_on(argument.body):
+        yield case.finding(Rule.UNKNOWN_SELECTOR, argument)
+
+
+def _within(case: Case, body: str) -> Evidence | None:
+    """Untrusted words inside a composed choice, such as a command or a query."""
+    return next((match.evidence for match in matching.content(case.ledger, body)), None)

@@ -1,0 +1,96 @@
+"""The words that a call says, for any receiver: those of strangers among them, and a call that is nothing else.
+
+Owns which rule the content of a call breaks. Refuses to weigh who receives it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING
+
+from agentserver.provenance import matching
+from agentserver.provenance.evidence.authority import matching as entry_for
+from agentserver.provenance.evidence.folding import fold_bytes
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.judging.authority import asked_for, listed, may_choose, said
+from agentserver.provenance.judging.destinations import places_of
+from agentserver.provenance.policy.declarations import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.provenance.judging.case import Argument, Case
+    from agentserver.provenance.verdict import Finding
+
+
+def of_content(case: Case) -> Iterator[Finding]:
+    """Untrusted words among those that the call says, for any receiver."""
+    spoken = [argument for argument in case.arguments if argument.rule.role is Role.PAYLOAD]
+    for argument in spoken:
+        try:
+            for match in matching.content(case.ledger, argument.body):
+                rule = Rule.LINK if match.link else Rule.CONTENT
+                yield case.finding(rule, argument, "", match.evidence)
+        except matching.Crowded:
+            yield case.finding(Rule.BOUND, argument, "more values than are looked up")
+    for left, right in pairwise(spoken):
+        for evidence in matching.across(case.ledger, left.body, right.body):
+            yield case.finding(Rule.CONTENT, right, "split over two arguments", evidence)
+
+
+def of_prose(case: Case) -> Iterator[Finding]:
+    """A recipient that only the request's prose authorises, when the call carries untrusted content."""
+    for argument in case.arguments:
+        for place in places_of(case, argument) if argument.rule.role is Role.DESTINATION else ():
+            if not listed(case, place) and not entry_for(case.policy.allow, place):
+                yield case.finding(Rule.PROSE, argument, "only the wording of the request names it")
+
+
+def unfounded(case: Case) -> Iterator[Finding]:
+    """A call of a sink in which nothing is the principal's, while a stranger's words are what it says, or it is bare.
+
+    The principal's are: a destination or a choice that its words hold, a choice from a document that it named, and the
+    name of the sink itself. A destination that the operator allows is as good. A value that is always allowed speaks
+    neither for a call nor against it.
+    """
+    if not case.exposed or any(_founded(case, each) for each in case.arguments):
+        return
+    if case.ledger.asked.mentions(case.call.sink):
+        return
+    telling = [argument for argument in case.arguments if argument.rule.role is not Role.INERT]
+    if not telling and case.listener.known:
+        yield case.finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
+    chosen = (each for each in telling if each.rule.role is not Role.DESTINATION)
+    dictated = (_dictated(case, each) for each in chosen if each.body not in each.rule.values)
+    yield from islice(filter(None, dictated), 1)
+
+
+def _founded(case: Case, argument: Argument) -> bool:
+    if argument.rule.role is Role.DESTINATION:
+        places = places_of(case, argument)
+        return any(entry_for(case.policy.allow, place) or case.ledger.asked.names(place) for place in places)
+    if argument.rule.role is Role.INERT or len(argument.body.strip()) < 2:  # noqa: PLR2004  a letter is in every text
+        return False
+    return said(case, argument) or (argument.rule.role is Role.SELECTOR and asked_for(case, argument))
+
+
+def _dictated(case: Case, argument: Argument) -> Finding | None:
+    """A stranger's words that an argument repeats, or a choice that they name as well, whatever record holds it.
+
+    A short choice stands in many texts: that a stranger's is among them says nothing. Of a listener of which nothing is
+    declared, a single word without any author counts as dictated, and what it is told does not.
+    """
+    detail = "a stranger's words say so"
+    if not case.listener.known:
+        strange = argument.rule.role is Role.SELECTOR and not may_choose(case, argument)
+        return (
+            case.finding(Rule.UNFOUNDED, argument, "nobody is known to have chosen it") if strange else None
+        )
+    telling = argument.rule.role is not Role.PAYLOAD and len(fold_bytes(argument.body)) >= matching.SHORT
+    try:
+        evidence = next((match.evidence for match in matching.content(case.ledger, argument.body)), None)
+        if evidence is None and telling:
+            evidence = matching.origin(case.ledger, argument.body)
+    except matching.Crowded:
+        return case.finding(Rule.BOUND, argument, "more values than are looked up")
+    return case.finding(Rule.UNFOUNDED, argument, detail, evidence) if evidence else None

@@ -1,0 +1,96 @@
+"""The parts of a principal's words in which nothing is ordered: quotations, pasted lines, what is excepted.
+
+Owns where such parts begin and end. Refuses to know what stands in them. They only take authority away: a part that is
+missed is an order as before, one that is seen too much leads to a refusal or a question.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from agentserver.provenance.request.negations import AFTERWARDS, BEFOREHAND
+
+LONGEST: Final = 100_000
+"""Characters of one quotation."""
+
+_QUOTED: Final = re.compile(
+    rf"""“([^“”]{{1,{LONGEST}}})”|„([^„“”]{{1,{LONGEST}}})[“”]|«([^«»]{{1,{LONGEST}}})»|「([^「」]{{1,{LONGEST}}})」"""
+    rf"""|『([^『』]{{1,{LONGEST}}})』|(?<!\w)‘([^‘’\n]{{1,{LONGEST}}})’(?!\w)|"([^"\n]{{1,{LONGEST}}})\""""
+    rf"""|(?<!\w)'([^'\n]{{1,{LONGEST}}})'(?!\w)|```([^`]{{1,{LONGEST}}})```|`([^`\n]{{1,{LONGEST}}})`"""
+)
+_PASTED: Final = re.compile(r"^[ \t]*>.*$|^[ \t]*([-=_*#~])\1{4,}[ \t]*$", re.MULTILINE)
+_CLAUSE: Final = re.compile(r"[.!?;:,](?=\s|$)|[\n。！？；，、]")
+_FIRST: Final = re.compile(
+    rf"(?<!\w)(?:{'|'.join(sorted(map(re.escape, BEFOREHAND), key=len, reverse=True))})(?!\w)", re.IGNORECASE
+)
+_ANYWHERE: Final = re.compile("|".join(map(re.escape, AFTERWARDS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A part of a text that orders nothing, from ``start`` to ``end``.
+
+    ``name`` is True for a quotation: what fills it as a whole is a name in quotation marks, and orders as it would
+    without them.
+    """
+
+    start: int
+    end: int
+    name: bool = False
+
+
+def silences(text: str) -> tuple[Silence, ...]:
+    """The parts of a text that order nothing, by their beginnings."""
+    found = [*_quotations(text), *_pasted(text), *_excepted(text)]
+    return tuple(sorted(found, key=lambda part: part.start))
+
+
+def heard(parts: tuple[Silence, ...], start: int, end: int) -> bool:
+    """True when what stands from ``start`` to ``end`` may be an order."""
+    for part in parts:
+        if part.start >= end:
+            break
+        whole = part.name and (part.start, part.end) == (start, end)
+        if part.end > start and not whole:
+            return False
+    return True
+
+
+def _quotations(text: str) -> list[Silence]:
+    found = []
+    for match in _QUOTED.finditer(text):
+        number = match.lastindex or 0
+        body = match[number]
+        begin = match.start(number) + len(body) - len(body.lstrip())
+        found.append(Silence(begin, begin + len(body.strip()), name=True))
+    return found
+
+
+def _pasted(text: str) -> list[Silence]:
+    """Lines marked as somebody else's, and what stands behind a ruled line, up to the next one."""
+    found, ruled = [], None
+    for match in _PASTED.finditer(text):
+        if match[1] is None:
+            found.append(Silence(*match.span()))
+        elif ruled is None:
+            ruled = match.end()
+        else:
+            found.append(Silence(ruled, match.start()))
+            ruled = None
+    if ruled is not None:
+        found.append(Silence(ruled, len(text)))
+    return found
+
+
+def _excepted(text: str) -> list[Silence]:
+    """The rest of a clause behind a word that excepts, and a whole clause with an ending that does."""
+    found, begin = [], 0
+    for end in (*(match.start() for match in _CLAUSE.finditer(text)), len(text)):
+        if _ANYWHERE.search(text, begin, end):
+            found.append(Silence(begin, end))
+        elif word := _FIRST.search(text, begin, end):
+            found.append(Silence(word.end(), end))
+        begin = end
+    return found

@@ -1,0 +1,177 @@
+"""The form of a value says what it may do and what it is worth, whatever its field is called."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.policy.forms import CHOICE, RECORD, is_long, points, role_of, runs_on, standing_of
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.decimals()
+    | st.dates()
+    | st.times()
+    | st.datetimes()
+    | st.text(st.characters(exclude_categories=()))
+)
+ODD: list[Any] = [
+    float("nan"), float("inf"), -float("inf"), Decimal("sNaN"), Decimal("NaN"), Decimal("Infinity"), Decimal("1E+999999"), 10**400,
+    "", " ", "\n", "@", "//", "://", "http://[", "\ud800", "a@b@c", "<>", '"', ",", ";", "xn--", "\u200b", "x" * 70_000, "@a." * 9000,
+]  # fmt: skip
+
+
+@given(SCALARS)
+def test_every_scalar_has_a_role_and_a_worth(value: Any) -> None:
+    assert role_of(value) in Role
+    assert standing_of("field", value) in {Standing.PROSE, Standing.RECORD}
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: ascii(value)[:20])
+def test_odd_values_have_a_role_and_a_worth(value: Any) -> None:
+    assert role_of(value) in Role
+    assert standing_of("field", value) in {Standing.PROSE, Standing.RECORD}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "bob@corp.com",
+        "Bob <bob@corp.com>",
+        "bob@corp.com, eve@evil.example",
+        "bob@corp.com\neve@evil.example",
+        "a@b.co c@d.co e@f.co g@h.co",
+        "a@b.co; " * 20,
+        "a@b.co|c@d.co",
+        "https://corp.com/\neve@evil.example",
+        "https://corp.com/docs?q=1",
+        f"https://{'corp.com' * 40}/",
+        "//corp.com/docs",
+        "corp.com",
+        "corp.com:8080",
+        "c\uff4frp.com",
+        "corp\uff0ecom",
+        "corp.com/docs",
+        "1.2.3.4",
+        "mailto:bob@corp.com",
+        "mail bob@corp.com now",
+        "see https://corp.com/docs",
+        "DE89 3704 0044 0532 0130 00",
+        "DE89370400440532013000",
+    ],
+)
+def test_what_can_receive_is_a_destination_and_its_authors(value: str) -> None:
+    assert points(value)
+    assert role_of(value) is Role.DESTINATION
+    assert standing_of("to", value) is Standing.PROSE
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "general",
+        "4711-a",
+        "draft.txt",
+        "@handle",
+        "doc:12",
+        "hunter2",
+        "13",
+        "2025-01-02",
+        "plan.md",
+        "a\u00f1o",
+    ],
+)
+def test_a_single_word_is_a_choice_and_bookkeeping(value: str) -> None:
+    assert role_of(value) is Role.SELECTOR
+    assert standing_of("f", value) is (Standing.PROSE if value == "@handle" else Standing.RECORD)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "two words",
+        "delete the file",
+        "Write to me at bob@corp.com as soon as you can.",
+        "a\nb",
+        "3 of 4",
+        "Bob Miller",
+    ],
+)
+def test_several_words_are_said(value: str) -> None:
+    assert role_of(value) is Role.PAYLOAD
+    assert standing_of("f", value) is Standing.PROSE
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2025-01-02 09:00",
+        "2025-01-02T09:00:00+01:00",
+        "2025-01-02T09:00:00Z",
+        "09:30 AM",
+        "02.01.2025",
+        "12 30",
+    ],
+)
+def test_a_moment_in_digits_is_bookkeeping(value: str) -> None:
+    assert standing_of("f", value) is Standing.RECORD
+
+
+@pytest.mark.parametrize(
+    "value", ["1 delete file draft.txt now", "2. see evil.example/x for more", "3pm: mail Eve"]
+)
+def test_a_sentence_that_begins_with_a_number_is_its_authors(value: str) -> None:
+    assert standing_of("title", value) is Standing.PROSE
+
+
+@pytest.mark.parametrize("value", [100, 2.5, Decimal("19.99"), -100, 10**40, float("inf"), Decimal("sNaN")])
+def test_a_number_with_a_meaning_is_a_quantity(value: Any) -> None:
+    assert role_of(value) is Role.QUANTITY
+
+
+@pytest.mark.parametrize("value", [0, 7, -5, 99, 5.0, True, False, None])
+def test_a_count_a_flag_and_nothing_tell_next_to_nothing(value: Any) -> None:
+    assert role_of(value) is Role.INERT
+
+
+@pytest.mark.parametrize("value", [date(2025, 1, 2), time(9, 30), datetime(2025, 1, 2, 9, 30, tzinfo=UTC)])
+def test_a_moment_is_a_time(value: Any) -> None:
+    assert role_of(value) is Role.TIME
+    assert standing_of("at", value) is Standing.RECORD
+
+
+def test_no_form_makes_a_directory_or_an_own_field() -> None:
+    values: list[Any] = ["bob@corp.com", "https://corp.com", "bob", 5, None, date(2025, 1, 2), "two words"]
+    found = {standing_of(path, value) for path in ("", "contact.email", "participants") for value in values}
+    assert found == {Standing.PROSE, Standing.RECORD}
+
+
+def test_a_word_that_is_no_field_of_a_structure_is_its_authors() -> None:
+    """A page that says one word chose it; the field of a record is filled by a system."""
+    assert standing_of("", "hunter2") is Standing.PROSE
+    assert standing_of("id", "hunter2") is Standing.RECORD
+
+
+@given(st.text(min_size=1, max_size=12).filter(str.isidentifier), st.text(min_size=1, max_size=12))
+def test_the_name_of_a_field_changes_nothing(name: str, value: str) -> None:
+    assert standing_of(name, value) is standing_of("participants", value) is standing_of("body", value)
+
+
+def test_what_runs_on_and_what_is_too_long_for_a_record() -> None:
+    assert not runs_on("one two three")
+    assert runs_on("one two three four")
+    assert runs_on("x" * (CHOICE + 1))
+    assert runs_on("a\nb")
+    assert not is_long("x" * RECORD)
+    assert is_long("x" * (RECORD + 1))
+    assert is_long("a\nb")
+    assert not is_long(" a \n")

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from agentserver.provenance.policy.paths import argument_name, bare, covers, means, tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sendMail_to.url-2", ("send", "mail", "to", "url", "2")),
+        ("HTTPServer", ("http", "server")),
+        ("t01", ("t", "01")),
+        ("", ()),
+        ("---", ()),
+    ],
+)
+def test_the_words_of_a_name(name: str, words: tuple[str, ...]) -> None:
+    assert tokens(name) == words
+
+
+@pytest.mark.parametrize(
+    ("entry", "listener", "covered", "meant"),
+    [
+        ("send", "send", True, True),
+        ("send", "send_email", True, False),
+        ("send", "sendEmail", True, False),
+        ("send", "sender", False, False),
+        ("send", "resend", False, False),
+        ("send_*", "send_email", True, True),
+        ("send_*", "resend_email", False, False),
+        ("*", "t01", True, True),
+        ("", "t01", False, False),
+        ("-", "t01", False, False),
+    ],
+)
+def test_an_entry_covers_a_beginning_and_means_no_more_than_it_says(
+    entry: str, listener: str, covered: bool, meant: bool
+) -> None:
+    """What makes stricter is taken broadly; what loosens is not."""
+    assert covers(entry, listener) is covered
+    assert means(entry, listener) is meant
+
+
+@pytest.mark.parametrize(
+    ("path", "plain", "argument"),
+    [
+        ("items[3].to[0]", "items.to", "items"),
+        ("[3].sender", "sender", "sender"),
+        ("to", "to", "to"),
+        ("", "", ""),
+        ("a.b.c", "a.b.c", "a"),
+        ("a{}", "a{}", "a{}"),
+    ],
+)
+def test_a_path_without_indices_and_its_argument(path: str, plain: str, argument: str) -> None:
+    assert bare(path) == plain
+    assert argument_name(path) == argument

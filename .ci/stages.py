@@ -39,7 +39,7 @@ QUICK = {
     "fairness": ("--quick",),
     "handoff": ("1",),
     "hop": ("--rounds=1", "--hops=300", "--size=0.4 kB"),
-    "provenance": ("--sizes=10",),
+    "provenance": ("--quick",),
     "scale": ("--row=open requests", "--row=threads, with a journal", "--many=100"),
     "startup": ("--rounds=1",),
 }

@@ -1,11 +1,20 @@
-"""What judging one sink call costs against 10 kB to 10 MB of untrusted text.
+"""What judging, adding and hopping cost where up to 10 MB of untrusted text was read.
 
+    ./run bench provenance [--quick]
     python benchmarks/provenance.py [--text-dir DIR] [--sizes 10,100,1000,10000] [--chance]
 
-Beside it, in the same run: a plain hop (parsing and writing one 600-byte envelope with lxml), agent-sleuth, and the
-pump's own step: an agent is done with a message and sends 2 kB to a sink, decided with the lineage guard and without.
-Times are CPU medians; only the ratios travel between machines. ``--chance`` measures how long matches of unrelated
-text get, which is what `SPAN` rests on.
+Judging. A call of a sink, allowed (a recipient that the request names, 2 kB of which 80 characters stand in a page), or
+refused (a recipient that nobody names). Warm: what follows from the texts was made by an earlier call. Cold: the first
+judgement of a conversation that was just read back, of which nothing was made. A choice is looked up in every index:
+its cold figure is that of making them, once for each part of the text. *Told* is what explaining the verdict takes
+afterwards, when somebody reads it.
+
+Adding. Microseconds for each kB that a listener's output has, with every index that a choice is looked up in; appended
+is the part of it that is paid before anything is judged.
+
+Steps. One step of the pump, decided with the lineage guard and without it, in the same process: an agent is done with a
+message and sends another. Times are CPU medians; only the ratios travel between machines. Beside it, where it is
+installed, agent-sleuth. ``--chance`` measures how long matches of unrelated text get, which is what `SPAN` rests on.
 """
 
 from __future__ import annotations
@@ -20,8 +29,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lxml import etree
-
 from agentserver import HandlerResponse, xmlify
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import decisions
@@ -31,19 +38,47 @@ from agentserver.core.guard import Rules
 from agentserver.core.messages import Failed, Finished, Moment, Outside, Returned
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
+from agentserver.guards.lineage.exposure import FirstText, Recall
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.lineage.memory import Memory
 from agentserver.guards.peers import PeersGuard
 from agentserver.payload.codec import Codecs
-from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
+from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, explain, judge, leaves
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.policy.declarations import ArgumentRule, SinkRule
+from agentserver.provenance.seen.untrusted import Untrusted
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ENVELOPE = f"<m><from>a</from><to>b</to><thread>{'x' * 36}</thread><p>{'word ' * 100}</p></m>".encode()
+ASKED = "Summarise the pages and send the summary to bob@corp.com"
+
+POLICY = Policy(
+    mode=Mode.ENFORCE,
+    sources=("fetch_page",),
+    relays=("agent", "helper"),
+    sinks=(
+        SinkRule("send_email", (ArgumentRule("to", Role.DESTINATION), ArgumentRule("body", Role.PAYLOAD))),
+        SinkRule("delete_file", (ArgumentRule("file_id", Role.SELECTOR),)),
+    ),
+)
+
+AIMS = {
+    "allowed, warm": 0.2,
+    "refused, warm": 0.5,
+    "allowed, cold": 5.0,
+    "refused, cold": 5.0,
+}
+"""Milliseconds of a judgement at 1 MB."""
+
+ADDING = {"pages": 300.0, "short pieces": 500.0}
+"""Microseconds a kB, with every index that a choice is looked up in."""
+
+STEPS = {"clean hop": 1.15, "hop after 100 kB": 2.0, "call of a sink": 10.0}
+"""Times the same step without the guard."""
 
 
 def corpus(folder: Path, want: int, skip: int = 0) -> list[str]:
@@ -67,17 +102,22 @@ def corpus(folder: Path, want: int, skip: int = 0) -> list[str]:
 
 
 def cost(work: Callable[[], Any], least: int = 5, budget: float = 2.0) -> tuple[float, float]:
-    """Median and worst CPU milliseconds."""
+    """Median and worst CPU milliseconds, after one run that is not counted."""
+    work()
+    return timed(lambda: work, least, budget)
+
+
+def timed(
+    prepare: Callable[[], Callable[[], Any]], least: int = 5, budget: float = 2.0
+) -> tuple[float, float]:
+    """Median and worst CPU milliseconds of what ``prepare`` gives each time."""
     taken: list[float] = []
-    while len(taken) < least or (sum(taken) < budget and len(taken) < 50):
+    while len(taken) < least or (sum(taken) < budget and len(taken) < 200):
+        work = prepare()
         start = time.thread_time()
         work()
         taken.append(time.thread_time() - start)
     return statistics.median(taken) * 1e3, max(taken) * 1e3
-
-
-def hop() -> bytes:
-    return etree.tostring(etree.fromstring(ENVELOPE))
 
 
 @xmlify
@@ -93,51 +133,108 @@ class Letter:
     body: str
 
 
-def step(policy: Policy, ledger: Ledger, body: str) -> tuple[float, float]:
-    """Median ms of one step of a conversation that sends to a sink: without the guard, and with it."""
-    listeners = {
-        "agent": Listener("agent", (Read,), "x", peers=frozenset({"send_email"})),
-        "send_email": Listener("send_email", (Letter,), "x"),
-    }
-    codecs = Codecs([Read, Letter])
-    roots = {name: frozenset(codecs.of(p).name for p in one.payloads) for name, one in listeners.items()}
-    usage = dict.fromkeys(listeners, "")
-    plain = Rules(
-        Blueprint(listeners, Limits(), roots, frozenset(), usage), codecs, (PeersGuard(),), Bounds()
+@xmlify
+@dataclass(frozen=True)
+class Words:
+    text: str
+
+
+LISTENERS = {
+    "agent": Listener("agent", (Read, Words), "x", peers=frozenset({"send_email", "helper"})),
+    "helper": Listener("helper", (Words,), "x"),
+    "send_email": Listener("send_email", (Letter,), "x"),
+}
+
+
+def rules(policy: Policy) -> tuple[Rules, Rules, Codecs]:
+    """The rules of an organism without the lineage guard, and with it."""
+    codecs = Codecs([Read, Letter, Words])
+    roots = {name: frozenset(codecs.of(p).name for p in one.payloads) for name, one in LISTENERS.items()}
+    usage = dict.fromkeys(LISTENERS, "")
+    blueprint = Blueprint(LISTENERS, Limits(), roots, frozenset(), usage)
+    plain = Rules(blueprint, codecs, (PeersGuard(),), Bounds())
+    return (
+        plain,
+        replace(plain, guards=(PeersGuard(), LineageGuard(Trusted(policy), LISTENERS, codecs))),
+        codecs,
     )
-    guarded = replace(plain, guards=(PeersGuard(), LineageGuard(Trusted(policy), listeners, codecs)))
+
+
+def step(policy: Policy, ledger: Ledger, payload: Any, to: str) -> tuple[float, float]:
+    """Median ms of one step in which an agent sends a message: without the guard, and with it."""
+    plain, guarded, codecs = rules(policy)
     conversation = Conversation.opened("bench", Moment(0.0, bytes(16)))
     asked = Outside(codecs.of(Read).encode(Read("https://a.example/")).encode(), "r", "agent")
     outcome = decisions.receive(conversation, asked, guarded, Moment(1.0, b"1" * 16))
     (delivery,) = outcome.ready
-    conversation = outcome.conversation._replace(memory={"lineage": Memory(ledger)})
+    if to == "helper":  # passed on by another agent, so that the step has a hop on both sides
+        delivery = delivery._replace(sender="helper", hop=2)
+    known = Memory().grown(ledger)
+    if ledger.tainted:  # the agent was given the pages, and so was the helper
+        text = FirstText("fetch_page", 1, "fetch_page")
+        for name in LISTENERS:
+            known = known.reaching(name, delivery.thread, Recall.LISTENER, text)
+    conversation = outcome.conversation._replace(memory={"lineage": known})
     accepted = decisions.accept(conversation, delivery, guarded)
-    said = normalise(
-        HandlerResponse(Letter("bob@corp.com", body), "send_email"), codecs, Bounds(), Room(1, 1 << 20)
-    )
+    said = normalise(HandlerResponse(payload, to), codecs, Bounds(), Room(1, 1 << 20))
     if not isinstance(accepted, Accepted) or isinstance(said, Failed):
         raise TypeError("the message is valid")
     finished = Finished(delivery, accepted.element, Returned(said))
     moment = Moment(2.0, b"2" * 16)
-    without, _ = cost(lambda: decisions.conclude(conversation, finished, plain, moment), least=50)
     done = decisions.conclude(conversation, finished, guarded, moment)
-    if [one.to for one in done.added] != ["send_email"]:
-        raise TypeError("the letter is permitted")
-    within, _ = cost(lambda: decisions.conclude(conversation, finished, guarded, moment))
-    return without, within
+    if [one.to for one in done.added] != [to]:
+        raise TypeError("the message is permitted")
+    without, within = [], []
+    for _ in range(9):  # in turns, because the machine may be shared
+        without.append(
+            cost(lambda: decisions.conclude(conversation, finished, plain, moment), budget=0.02)[0]
+        )
+        within.append(
+            cost(lambda: decisions.conclude(conversation, finished, guarded, moment), budget=0.02)[0]
+        )
+    return statistics.median(without), statistics.median(within)
 
 
-def measure(texts: list[str], body: str, policy: Policy) -> tuple[float, float, float, Ledger, float]:
-    """Build µs per kB, judge median and worst ms, the ledger, resident index bytes per character."""
-    size = sum(map(len, texts))
-    ledger = Ledger().ask("Summarise the pages and send the summary to bob@corp.com")
-    start = time.thread_time()
+def read(policy: Policy, texts: list[str]) -> Ledger:
+    """A conversation that read so much; nothing is made of it yet."""
+    ledger = Ledger().ask(ASKED)
     for number, text in enumerate(texts):
         ledger = ledger.observe(policy, Observation("fetch_page", leaves({"text": text}), number))
-    build = (time.thread_time() - start) * 1e9 / size
-    call = Call("send_email", leaves({"to": "bob@corp.com", "body": body}), 99)
-    median, worst = cost(lambda: judge(ledger, policy, call))
-    return build, median, worst, ledger, (ledger.index.nbytes + ledger.table.nbytes) / size
+    return ledger
+
+
+def adding(policy: Policy, texts: list[str]) -> tuple[float, float]:
+    """Microseconds a kB to append texts, and to append and index them."""
+    size = sum(map(len, texts)) / 1000
+    start = time.thread_time()
+    ledger = read(policy, texts)
+    appended = time.thread_time() - start
+    ledger.untrusted.made()
+    return appended * 1e6 / size, (time.thread_time() - start) * 1e6 / size
+
+
+def judging(policy: Policy, texts: list[str], body: str, rounds: int) -> dict[str, tuple[float, float]]:
+    """Median and worst milliseconds of each kind of judgement."""
+    warm = read(policy, texts)
+    told: dict[str, tuple[float, float]] = {}
+    for name, sink, arguments in (
+        ("allowed", "send_email", {"to": "bob@corp.com", "body": body}),
+        ("refused", "send_email", {"to": "eve@evil.example", "body": body}),
+        ("choice", "delete_file", {"file_id": "q-4711-b"}),
+    ):
+        call = Call(sink, leaves(arguments), 99)
+        verdict = judge(warm, policy, call)
+        if verdict.allowed is not (name == "allowed"):
+            raise TypeError(f"{name} is {verdict.decision}")
+        told[f"{name}, warm"] = cost(lambda call=call: judge(warm, policy, call))  # type: ignore[misc]
+        told[f"{name}, told"] = cost(lambda call=call: explain(judge(warm, policy, call)))  # type: ignore[misc]
+
+        def cold(call: Call = call) -> Callable[[], Any]:
+            fresh = replace(warm, untrusted=Untrusted().add(warm.texts))
+            return lambda: judge(fresh, policy, call)
+
+        told[f"{name}, cold"] = timed(cold, least=rounds, budget=0.0)
+    return told
 
 
 def peer(texts: list[str], body: str) -> tuple[float, float] | None:
@@ -175,34 +272,55 @@ def chance(folder: Path, other: Path) -> None:
             print(f"{size // 1000:6d} kB, argument {length:5d}: {told}")
 
 
+def verdict(figure: float, aim: float | None) -> str:
+    return "" if aim is None else f"   aim {aim:g}: {'held' if figure <= aim else 'MISSED'}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--text-dir", type=Path, default=Path(sysconfig.get_paths()["stdlib"]))
     parser.add_argument("--other-dir", type=Path, default=Path(sysconfig.get_paths()["purelib"]) / "lxml")
     parser.add_argument("--sizes", default="10,100,1000,10000")
+    parser.add_argument("--quick", action="store_true", help="10 and 100 kB, few rounds")
     parser.add_argument("--chance", action="store_true")
     options = parser.parse_args()
     if options.chance:
         chance(options.text_dir, options.other_dir)
         return
-    policy = Policy(mode=Mode.ENFORCE)
-    floor, _ = cost(hop, least=200)
-    print(f"plain hop {floor * 1e3:.0f} us")
-    head = f"{'untrusted':>10s} {'observe us/kB':>14s} {'B/char':>7s} {'judge 2 kB ms':>14s} {'worst':>7s}"
-    print(
-        head + f" {'x hop':>7s} {'step ms':>8s} {'x plain step':>13s} {'agent-sleuth ms':>16s} {'x ours':>7s}"
-    )
-    for kilo in map(int, options.sizes.split(",")):
+    policy = POLICY
+    other = " ".join(corpus(options.text_dir, 4000, skip=2000))
+    print("judging, ms                       " + "".join(f"{name:>12s}" for name in ("p50", "worst")))
+    for kilo in map(int, ("10,100" if options.quick else options.sizes).split(",")):
         texts = corpus(options.text_dir, kilo * 1000)
-        other = " ".join(corpus(options.text_dir, 4000, skip=2000))
         quote = texts[len(texts) // 2][1000:1080]
         body = other[:1000] + quote + other[1000:1920]
-        build, median, worst, ledger, weight = measure(texts, body, policy)
-        line = f"{kilo:7d} kB {build:14.0f} {weight:7.1f} {median:14.2f} {worst:7.2f} {median / floor:7.0f}"
-        without, within = step(policy, ledger, body)
-        line += f" {within:8.2f} {within / without:13.0f}"
+        rounds = 3 if options.quick or kilo > 1000 else 7
+        for name, (median, worst) in judging(policy, texts, body, rounds).items():
+            aim = AIMS.get(name) if kilo == 1000 else None
+            print(f"{kilo:7d} kB, {name:21s}{median:14.3f}{worst:12.3f}{verdict(median, aim)}", flush=True)
         theirs = peer(texts, body) if kilo <= 1000 else None
-        print(line + (f" {theirs[0]:16.1f} {theirs[0] / median:7.1f}" if theirs else ""), flush=True)
+        if theirs:
+            print(f"{kilo:7d} kB, {'agent-sleuth':21s}{theirs[0]:14.3f}{theirs[1]:12.3f}")
+    texts = corpus(options.text_dir, 100_000 if options.quick else 1_000_000)
+    short = [text[at : at + 200] for text in texts for at in range(0, len(text), 200)]
+    print("adding, us/kB                         appended     indexed")
+    for name, pieces in (("pages", texts), ("short pieces", short)):
+        appended, indexed = adding(policy, pieces)
+        print(f"            {name:21s}{appended:13.0f}{indexed:12.0f}{verdict(indexed, ADDING[name])}")
+    print("steps, us                         without    with  times")
+    clean, hundred, thousand = Ledger().ask(ASKED), read(policy, corpus(options.text_dir, 100_000)), None
+    thousand = hundred if options.quick else read(policy, corpus(options.text_dir, 1_000_000))
+    words = Words(other[:600])
+    for name, ledger, payload, to in (
+        ("clean hop", clean, words, "helper"),
+        ("hop after 100 kB", hundred, words, "helper"),
+        ("call of a sink", thousand, Letter("bob@corp.com", other[:2000]), "send_email"),
+    ):
+        without, within = step(policy, ledger, payload, to)
+        ratio = within / without
+        print(
+            f"            {name:17s}{without * 1e3:10.1f}{within * 1e3:10.1f}{ratio:7.2f}{verdict(ratio, STEPS[name])}"
+        )
 
 
 if __name__ == "__main__":

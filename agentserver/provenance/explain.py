@@ -13,6 +13,7 @@ from agentserver.characters.printing import CUT, replaced
 from agentserver.findings import FindingFacts, Findings, Telling, Trail, TrailHop
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.policy.declarations import Effect
+from agentserver.provenance.seen.derived import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +51,11 @@ def without(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
     """The verdict as it may be told: nothing in it that ``redact`` takes out. It decides nothing any more."""
     call = verdict.call
     arguments = tuple(replace(leaf, value=redact(text_of(leaf.value))) for leaf in call.arguments)
-    findings = tuple(_cleaned(finding, redact) for finding in verdict.findings)
-    return replace(verdict, call=replace(call, arguments=arguments), findings=findings)
+    weighed, reported = (
+        Later.of(tuple(_cleaned(finding, redact) for finding in found.value))
+        for found in (verdict.weighed, verdict.reported)
+    )
+    return replace(verdict, call=replace(call, arguments=arguments), weighed=weighed, reported=reported)
 
 
 def _cleaned(finding: Finding, redact: Callable[[str], str]) -> Finding:

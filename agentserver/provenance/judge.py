@@ -16,6 +16,7 @@ from agentserver.provenance.judging.content import of_content, of_prose, unfound
 from agentserver.provenance.judging.destinations import exits, halves, of_destination
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.policy.paths import means
+from agentserver.provenance.seen.derived import Later
 from agentserver.provenance.verdict import Decision, Verdict
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
     found = (*(_of_sink(case) if case.listener.sink else exits(case)), *_of_exits(case))
     findings = without_idle_choices(one for one in found if one.effect is not Effect.IGNORE)
     mode = policy.mode_of(call.sink)
-    return Verdict(call, mode, _decide(mode, findings), findings)
+    return Verdict(call, mode, _decide(mode, findings), Later.of(findings))
 
 
 def _decide(mode: Mode, findings: tuple[Finding, ...]) -> Decision:

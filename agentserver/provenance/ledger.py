@@ -15,122 +15,27 @@ from typing import TYPE_CHECKING, Any
 from agentserver.provenance.confidentiality.origin import fetched_from
 from agentserver.provenance.confidentiality.private import Private
 from agentserver.provenance.confidentiality.readers import confided
-from agentserver.provenance.derived import Derived
-from agentserver.provenance.evidence.destinations import PlaceForm, listed
 from agentserver.provenance.evidence.folding import fold
-from agentserver.provenance.evidence.inventory import scanned, written
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of, typed
-from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.planned import arguments
 from agentserver.provenance.planned.recording import leaves_of, recorded
 from agentserver.provenance.planned.records import RecordIndex
 from agentserver.provenance.policy import forms
-from agentserver.provenance.policy.paths import bare
 from agentserver.provenance.policy.plan import AllowedStep, Plan
-from agentserver.provenance.relayed import Relayed, Relays
 from agentserver.provenance.request.asked import TrustedWords
-from agentserver.provenance.untrusted import Untrusted
+from agentserver.provenance.seen.records import Records
+from agentserver.provenance.seen.relayed import Relayed, Relays
+from agentserver.provenance.seen.untrusted import Untrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.provenance.evidence.index import Index
     from agentserver.provenance.evidence.labels import Call
     from agentserver.provenance.evidence.values import Table
+    from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.policy.declarations import ListenerClass, Policy
-
-_Chunks = tuple["Mapping[str, tuple[Text, ...]]", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """Values that the system itself guarantees, as they came; looked up by their authority form.
-
-    A value that a listener says which is no source itself guarantees nothing where untrusted text said it before. That
-    is found out when the value is looked up, in ``untrusted``.
-    """
-
-    entries: tuple[Text, ...] = ()
-    untrusted: Untrusted = field(default=Untrusted(), compare=False, repr=False)
-    _chunks: Derived[Text, _Chunks] = field(default=Derived(()), compare=False, repr=False)
-    _words: Derived[Text, WordIndex] = field(default=Derived(WordIndex()), compare=False, repr=False)
-    _places: Derived[Text, int] = field(default=Derived(0), compare=False, repr=False)
-
-    @property
-    def places(self) -> int:
-        """Count the values that name places: the choice that a directory offers."""
-        return self._places.of(self.entries, lambda made, texts: made + sum(map(_names_place, texts)))
-
-    @property
-    def chunks(self) -> _Chunks:
-        """The records by their keys; chunks of like size merge, so that adding stays cheap."""
-        return self._chunks.of(self.entries, _chunked)
-
-    @property
-    def words(self) -> WordIndex:
-        """The words of the entries, numbered like these. They count for sure entries only; see ``sure``."""
-        return self._words.of(self.entries, lambda made, texts: made.add([text.body for text in texts]))
-
-    def add(self, texts: Sequence[Text], untrusted: Untrusted | None = None) -> Records:
-        """More records, and the untrusted texts of the conversation where there are more of them."""
-        known = self.untrusted if untrusted is None else untrusted
-        if not texts:
-            return self if known is self.untrusted else replace(self, untrusted=known)
-        entries = (*self.entries, *texts)
-        count = len(entries)
-        chunks, words = self._chunks.grown(count), self._words.grown(count)
-        return Records(entries, known, chunks, words, self._places.grown(count))
-
-    def find(self, key: str) -> Iterator[Text]:
-        """The sure records with one authority key."""
-        for chunk in self.chunks:
-            yield from filter(self.sure, chunk.get(key, ()))
-
-    def sure(self, text: Text) -> bool:
-        """True for a record that does not merely pass on what untrusted text said."""
-        return not text.after or not self.untrusted.told(text.body, text.after)
-
-
-def _names_place(text: Text) -> bool:
-    return text.standing in {Standing.DIRECTORY, Standing.OWN}
-
-
-def _chunked(chunks: _Chunks, texts: Sequence[Text]) -> _Chunks:
-    found: dict[str, tuple[Text, ...]] = {}
-    for text in texts:
-        for key in keys_of(text.body):
-            found[key] = _distinct((*found.get(key, ()), text))
-    merged = [*chunks, found] if texts else [*chunks]
-    while len(merged) > 1 and len(merged[-2]) <= 2 * len(merged[-1]):
-        newer = merged.pop()
-        older = merged.pop()
-        both = {**older, **newer}
-        merged.append({key: _distinct((*older.get(key, ()), *newer.get(key, ()))) for key in both})
-    return tuple(merged)
-
-
-def _distinct(texts: tuple[Text, ...]) -> tuple[Text, ...]:
-    """One text of each field, the first: that a field says the same again changes nothing."""
-    if len(texts) == 1:
-        return texts
-    known: dict[tuple[object, ...], Text] = {}
-    for text in texts:
-        known.setdefault(
-            (text.origin.source, bare(text.origin.path), text.standing, text.asked, text.id), text
-        )
-    return tuple(known.values())
-
-
-def keys_of(body: str) -> frozenset[str]:
-    """The keys under which a value is looked up: as a destination, as written, as a number or a date; what is in it."""
-    known = {f"name {body.strip().lower() if body.isascii() else body.strip()}"}
-    kind = typed(body)
-    if kind is not None:
-        known.add(kind)
-    known.update(f"place {place.key}" for place in listed(body) if place.form is not PlaceForm.NONE)
-    known.update(f"within {key}" for value in scanned(body) for key in written(body, value))
-    return frozenset(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +51,7 @@ class Ledger:
 
     asked: TrustedWords = field(default=TrustedWords(), repr=False)
     untrusted: Untrusted = field(default=Untrusted())
-    records: Records = Records()
+    records: Records = field(default=Records())
     hops: tuple[tuple[int, Hop], ...] = ()
     relays: Relays = field(default=Relays())
     plan: Plan | None = None
@@ -236,6 +141,8 @@ class Ledger:
     def learn(self, policy: Policy, seen: Observation) -> Ledger:
         """The ledger with what a listener's output accuses and authorises."""
         listener = policy.classify(seen.source)
+        if listener.relay:
+            return self.relay(seen.source, seen.leaves, seen.step)
         asked = any(_asked(self.asked, leaf) for leaf in seen.arguments)
         place = fetched_from(seen.arguments) if listener.source else ""
         echoes = {typed(leaf.value) or fold(text_of(leaf.value)) for leaf in seen.arguments}
@@ -250,22 +157,15 @@ class Ledger:
             if known:
                 relayed.append(Relayed(Hop(seen.source, leaf.path, seen.step), body, known))
             standing, kind = _standing(policy, listener, seen.source, leaf)
-            if standing is None:
-                continue
             if standing is not Standing.PROSE and _echo(body, echoes, self.asked):
-                if not listener.source:
-                    continue
-                standing = Standing.PROSE
+                standing = Standing.PROSE if listener.source else None
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
             if standing is Standing.PROSE:
                 prose.append(Text(origin, body, standing, asked))
-            else:
+            elif standing is not None:
                 records.append(Text(origin, body, standing, asked, known, kind))
-        ledger = self.keep(prose, policy.limit)
-        relays = self.relays.add(relayed)
-        found = self.records.add(records, ledger.untrusted)
-        ledger = replace(ledger, records=found, relays=relays)
-        if self.plan is None or listener.relay or ledger.overflow:
+        ledger = self.keep(prose, records, relayed, policy.limit)
+        if self.plan is None or ledger.overflow:
             return ledger
         return replace(ledger, recorded=self._recorded(self.plan, seen, (*prose, *records)))
 
@@ -281,12 +181,31 @@ class Ledger:
         private = confided(policy.readers, seen)
         return replace(self, private=self.private.add(private, policy.limit)) if private else self
 
-    def keep(self, texts: list[Text], limit: int) -> Ledger:
-        """The ledger with more untrusted texts, or over the bound."""
-        more = self.untrusted.add(texts)
-        if more.size > limit:
-            return replace(self, overflow=True)
-        return self if more is self.untrusted else replace(self, untrusted=more)
+    def relay(self, listener: str, leaves: Iterable[Leaf], step: int) -> Ledger:
+        """The ledger after words of a listener that says nothing of its own: they neither accuse nor authorise."""
+        known = len(self.texts)
+        if not known:
+            return self
+        said = [Relayed(Hop(listener, leaf.path, step), text_of(leaf.value), known) for leaf in leaves]
+        relays = self.relays.add([one for one in said if one.body])
+        return self if relays is self.relays else replace(self, relays=relays)
+
+    def keep(
+        self, prose: Sequence[Text], records: Sequence[Text], relayed: Sequence[Relayed], limit: int
+    ) -> Ledger:
+        """The ledger with more texts of each kind; over the bound where it holds more untrusted text than ``limit``."""
+        more = self.untrusted.followed(prose)
+        overflow = more.size > limit
+        untrusted = self.untrusted if overflow else more
+        if not (overflow or prose or records or relayed):
+            return self
+        return replace(
+            self,
+            untrusted=untrusted,
+            records=self.records.add(records, untrusted),
+            relays=self.relays.add(relayed),
+            overflow=self.overflow or overflow,
+        )
 
     def dump(self) -> dict[str, Any]:
         """The ledger as plain data for JSON. The indexes are left out: they follow from the texts."""

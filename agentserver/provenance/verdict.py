@@ -1,18 +1,20 @@
-"""The contents of a judgement: findings with their evidence, and the decision that the mode makes of them.
+"""The contents of a judgement: the decision, and the findings with their evidence, found when somebody reads them.
 
 Owns the result values. Refuses to reach them: ``judge`` does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import Effect
+from agentserver.provenance.seen.derived import Later
 
 if TYPE_CHECKING:
-    from agentserver.provenance.evidence.labels import Call, Hop, Mode, Role, Text
+    from agentserver.provenance.evidence.labels import Call, Hop, Role, Text
     from agentserver.provenance.policy.declarations import Rule
 
 
@@ -53,12 +55,21 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about one call. The sender learns that it was refused, never why."""
+    """The decision about one call. The sender learns that it was refused, never why.
+
+    Args:
+        call: what was judged.
+        mode: of the sink.
+        decision: what becomes of the call.
+        weighed: findings that could decide something, found when they are read.
+        reported: findings that could not: untrusted words in what is said, where these are only told.
+    """
 
     call: Call
     mode: Mode
     decision: Decision
-    findings: tuple[Finding, ...] = ()
+    weighed: Later[tuple[Finding, ...]] = field(default=Later.of(()))
+    reported: Later[tuple[Finding, ...]] = field(default=Later.of(()))
 
     @property
     def allowed(self) -> bool:
@@ -66,6 +77,13 @@ class Verdict:
         return self.decision is Decision.ALLOW
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings. They follow from what was judged, whenever they are read."""
+        return (*self.weighed.value, *self.reported.value)
+
+    @property
     def violations(self) -> tuple[Finding, ...]:
         """The findings that block where the mode lets them."""
-        return tuple(finding for finding in self.findings if finding.effect is Effect.BLOCK)
+        if self.decision is Decision.ALLOW and self.mode is not Mode.AUDIT:
+            return ()
+        return tuple(finding for finding in self.weighed.value if finding.effect is Effect.BLOCK)

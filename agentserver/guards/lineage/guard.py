@@ -158,11 +158,12 @@ class LineageGuard:
         if self._policy.readers or said.root not in self._readings.unmarked:
             private = Observation(said.sender, said.leaves, memory.step, at, trace=said.trace)
             ledger = ledger.confide(self._policy, private)
-        if sender.relay and not ledger.tainted:
-            return memory.grown(ledger)
+        if sender.relay:
+            relayed = ledger.relay(said.sender, said.leaves, memory.step) if ledger.tainted else ledger
+            return memory.grown(relayed)
         asked = memory.told_to(said.thread)
         leaves = said.leaves
-        if asked is None and not sender.relay:  # no record tells what it merely repeats
+        if asked is None:  # no record tells what it merely repeats
             leaves = tuple(map(_disowned, leaves)) if sender.source else ()
         arguments = tuple(Leaf("", text) for text in asked or ())
         answers = memory.answering(said.thread)

@@ -7,10 +7,9 @@ is bounded in its repetition.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.destinations import destination
 from agentserver.provenance.evidence.folding import fold_bytes
@@ -32,8 +31,7 @@ class ValueKind(StrEnum):
     FILE = "file name"
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A value as written, and where in its text."""
 
     kind: ValueKind
@@ -66,6 +64,9 @@ _PATTERNS: Final = (
 _ALL: Final = re.compile(
     "|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in _PATTERNS), re.IGNORECASE
 )
+_KINDS: Final = {kind.name: kind for kind in ValueKind}
+_MARKED: Final = frozenset({ValueKind.LINK, ValueKind.ADDRESS})
+_LOOSE: Final = frozenset({ValueKind.PHONE, ValueKind.KEY})
 _SHORTEST: Final = 7
 """Characters of a telephone number; fewer are an extension, a year, a room."""
 _LIKELY: Final = re.compile(r"(?<!\S)(?=\S*?(?:[@\d]|[.:/]\w))\S+(?:[ \t]{1,2}(?=\S*?\d)\S+)*")
@@ -130,17 +131,12 @@ def closing(text: str, value: Value) -> str:
 
 def _values(text: str, start: int, end: int) -> Iterator[Value]:
     for match in _ALL.finditer(text, start, end):
-        kind = ValueKind[match.lastgroup or ""]
-        body = (
-            match.group().rstrip(".,;:!?)]}>'\"")
-            if kind in {ValueKind.LINK, ValueKind.ADDRESS}
-            else match.group()
-        )
-        if kind is ValueKind.LINK and is_file(body):
-            kind = ValueKind.FILE
-        if kind in {ValueKind.PHONE, ValueKind.KEY} and (
-            _DATE.match(body) or sum(map(str.isalnum, body)) < _SHORTEST
-        ):
+        kind, body = _KINDS[match.lastgroup or ""], match.group()
+        if kind in _MARKED:
+            body = body.rstrip(".,;:!?)]}>'\"")
+            if kind is ValueKind.LINK and is_file(body):
+                kind = ValueKind.FILE
+        elif kind in _LOOSE and (_DATE.match(body) or sum(map(str.isalnum, body)) < _SHORTEST):
             continue
         if len(body) > 3:  # noqa: PLR2004  a@b.c is the shortest of all
             yield Value(kind, body, match.start())

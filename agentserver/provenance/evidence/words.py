@@ -82,7 +82,7 @@ def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
     form, offsets = fold_places(body)
     if not len(offsets):
         return np.zeros(0, dtype=np.uint64), offsets
-    begins = np.flatnonzero(np.diff(offsets.astype(np.int64), prepend=-2) > 1)
+    begins = np.concatenate(([0], np.flatnonzero(offsets[1:] > offsets[:-1] + 1) + 1))
     letters = np.ndarray((len(form),), dtype=">u8", buffer=form + bytes(HEAD), strides=(1,))
     return letters[begins].astype(np.uint64), offsets[begins]
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance import untrusted as bounds
-from agentserver.provenance.derived import Derived
 from agentserver.provenance.evidence.encodings import unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes, fold_map, fold_places
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.inventory import scanned, values, written
 from agentserver.provenance.evidence.labels import Hop, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.values import Table
-from agentserver.provenance.relayed import Relayed, Relays
-from agentserver.provenance.untrusted import Untrusted, Values, Wrapped, whole_key
+from agentserver.provenance.seen import untrusted as bounds
+from agentserver.provenance.seen.derived import Derived
+from agentserver.provenance.seen.relayed import Relayed, Relays
+from agentserver.provenance.seen.untrusted import Untrusted, Values, Wrapped, whole_key
 
 PIECES = st.one_of(
     st.sampled_from(

@@ -6,16 +6,16 @@ anything by it: what is beyond the bound is missing in an explanation, and nowhe
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.provenance.derived import Derived
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.labels import Hop
+from agentserver.provenance.seen.derived import Derived
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 RELAYED: Final = 1 << 18
 """Characters of what was passed on that one conversation keeps."""
@@ -35,14 +35,15 @@ class Relayed:
     body: str
     after: int
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> list[Any]:
         """As plain data for JSON."""
-        return {**asdict(self.hop), "body": self.body, "after": self.after}
+        return [self.hop.listener, self.hop.path, self.hop.step, self.body, self.after]
 
     @classmethod
-    def load(cls, data: Mapping[str, Any]) -> Relayed:
+    def load(cls, data: Sequence[Any]) -> Relayed:
         """The same, read back."""
-        return cls(Hop(data["listener"], data["path"], data["step"]), data["body"], data["after"])
+        listener, path, step, body, after = data
+        return cls(Hop(listener, path, step), body, after)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import Offers, counted
-from agentserver.provenance.derived import Derived
 from agentserver.provenance.evidence.encodings import unwrapped
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
@@ -24,6 +23,7 @@ from agentserver.provenance.evidence.inventory import Value, ValueKind, closing,
 from agentserver.provenance.evidence.leaves import typed_in
 from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.evidence.words import WordIndex
+from agentserver.provenance.seen.derived import Derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,6 +38,9 @@ PLACES: Final = 50_000
 
 READ: Final = 4_000_000
 """Characters of one conversation in which wrappings are undone."""
+
+WAITING: Final = 1 << 18
+"""Bytes of evidence form after which spans, values and words are made although nothing was asked: pauses stay short."""
 
 WHOLE: Final = 6
 """Shortest evidence form of a whole short text (a title, a name) that counts as a value by itself."""
@@ -214,6 +217,17 @@ class Untrusted:
             self._offers.grown(count),
             self._kinds.grown(count),
         )
+
+    def followed(self, texts: Sequence[Text]) -> Untrusted:
+        """The same for a conversation that goes on: what waits to be looked at never becomes much."""
+        more = self.add(texts)
+        if more.size // WAITING > self.size // WAITING:
+            more.made()
+        return more
+
+    def made(self) -> tuple[Index, Values, WordIndex]:
+        """All that a choice is looked up in."""
+        return self.index, self.values, self.words
 
     @property
     def index(self) -> Index:

@@ -1,7 +1,7 @@
-"""What follows from a sequence that only grows, made when somebody first asks for it.
+"""What follows from values that do not change, made when somebody first asks for it.
 
 Owns when that is made, and from which part of it that was made before. Refuses to know what it is. The outcome depends
-on the items alone, never on who asked when: that is its one law, and the only reason why it may be kept aside.
+on the values alone, never on who asked when: that is its one law, and the only reason why it may be kept aside.
 """
 
 from __future__ import annotations
@@ -13,6 +13,40 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+
+
+class Later(Generic[Made]):
+    """One value, made when it is first read. Two are equal when what they make is."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make: Callable[[], Made] | None = make
+        self._made: tuple[Made] | None = None
+
+    @classmethod
+    def of(cls, value: Made) -> Later[Made]:
+        """A value that is there already."""
+        return cls(lambda: value)
+
+    @property
+    def value(self) -> Made:
+        """The value. What it is made of is let go once it is there."""
+        make = self._make  # read first: it is let go once the value is there
+        if self._made is None:
+            assert make is not None
+            self._made = (make(),)
+            self._make = None
+        return self._made[0]
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == other.value if isinstance(other, Later) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
 
 
 class Derived(Generic[Item, Made]):

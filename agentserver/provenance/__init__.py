@@ -6,6 +6,7 @@ The library face is here; the pure engine is in the modules it is made of (``led
 from __future__ import annotations
 
 from agentserver.provenance.adapters.decorator import tracked_tool
+from agentserver.provenance.confidentiality.readers import Readers
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing, Trust
 from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.explain import explain
@@ -35,6 +36,7 @@ __all__ = [
     "Observation",
     "Policy",
     "PolicyError",
+    "Readers",
     "Role",
     "Sleuth",
     "Standing",

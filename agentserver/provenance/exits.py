@@ -226,9 +226,10 @@ def leaks(ledger: Ledger, ruled: Sequence[tuple[Leaf, ArgumentRule]]) -> Iterato
     refused = {pool.readers: _refused(ledger, pool.readers, places) for pool in ledger.private.pools}
     pools = [pool for pool in ledger.private.pools if refused[pool.readers] is not None]
     said = [leaf for leaf, rule in ruled if rule.role in _TOLD and not _chosen(ledger, leaf, rule)]
-    told: set[tuple[int, Text]] = set()
+    told: set[tuple[int, str, str, int]] = set()
     for found in ledger.private.found([text_of(leaf.value) for leaf in said], pools):
-        key = (found.piece, found.text)
+        origin = found.text.origin
+        key = (found.piece, origin.source, origin.path, origin.step)
         if key not in told and not ledger.asked.says(fold_bytes(found.excerpt)):
             told.add(key)
             detail = _detail(refused[found.readers], found.readers)

@@ -311,9 +311,12 @@ def _unfold(annotation: Any) -> _Use:
         elif hasattr(annotation, "__value__") and not isinstance(annotation, type):
             annotation = annotation.__value__
         else:
-            # A member of an enumeration is a mark for another reader, such as what the field is worth.
-            rules = [item for item in flat(metadata) if not isinstance(item, Enum)]
-            return _Use(annotation, tuple(rules), nullable)
+            return _Use(annotation, tuple(item for item in flat(metadata) if not _is_mark(item)), nullable)
+
+
+def _is_mark(item: Any) -> bool:
+    """True for what is meant for another reader: a member of an enumeration, or readers."""
+    return isinstance(item, Enum) or getattr(item, "no_constraint", False) is True
 
 
 def _chosen(bare: Any) -> Scalar | None:

@@ -7,6 +7,7 @@ than a span counts as a whole, wherever it stands. Refuses to know who may read 
 
 from __future__ import annotations
 
+import re
 import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from agentserver.provenance.evidence.folding import fold_bytes, fold_map
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.inventory import SCHEME, scanned
 from agentserver.provenance.evidence.labels import Text
+from agentserver.provenance.evidence.leaves import typed
 from agentserver.provenance.evidence.values import Table
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ INSIDE: Final = 6
 
 ENTRIES: Final = 200_000
 """Private texts that one conversation tracks."""
+
+_CODE: Final = re.compile(r"\d[\d ./()-]{3,40}\d|[^\s\d]{0,64}\d[^\s,;]{0,64}")
+"""A group of digits, or a word with one."""
 
 _PLACES: Final = 64
 """Private values with one hash that are compared."""
@@ -161,17 +166,25 @@ class Private:
 
     def found(self, pieces: Sequence[str], pools: Iterable[Pool]) -> Iterator[PrivateMatch]:
         """Everything of some pools that stands in pieces of text which are said together, one after the other."""
-        said = "\n".join(pieces)
-        starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
-        readings = [(said, ""), *((one.body, one.via) for one in (*unwrapped(said), *turned(said)))]
         asked = tuple(pools)
-        for text, via in readings if asked else ():
-            form, offsets = fold_map(text)
-            for pool in asked:
-                for begin, end, number in pool.within(form, offsets):
-                    excerpt = text[offsets[begin] : offsets[end - 1] + 1]
-                    at = 0 if via else bisect_right(starts, offsets[begin]) - 1
-                    yield PrivateMatch(at, excerpt, pool.texts[number], pool.readers, via)
+        if not asked:
+            return
+        starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
+        for match in _standing("\n".join(pieces), asked, ""):
+            yield match._replace(piece=bisect_right(starts, match.piece) - 1)
+        for number, piece in enumerate(pieces):
+            for reading in (*unwrapped(piece), *turned(piece)):
+                for match in _standing(reading.body, asked, reading.via):
+                    yield match._replace(piece=number)
+
+
+def _standing(said: str, pools: Iterable[Pool], via: str) -> Iterator[PrivateMatch]:
+    """Everything of some pools that stands in one text; ``piece`` is the place at which it begins."""
+    form, offsets = fold_map(said)
+    for pool in pools:
+        for begin, end, number in pool.within(form, offsets):
+            excerpt = said[offsets[begin] : offsets[end - 1] + 1]
+            yield PrivateMatch(offsets[begin], excerpt, pool.texts[number], pool.readers, via)
 
 
 def _inner(text: Text) -> Iterator[Text]:
@@ -180,8 +193,11 @@ def _inner(text: Text) -> Iterator[Text]:
 
 
 def _values(body: str) -> Iterator[str]:
-    """The values in a text, links without their scheme."""
-    return (SCHEME.sub("", value.text) for value in scanned(body))
+    """The values in a text, links without their scheme; and what codes are: words and groups with digits, but dates."""
+    yield from (SCHEME.sub("", value.text) for value in scanned(body))
+    for match in _CODE.finditer(body):
+        if len(fold_bytes(match.group())) >= INSIDE and not (typed(match.group()) or "").startswith("date "):
+            yield match.group()
 
 
 def _alone(offsets: Sequence[int], begin: int, end: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from agentserver.provenance.evidence.authority import DestinationPattern
 from agentserver.provenance.evidence.destinations import PlaceForm
@@ -43,6 +43,8 @@ class Readers:
     """
 
     __slots__ = ("entries",)
+    no_constraint: ClassVar = True
+    """The payload's schema says nothing about it."""
 
     def __init__(self, *entries: str) -> None:
         wrong = next((entry for entry in entries if not sound(entry)), None)

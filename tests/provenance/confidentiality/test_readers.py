@@ -91,6 +91,13 @@ def test_private_content_does_not_go_to_another(body: object) -> None:
     assert refused(scene(), to="bob@corp.com", body=body)
 
 
+@pytest.mark.parametrize("code", ["4417-9928", "(030) 44 17", "s3cret!", "AB 12.34.56", "R2-D2-77"])
+def test_codes_inside_of_private_prose_are_values(code: str) -> None:
+    told = scene().read("payroll", f"Take {code} for the safe, on 2026-05-01 at noon.")
+    assert refused(told, to="bob@corp.com", body=f"x{code.lower()}")
+    assert not refused(told, to="bob@corp.com", body="See you on 2026-05-01!")
+
+
 @pytest.mark.parametrize("body", ["Good morning!", "Al", "room 14711", "hunting 2 ducks", ""])
 def test_other_content_goes(body: str) -> None:
     assert not refused(scene(), to="bob@corp.com", body=body)

@@ -51,8 +51,8 @@ BASE = Policy(
     sources=("web",),
     sinks=(SinkRule("post"),),
     plan=PlanSource.OFF,
-    infer_fields=False,
-    closed=True,
+    trusted=("vault",),
+    relays=("agent", "helper"),
     allow=("@desk.example", "@else.example"),
     readers=(ReaderRule("vault", "*", ("@desk.example",)),),
 )

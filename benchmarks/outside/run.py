@@ -87,9 +87,10 @@ def table(found: list[Result], defences: list[Defence]) -> Iterator[str]:
         good, bad = [one for one in mine if not one.attack], [one for one in mine if one.attack]
         calls = sum(one.calls for one in good) or 1
         asked = 100 * sum(one.questions for one in good) / calls
+        what = "questions" if defence.asks else "refusals"
         yield (
             f"{defence.name}: utility {told(good)} = {share(good):.0f} %, attack success {told(bad)} = "
-            f"{share(bad):.1f} %, {asked:.1f} questions per 100 benign calls"
+            f"{share(bad):.1f} %, {asked:.1f} {what} per 100 benign calls"
         )
         rows = {
             name: ([o for o in good if o.domain == name], [o for o in bad if o.domain == name])

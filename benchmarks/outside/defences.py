@@ -5,20 +5,21 @@ Owns the three methods that a run calls. Refuses to know a case.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentserver.provenance.evidence.labels import Call, Mode, Observation
-from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.judge import judge
-from agentserver.provenance.ledger import Ledger
+from agentserver.provenance.evidence.labels import Mode
+from agentserver.provenance.library.compat import TaintViolationError
+from agentserver.provenance.library.session import Engine
 from agentserver.provenance.policy.declarations import Policy
 from agentserver.provenance.policy.file import read_policy
-from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from agentserver.provenance.library.compat import Violation
 
 POLICY = Path(__file__).with_name("policy.yaml")
 
@@ -46,32 +47,30 @@ class Defence:
 
 
 class Ours(Defence):
-    """This engine with one policy."""
+    """This engine with one policy, driven as the adapters of the library drive it."""
 
     def __init__(self, name: str, policy: Policy) -> None:
         self.name, self.policy, self.asks = name, policy, policy.mode is Mode.CONFIRM
+        logging.getLogger("agentserver.provenance").setLevel(logging.CRITICAL)  # the report has every refusal
 
     def start(self, words: str, pasted: str = "") -> None:
-        self.ledger, self.step = Ledger().ask(f"{words}\n\n{pasted}" if pasted else words), 0
+        self.engine = Engine(self.policy, confirm_callback=self._asked)
+        self.engine.set_query(f"{words}\n\n{pasted}" if pasted else words)
+
+    def _asked(self, violation: Violation, explanation: str) -> bool:  # noqa: ARG002  the face of a callback
+        self.questions += 1
+        return self.answers
 
     def before(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
-        self.step += 1
-        verdict = judge(self.ledger, self.policy, Call(tool, leaves(arguments), self.step))
-        if verdict.allowed:
-            return None
-        if verdict.decision is Decision.ASK:
-            self.questions += 1
-            if self.answers:
-                return None
-        found = (
-            f"{finding.rule} {finding.path}={finding.value[:60]!r} {finding.detail}"
-            for finding in verdict.findings
-        )
-        return "; ".join(found)
+        try:
+            self.engine.on_tool_call(tool, arguments)
+        except TaintViolationError as refused:
+            findings = refused.violation.verdict.findings
+            return "; ".join(f"{one.rule} {one.path}={one.value[:60]!r} {one.detail}" for one in findings)
+        return None
 
     def after(self, tool: str, arguments: Mapping[str, Any], result: Any) -> None:
-        seen = Observation(tool, leaves(result), self.step, arguments=leaves(arguments))
-        self.ledger = self.ledger.observe(self.policy, seen)
+        self.engine.on_tool_result(tool, result, arguments=arguments)
 
 
 def contestants() -> list[Defence]:

@@ -18,11 +18,10 @@ from agentserver.provenance.confidentiality.readers import confided
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of, typed
-from agentserver.provenance.planned import arguments
 from agentserver.provenance.planned.recording import leaves_of, recorded
 from agentserver.provenance.planned.records import RecordIndex
 from agentserver.provenance.policy import forms
-from agentserver.provenance.policy.plan import AllowedStep, Plan
+from agentserver.provenance.policy.plan import AllowedStep, Plan, dumped, loaded
 from agentserver.provenance.request.asked import TrustedWords
 from agentserver.provenance.seen.records import Records
 from agentserver.provenance.seen.relayed import Relayed, Relays
@@ -58,6 +57,8 @@ class Ledger:
     overflow: bool = False
     spent: float = 0.0
     recorded: RecordIndex = field(default=RecordIndex(), repr=False)
+    dismissed: frozenset[str] = frozenset()
+    """The planners that were told anything but the principal's words."""
     passed: Mapping[int, tuple[Hop, ...]] = field(
         default_factory=lambda: MappingProxyType({}), repr=False, compare=False
     )
@@ -120,6 +121,11 @@ class Ledger:
         words = len(self.queries)
         plan = Plan(steps, words) if self.plan is None else self.plan.adopted(steps, words)
         return None if plan is None else replace(self, plan=plan)
+
+    def dismiss(self, planner: str) -> Ledger:
+        """The ledger after which no plan of a planner counts any more."""
+        dismissed = self.dismissed | {planner}
+        return self if dismissed == self.dismissed else replace(self, dismissed=dismissed)
 
     def called(self, call: Call) -> Ledger:
         """The ledger after a call was let pass, of which the plan may allow no more than so many."""
@@ -225,11 +231,9 @@ class Ledger:
 
     def state(self) -> dict[str, Any]:
         """The parts that change as a whole, for JSON: the plan's steps, what they were made of, and two figures."""
-        plan = self.plan or Plan()
         return {
-            "steps": list(map(arguments.dump, plan.steps)),
-            "planned": self.plan is not None,
-            "plan": [plan.queries, [list(pair) for pair in plan.used]],
+            **dumped(self.plan),
+            "dismissed": sorted(self.dismissed),
             "overflow": self.overflow,
             "spent": self.spent,
             "private overflow": self.private.overflow,
@@ -239,11 +243,7 @@ class Ledger:
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Ledger:
         """The ledger that ``dump`` wrote."""
-        ledger = cls(asked=TrustedWords().add(*data["queries"]))
-        if data["planned"]:
-            steps = tuple(map(arguments.load, data["steps"]))
-            queries, used = data.get("plan", (len(data["queries"]), ()))
-            ledger = replace(ledger, plan=Plan(steps, queries, tuple(map(tuple, used))))
+        ledger = cls(asked=TrustedWords().add(*data["queries"]), plan=loaded(data))
         held = [Text.load(text) for text in data["texts"]]
         texts = [
             text for text in held if not text.origin.via
@@ -263,6 +263,7 @@ class Ledger:
             recorded=RecordIndex.load(sayings, leaves_of((*texts, *records)) if sayings else {}),
             hops=hops,
             relays=Relays().add([Relayed.load(one) for one in data.get("relayed", ())]),
+            dismissed=frozenset(data.get("dismissed", ())),
             overflow=data["overflow"],
             spent=data["spent"],
             passed=MappingProxyType(passed),

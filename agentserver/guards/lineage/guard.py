@@ -25,9 +25,8 @@ from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.records.details import Ground
 from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
-from agentserver.guards.lineage import plan as lineage_plan
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.planning import question
+from agentserver.guards.lineage.planning import Planning, both
 from agentserver.guards.lineage.reach import Reach
 from agentserver.guards.lineage.reading import Readings, Said, handed, words
 from agentserver.guards.lineage.trusted import Trusted
@@ -90,6 +89,7 @@ class LineageGuard:
         self._carriers = bool(trusted.carriers)
         self._suspects = bool(trusted.carriers or self._policy.deny)
         self._reach = Reach(trusted, self._classes, self._readings)
+        self._planning = Planning(trusted, self._readings, self._reach, redact)
 
     # What is seen
 
@@ -106,7 +106,7 @@ class LineageGuard:
             known = known.asked("\n".join(words(arrived.leaves)))
         else:
             known = known if known.calm else self._carried(known, arrived, at)
-            heard = self._heard(known, arrived, at)
+            heard = self._heard(self._planning.told(known, arrived), arrived, at)
             calm = heard.calm and not self._carriers
             known = heard if calm else self._reach.given(heard, arrived, delivery.thread, known)
         receiver = self._classes.get(delivery.to)
@@ -129,7 +129,9 @@ class LineageGuard:
             return False
         if self._policy.readers or delivery.root not in self._readings.unmarked:
             return False
-        return delivery.root != lineage_plan.ROOT and known.calm and not self._carriers
+        if self._planning.concerns(delivery.root, delivery.sender, delivery.to):
+            return False
+        return known.calm and not self._carriers
 
     def opened(self) -> object:
         """The memory of a conversation in which nothing has been said."""
@@ -150,7 +152,7 @@ class LineageGuard:
 
     def _heard(self, memory: Memory, said: Said, at: float) -> Memory:
         """The memory after a sender's words."""
-        memory = self._planned(memory, said)
+        memory = self._planning.adopted(memory, said)
         ledger = memory.ledger
         sender = self._class(said.sender)
         if said.sender in self._trusted.quarantined and ledger.tainted:
@@ -175,16 +177,6 @@ class LineageGuard:
         reading = self._readings[root]
         return Said(delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id)
 
-    def _planned(self, memory: Memory, said: Said) -> Memory:
-        """The memory with a planner's plan, unless untrusted text reached the planner before."""
-        if said.root != lineage_plan.ROOT or said.sender not in self._trusted.planners:
-            return memory
-        if self._reach.exposed(memory, said.sender, said.thread) is not None:
-            return memory
-        plan = self._readings[said.root].codec.decode(said.element)
-        adopted = memory.ledger.adopt(lineage_plan.steps(plan), unexposed=True)
-        return memory if adopted is None else memory.grown(adopted)
-
     def _orders_from(self, name: str) -> bool:
         """True when a sender is a principal whose words count as orders: any that the policy does not name a source."""
         return name not in self._classes and name not in (self._policy.sources or ())
@@ -198,12 +190,12 @@ class LineageGuard:
         """Decide on a message by the part that its listener has in the policy."""
         if proposal.route is Route.SERVICE or proposal.to not in self._classes:
             return None
-        redriven = proposal.route is Route.REDRIVEN
         known = _recalled(memory)
-        if proposal.root == lineage_plan.ROOT and proposal.sender.name in self._trusted.planners:
-            asked = question(self._policy, self._readings, proposal, self._redact)
-            if asked is not None:
-                return asked
+        planned, found = self._planning.judged(known, proposal), self._weighed(known, proposal, at)
+        return found if planned is None else both(planned, found)
+
+    def _weighed(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
+        redriven = proposal.route is Route.REDRIVEN
         receiver, clean = self._classes[proposal.to], known.calm and not self._suspects
         if clean and not receiver.sink and proposal.sender.name not in self._trusted.quarantined:
             return None

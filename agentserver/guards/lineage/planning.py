@@ -9,8 +9,11 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from agentserver.core.guard import NeedsApproval, Noted
+from agentserver.contract import Code
+from agentserver.core.guard import Denied, NeedsApproval, Noted
 from agentserver.guards.lineage import plan as lineage_plan
+from agentserver.guards.lineage.reading import words
+from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.planned.wording import sentences
 from agentserver.provenance.policy.declarations import PlanSource
@@ -20,26 +23,102 @@ if TYPE_CHECKING:
 
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
-    from agentserver.guards.lineage.reading import Readings
-    from agentserver.provenance.policy.declarations import Policy
+    from agentserver.guards.lineage.memory import Memory
+    from agentserver.guards.lineage.reach import Reach
+    from agentserver.guards.lineage.reading import Readings, Said
+    from agentserver.guards.lineage.trusted import Trusted
+    from agentserver.provenance.planned.arguments import AllowedStep
 
 HEAD = "The plan of this conversation. These calls will run without another question, and no others:"
 EMPTY = "The plan of this conversation: no sink may be used at all."
+LOST = "This plan does not count: "
 
 
-def question(
-    policy: Policy, readings: Readings, proposal: Proposal, redact: Callable[[str], str] = str
-) -> Verdict:
-    """The question whether a plan may count; None where no person has to confirm it.
+class Planning:
+    """The planners of an organism, and what becomes of their plans.
 
-    It is asked of every plan that a planner sends, also of one that would not count as things stand: what stands may
-    change before the plan is read.
+    Args:
+        trusted: whom the organism trusts with what.
+        readings: the ways to read payloads.
+        reach: whom untrusted text reached.
+        redact: takes secrets out of what is told.
     """
-    if policy.plan is not PlanSource.CONFIRMED:
+
+    def __init__(
+        self, trusted: Trusted, readings: Readings, reach: Reach, redact: Callable[[str], str] = str
+    ) -> None:
+        self._trusted, self._readings, self._reach, self._redact = trusted, readings, reach, redact
+
+    def concerns(self, root: str, sender: str, to: str) -> bool:
+        """True for a planner's plan, and for anything that a planner is told."""
+        planners = self._trusted.planners
+        return to in planners or (root == lineage_plan.ROOT and sender in planners)
+
+    def told(self, memory: Memory, said: Said) -> Memory:
+        """The memory after a planner was told something by another than the principal.
+
+        The principal's own words may be passed on to it, whole or in pieces. After anything else its plans do not
+        count in this conversation. What it told itself is its own.
+        """
+        if said.to not in self._trusted.planners or said.sender == said.to:
+            return memory
+        asked = memory.ledger.asked
+        forms = filter(None, map(fold_bytes, words(said.leaves)))
+        return memory if all(map(asked.says, forms)) else memory.grown(memory.ledger.dismiss(said.to))
+
+    def adopted(self, memory: Memory, said: Said) -> Memory:
+        """The memory with a planner's plan, if it counts."""
+        if said.root != lineage_plan.ROOT or said.sender not in self._trusted.planners:
+            return memory
+        if self._lost(memory, said.sender, said.thread):
+            return memory
+        plan = lineage_plan.steps(self._readings[said.root].codec.decode(said.element))
+        grown = memory.ledger.adopt(plan, unexposed=True)
+        return memory if grown is None else memory.grown(grown)
+
+    def judged(self, memory: Memory, proposal: Proposal) -> Verdict:
+        """What is to be said of a planner's plan on its way; None where nothing is, or it is none.
+
+        A person is asked about every plan that may come to count, also of one that would not as things stand.
+        """
+        sender = proposal.sender.name
+        if proposal.root != lineage_plan.ROOT or sender not in self._trusted.planners:
+            return None
+        if lost := self._lost(memory, sender, proposal.thread):
+            return Noted(f"{LOST}{lost}")
+        policy, plan = self._trusted.policy, memory.ledger.plan
+        if policy.plan is PlanSource.CONFIRMED:
+            steps = lineage_plan.steps(self._readings[proposal.root].codec.decode(proposal.element))
+            return self._question(steps)
+        if plan is not None and plan.queries >= len(memory.ledger.queries):
+            return Noted(f"{LOST}the principal has said nothing new since the one before it")
         return None
-    steps = lineage_plan.steps(readings[proposal.root].codec.decode(proposal.element))
-    told = "\n".join((HEAD, *sentences(steps, redact))) if steps else EMPTY
-    if policy.mode is Mode.AUDIT:
-        return Noted(told)
-    about = sha256(f"plan\n{lineage_plan.ROOT}\n{sentences(steps)}".encode("utf-8", "surrogatepass"))
-    return NeedsApproval(told, (about.hexdigest(),))
+
+    def _question(self, steps: tuple[AllowedStep, ...]) -> Verdict:
+        told = "\n".join((HEAD, *sentences(steps, self._redact))) if steps else EMPTY
+        if self._trusted.policy.mode is Mode.AUDIT:
+            return Noted(told)
+        about = sha256(repr(sentences(steps)).encode("utf-8", "surrogatepass"))
+        return NeedsApproval(told, (about.hexdigest(),))
+
+    def _lost(self, memory: Memory, planner: str, thread: str) -> str:
+        """The reason why nothing that a planner plans counts any more; empty while it does."""
+        text = self._reach.exposed(memory, planner, thread)
+        if text is not None:
+            return f"untrusted text of {text.source or 'somebody'} reached {planner} before"
+        if planner in memory.ledger.dismissed:
+            return f"{planner} was told other words than the principal's"
+        return ""
+
+
+def both(planned: Verdict, found: Verdict) -> Verdict:
+    """The verdict on a plan on its way together with that on the message which it is.
+
+    A plan that a person has to confirm, in a message that has to be approved for another reason, is denied: one answer
+    would count for two questions.
+    """
+    if isinstance(planned, NeedsApproval) and isinstance(found, NeedsApproval):
+        return Denied(Code.DENIED, "a plan that waits for a person drives nothing itself")
+    if isinstance(found, Denied | NeedsApproval):
+        return found
+    return planned if isinstance(planned, NeedsApproval) or found is None else found

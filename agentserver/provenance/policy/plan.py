@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.planned.arguments import AllowedStep, Anything, moved_step
+from agentserver.provenance.planned.arguments import AllowedStep, Anything, dump, load, moved_step
 from agentserver.provenance.planned.granting import PlanGrounds, named
 from agentserver.provenance.planned.wording import phrase
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Call, Leaf
     from agentserver.provenance.planned.granting import SaidAndRecorded
 
-__all__ = ["AllowedStep", "Plan"]
+__all__ = ["AllowedStep", "Plan", "dumped", "loaded"]
 
 _SAID: Final = (Role.PAYLOAD, Role.INERT)
 """Roles of arguments that a step need not name: they say something, and lineage judges what."""
@@ -123,6 +123,24 @@ class Plan:
 
     def _left(self, number: int, step: AllowedStep) -> bool:
         return step.times is None or dict(self.used).get(number, 0) < step.times
+
+
+def dumped(plan: Plan | None) -> dict[str, Any]:
+    """A plan, or that there is none, as plain data."""
+    known = plan or Plan()
+    return {
+        "steps": list(map(dump, known.steps)),
+        "planned": plan is not None,
+        "plan": [known.queries, [list(pair) for pair in known.used]],
+    }
+
+
+def loaded(data: Mapping[str, Any]) -> Plan | None:
+    """The plan of which ``dumped`` gave the data. An earlier server kept steps alone: all words count as planned."""
+    if not data["planned"]:
+        return None
+    queries, used = data.get("plan", (len(data["queries"]), ()))
+    return Plan(tuple(map(load, data["steps"])), queries, tuple((number, count) for number, count in used))
 
 
 def _given(call: Call) -> Iterator[Leaf]:

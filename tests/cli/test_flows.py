@@ -80,8 +80,8 @@ def lines(result):
 def test_check_tells_what_each_listener_is_and_why(command):
     told = lines(command("check", DESK))
     assert "provenance: enforce" in told
-    assert "fetcher: source (source by 'fetcher'; not among the sinks)" in told
-    assert "outbox: sink (not among the sources; sink by 'outbox')" in told
+    assert "fetcher: source (source by 'fetcher')" in told
+    assert "outbox: sink (sink by 'outbox')" in told
     assert sum("relay" in line for line in told) == 6
     assert "memory: listener: router, researcher, calculator, summariser, outbox" in told
     assert not any("→" in line for line in told)
@@ -90,7 +90,7 @@ def test_check_tells_what_each_listener_is_and_why(command):
 def test_check_tells_the_flows_when_it_is_asked(command):
     told = lines(command("check", "--flows", DESK))
     ways = [line for line in told if "→" in line]
-    assert ways == ["fetcher → researcher → router → outbox   [mode enforce; plan query; content reported]"]
+    assert ways == ["fetcher → researcher → router → outbox   [mode enforce; plan optional; content reported]"]
 
 
 def test_check_tells_what_a_quarantined_listener_can_tell(command, quarantine):

@@ -90,7 +90,9 @@ def test_check_tells_what_each_listener_is_and_why(command):
 def test_check_tells_the_flows_when_it_is_asked(command):
     told = lines(command("check", "--flows", DESK))
     ways = [line for line in told if "→" in line]
-    assert ways == ["fetcher → researcher → router → outbox   [mode enforce; plan optional; content reported]"]
+    assert ways == [
+        "fetcher → researcher → router → outbox   [mode enforce; plan optional; content reported]"
+    ]
 
 
 def test_check_tells_what_a_quarantined_listener_can_tell(command, quarantine):

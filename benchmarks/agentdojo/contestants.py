@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from agentdojo.task_suite.load_suites import get_suites
 
 from agentserver.provenance.evidence.labels import Mode
-from agentserver.provenance.policy.declarations import Policy
+from agentserver.provenance.policy.declarations import PlanSource, Policy
 from agentserver.provenance.policy.file import read_policy
-from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours
+from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours, Planned
 from benchmarks.agentdojo.variations.guise import written
 
 if TYPE_CHECKING:
@@ -56,15 +56,17 @@ def columns(guise: Guise) -> list[Defence]:
     """The defences for which variations are reported, for a suite in a guise."""
     from agent_sleuth import Sleuth
 
+    general = policy(GENERAL, guise)
     return [
         Defence(),
         AgentSleuth("agent-sleuth 0.1.0", lambda: Sleuth(mode="enforce"), structured=True),
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
-        Ours("general policy", policy(GENERAL, guise)),
+        Ours("general policy", general),
+        Planned("general policy and plans", replace(general, plan=PlanSource.REQUIRED), guise),
     ]
 
 
-COLUMNS = ("zero configuration", "general policy")
+COLUMNS = ("zero configuration", "general policy", "general policy and plans")
 """The columns of the report that are shown unless others are asked for."""
 
 

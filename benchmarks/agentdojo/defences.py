@@ -14,11 +14,13 @@ from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.judge import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.verdict import Decision
+from benchmarks.agentdojo.plans import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentserver.provenance.policy.declarations import Policy
+    from benchmarks.agentdojo.variations.guise import Guise
 
 
 class Defence:
@@ -28,8 +30,8 @@ class Defence:
     questions = 0
     benign = True
 
-    def start(self, query: str) -> None:
-        """A new conversation, opened by the user's words."""
+    def start(self, query: str, suite: str, task: str) -> None:
+        """A new conversation, opened by the user's words; suite and task by AgentDojo's names."""
 
     def before(self, tool: str, args: dict[str, Any]) -> str | None:  # noqa: ARG002  the face of all
         """Why a call is refused, or ``None``."""
@@ -45,14 +47,16 @@ class Ours(Defence):
     def __init__(self, name: str, policy: Policy) -> None:
         self.name, self.policy = name, policy
 
-    def start(self, query: str) -> None:
+    def start(self, query: str, suite: str, task: str) -> None:  # noqa: ARG002  the face of all
         self.ledger, self.step = Ledger().ask(query), 0
 
     def before(self, tool: str, args: dict[str, Any]) -> str | None:
         self.step += 1
-        verdict = judge(self.ledger, self.policy, Call(tool, leaves(args), self.step))
+        call = Call(tool, leaves(args), self.step)
+        verdict = judge(self.ledger, self.policy, call)
         self.verdict = verdict
         if verdict.allowed:
+            self.ledger = self.ledger.called(call)
             return None
         if verdict.decision is Decision.ASK and self.benign:
             self.questions += 1  # the account holder sees the question and approves
@@ -67,13 +71,38 @@ class Ours(Defence):
         self.ledger = self.ledger.observe(self.policy, seen)
 
 
+class Planned(Ours):
+    """This engine, with one policy and a plan for each request that a planner would have made."""
+
+    def __init__(self, name: str, policy: Policy, guise: Guise) -> None:
+        super().__init__(name, policy)
+        self.guise = guise
+
+    def start(self, query: str, suite: str, task: str) -> None:
+        super().start(query, suite, task)
+        ledger = self.ledger.adopt(plan(suite, task, self.guise))
+        assert ledger is not None, "nothing was seen yet"
+        self.ledger = ledger
+
+    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+        super().after(tool, args, with_fields(result))
+
+
+def with_fields(result: Any) -> Any:
+    """An output in which a plan can name what it means: a text alone, or a list of them, gets a field."""
+    if isinstance(result, str):
+        return {"text": result}
+    texts = isinstance(result, list) and all(isinstance(item, str) for item in result)
+    return {"items": result} if texts else result
+
+
 class AgentSleuth(Defence):
     """agent-sleuth 0.1.0 from the package index, as its own adapters drive it."""
 
     def __init__(self, name: str, make: Callable[[], Any], *, structured: bool) -> None:
         self.name, self.make, self.structured = name, make, structured
 
-    def start(self, query: str) -> None:
+    def start(self, query: str, suite: str, task: str) -> None:  # noqa: ARG002  the face of all
         self.sleuth = self.make()
         self.sleuth.reset(query)
 

@@ -77,7 +77,7 @@ def execute(
     The environment gets AgentDojo's own calls; the defence sees them, their outputs and the request in a guise.
     """
     run, runtime = Run(), FunctionsRuntime(suite.tools)
-    defence.start(guise.request(suite.name, task.ID, task.PROMPT))
+    defence.start(guise.request(suite.name, task.ID, task.PROMPT), suite.name, task.ID)
     wanted = shape(goal)
 
     def call(wish: FunctionCall) -> Any:

@@ -6,7 +6,7 @@ Owns the list of variations. Each has one form or more; what is reported of it i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.agentdojo.defences import as_text
 from benchmarks.agentdojo.encodings import ENCODINGS, encoded
@@ -23,6 +23,18 @@ class AsText(Guise):
 
     def output(self, tool: str, value: object) -> object:  # noqa: ARG002  the face of all
         return as_text(value)
+
+    def plan(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """No field can be named in a text: what a plan takes from one is left to be judged by where it comes from."""
+        return [
+            {**step, "arguments": {name: _open(kind) for name, kind in step.get("arguments", {}).items()}}
+            for step in steps
+        ]
+
+
+def _open(kind: Any) -> Any:
+    related = isinstance(kind, dict) and ("of" in kind or _open(kind.get("from")) == "any")
+    return "any" if related or (isinstance(kind, list) and "any" in map(_open, kind)) else kind
 
 
 def _same_goal(suite: str, injection: str, goal: str) -> str:  # noqa: ARG001  the face of all

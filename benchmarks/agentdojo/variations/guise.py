@@ -1,6 +1,6 @@
 """The form in which a defence meets a suite, while AgentDojo runs and checks the real one.
 
-Owns the seam: request, tool, arguments and output on their way to the defence, and the policy that names them. Refuses
+Owns the seam: request, tool, arguments and output on their way to the defence, policy and plan that name them. Refuses
 to know AgentDojo and every defence.
 """
 
@@ -38,6 +38,10 @@ class Guise:
     def policy(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """A policy file's values, about the tools under the names of this guise."""
         return dict(entry)
+
+    def plan(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The steps of a plan file, about the tools under the names of this guise."""
+        return steps
 
 
 def written(guise: Guise, text: str, name: str) -> str:

@@ -124,6 +124,10 @@ class Renamed(Guise):
     def policy(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         return _PolicyNames(self.names).policy(entry)
 
+    def plan(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        names = PlanNames(self.names, [step["sink"] for step in steps])
+        return [names.step(step) for step in steps]
+
 
 def _nested(table: Table, path: str, value: Any) -> Any:
     if isinstance(value, list):
@@ -140,6 +144,50 @@ def _known(table: Mapping[str, Any], name: str, where: str) -> Any:
     if name not in table:
         raise UnknownNameError(f"no other name for '{name}' ({where}); {NAMES.name} lacks it")
     return table[name]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNames:
+    """A plan about the tools under their other names.
+
+    Args:
+        names: those.
+        sinks: the tool of each step, by which fields of a step's answer are known.
+    """
+
+    names: Names
+    sinks: list[str]
+
+    def step(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        tool = said["sink"]
+        table = _known(self.names.arguments, tool, "tool")
+        kinds = {
+            (whole_path(table, path) if path in table else _known(table, path, tool)): self.kind(kind)
+            for path, kind in said.get("arguments", {}).items()
+        }
+        return {**said, "sink": self.names.tools[tool], "arguments": kinds}
+
+    def kind(self, said: Any) -> Any:
+        if isinstance(said, list):
+            return [self.kind(item) for item in said]
+        if not isinstance(said, dict):
+            return said
+        if "of" not in said:
+            return {key: self.kind(value) if key == "from" else value for key, value in said.items()}
+        numbered = said["of"].isdigit()
+        tool = self.sinks[int(said["of"]) - 1] if numbered else said["of"]
+        table = self.names.outputs.get(tool, {})
+        where = {self.field(table, path): self.kind(kind) for path, kind in said.get("where", {}).items()}
+        form = "in" if "in" in said else "field"
+        return {
+            form: self.field(table, said[form]),
+            "of": said["of"] if numbered else _known(self.names.tools, tool, "tool"),
+            **({"where": where} if where else {}),
+        }
+
+    def field(self, table: Table, path: str) -> str:
+        """The field of an output; one of an output without names of its own stays."""
+        return _known(table, path, "output") if table else path
 
 
 class _PolicyNames:

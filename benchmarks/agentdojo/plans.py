@@ -84,16 +84,16 @@ def _written_out(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if {*value} == {"on"}:
-        return _halves(value["on"])
+        return _minutes(value["on"])
     if isinstance(value.get("of"), list):
         return [_written_out({**value, "of": listener}) for listener in value["of"]]
     return {key: _written_out(item) for key, item in value.items()}
 
 
-def _halves(day: str) -> list[str]:
-    """Every half hour of a day, and the day itself."""
+def _minutes(day: str) -> list[str]:
+    """Every minute of a day, and the day itself."""
     days = [day] if day.count("-") > 1 else [f"{year}-{day}" for year in YEARS]
     return [f"{each}{clock}" for each in days for clock in ("", *_CLOCKS)]
 
 
-_CLOCKS = tuple(f" {hour:02}:{minute}" for hour in range(24) for minute in ("00", "30"))
+_CLOCKS = tuple(f" {hour:02}:{minute:02}" for hour in range(24) for minute in range(60))

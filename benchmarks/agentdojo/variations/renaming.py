@@ -199,6 +199,7 @@ class _PolicyNames:
             "budget",
             "deny",
             "effects",
+            "exit_budget",
             "follow_links",
             "infer_fields",
             "limit",
@@ -218,6 +219,7 @@ class _PolicyNames:
             **dict.fromkeys(("sources", "trusted", "relays"), self.listed),
             "sinks": self.sinks,
             "fields": self.fields,
+            "readers": self.readers,
         }
         return {key: _reader(readers, self.UNNAMED, key)(value) for key, value in entry.items()}
 
@@ -286,6 +288,31 @@ class _PolicyNames:
                     for path in self.output(tool, pattern):
                         into.setdefault(path, standing)
         return {tool: table for tool, table in found.items() if table}
+
+    def readers(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """By listener, or by listener and field. Declarations add up, which one for each tool can say alone."""
+        found: dict[str, Any] = {}
+        for entry, value in said.items():
+            for tool in self.tools(entry):
+                name = self.names.tools[tool]
+                if name in found:
+                    raise UnknownNameError(f"'{entry}' in readers means '{tool}', as an entry before it")
+                found[name] = self.receivers(value)
+                if isinstance(value, dict):
+                    pairs = [
+                        (path, each) for pattern, each in value.items() for path in self.output(tool, pattern)
+                    ]
+                    found[name] = {path: self.receivers(each) for path, each in pairs}
+        return found
+
+    def receivers(self, said: Iterable[str]) -> list[str]:
+        """Entries of which ``directory:tool`` and ``directory:tool.field`` name a tool."""
+        found: list[str] = []
+        for entry in said:
+            kind, colon, named = entry.partition(":")
+            directory = kind == "directory" and colon
+            found += [f"directory:{each}" for each in self.reference(named)] if directory else [entry]
+        return found
 
     def output(self, tool: str, pattern: str) -> list[str]:
         """The fields of a tool's output that an entry means; an entry may mean none of one of its tools."""

@@ -143,3 +143,16 @@ def test_patterns_of_arguments_become_the_names_that_they_mean() -> None:
     sinks = {"reserve_hotel": {"arguments": {"*_day": "selector", "hotel": {"role": "selector"}}}}
     found = renamed.policy({"sinks": sinks})["sinks"]["booking_hotel_orders"]["arguments"]
     assert {"checkInDate", "checkOutDate", "hotelOffer"} <= {*found}
+
+
+def test_readers_follow_listeners_fields_and_directories() -> None:
+    renamed = Renamed(renaming.public(SAID))
+    readers = {
+        "read_file": ["principal"],
+        "get_*_emails": {"body": ["directory:search_contacts_by_name.email"]},
+    }
+    found = renamed.policy({"readers": readers})["readers"]
+    assert found["files_download"] == ["principal"]
+    assert found["me_mailFolders_drafts_messages"] == {"content": ["directory:people_searchContacts.value"]}
+    with pytest.raises(UnknownNameError, match="as an entry before it"):
+        renamed.policy({"readers": {"read_file": [], "read_*": []}})

@@ -201,7 +201,6 @@ class _PolicyNames:
             "effects",
             "exit_budget",
             "follow_links",
-            "infer_fields",
             "limit",
             "mode",
             "plan",
@@ -216,7 +215,7 @@ class _PolicyNames:
 
     def policy(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         readers: dict[str, Callable[[Any], Any]] = {
-            **dict.fromkeys(("sources", "trusted", "relays"), self.listed),
+            **dict.fromkeys(("sources", "trusted", "relays", "inert"), self.listed),
             "sinks": self.sinks,
             "fields": self.fields,
             "readers": self.readers,

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from agentserver.provenance.confidentiality.origin import fetched_from
 from agentserver.provenance.confidentiality.private import Private
 from agentserver.provenance.confidentiality.readers import confided
-from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
-from agentserver.provenance.evidence.leaves import text_of, typed
+from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.planned.recording import leaves_of, recorded
 from agentserver.provenance.planned.records import RecordIndex
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.plan import AllowedStep, Plan, dumped, loaded
 from agentserver.provenance.request.asked import TrustedWords
+from agentserver.provenance.seen.echoes import Echoes
 from agentserver.provenance.seen.records import Records
 from agentserver.provenance.seen.relayed import Relayed, Relays
 from agentserver.provenance.seen.untrusted import Untrusted
@@ -151,7 +151,7 @@ class Ledger:
             return self.relay(seen.source, seen.leaves, seen.step)
         asked = any(_asked(self.asked, leaf) for leaf in seen.arguments)
         place = fetched_from(seen.arguments) if listener.source else ""
-        echoes = {typed(leaf.value) or fold(text_of(leaf.value)) for leaf in seen.arguments}
+        echoes = Echoes(seen.arguments)
         prose: list[Text] = []
         records: list[Text] = []
         relayed: list[Relayed] = []
@@ -163,7 +163,7 @@ class Ledger:
             if known:
                 relayed.append(Relayed(Hop(seen.source, leaf.path, seen.step), body, known))
             standing, kind = _standing(policy, listener, seen.source, leaf)
-            if standing is not Standing.PROSE and _echo(body, echoes, self.asked):
+            if standing is not Standing.PROSE and echoes.hold(body) and not self.asked.mentions(body):
                 standing = Standing.PROSE if listener.source else None
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
             if standing is Standing.PROSE:
@@ -295,8 +295,3 @@ def _asked(asked: TrustedWords, leaf: Leaf) -> bool:
     """True when the trusted query names the document that this argument asked for."""
     body = text_of(leaf.value)
     return len(body) >= 4 and asked.mentions(body)  # noqa: PLR2004  a shorter name is in every text
-
-
-def _echo(body: str, echoes: set[str], asked: TrustedWords) -> bool:
-    """True when a tool merely repeats what it was asked: the value has no other origin."""
-    return (typed(body) or fold(body)) in echoes and not asked.mentions(body)

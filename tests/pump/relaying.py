@@ -72,6 +72,14 @@ class Lookup:
 
 @xmlify
 @dataclass(frozen=True)
+class Flag:
+    """One truth value, which tells a clean listener next to nothing."""
+
+    set: bool
+
+
+@xmlify
+@dataclass(frozen=True)
 class Contact:
     name: Annotated[str, Standing.RECORD]
     address: Annotated[str, Standing.DIRECTORY]
@@ -104,7 +112,7 @@ TOOLS = (*SINKS, "browser", "contacts", "store")
 LISTENERS = (
     listener("reader", "web", "planner", "writer", payloads=(Ask, Note)),
     listener("planner", "writer", payloads=(Ask, Note)),
-    listener("writer", *TOOLS, payloads=(Ask, Note)),
+    listener("writer", *TOOLS, payloads=(Ask, Note, Flag)),
     listener("web", payloads=(Ask,)),
     listener("browser", payloads=(Visit, Parts)),
     listener("contacts", payloads=(Lookup,)),

@@ -13,6 +13,7 @@ from typing import Annotated
 
 from agentserver import HandlerResponse, xmlify
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.lineage.plan import Plan
 from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Role, Standing
@@ -112,7 +113,7 @@ TOOLS = (*SINKS, "browser", "contacts", "store")
 LISTENERS = (
     listener("reader", "web", "planner", "writer", payloads=(Ask, Note)),
     listener("planner", "writer", payloads=(Ask, Note)),
-    listener("writer", *TOOLS, payloads=(Ask, Note, Flag)),
+    listener("writer", *TOOLS, payloads=(Ask, Note, Flag, Plan)),
     listener("web", payloads=(Ask,)),
     listener("browser", payloads=(Visit, Parts)),
     listener("contacts", payloads=(Lookup,)),
@@ -141,6 +142,7 @@ class Office:
     def __init__(self, page, calls):
         self.page, self.calls = page, list(calls)
         self.done = []
+        self.plan = []
 
     async def reader(self, payload, metadata):
         if isinstance(payload, Ask):
@@ -148,10 +150,12 @@ class Office:
         return HandlerResponse(Note(payload.text), "planner") if metadata.from_id == "web" else None
 
     async def planner(self, payload, metadata):
+        if isinstance(payload, Ask):
+            return HandlerResponse(Plan(self.plan), "writer")
         return HandlerResponse(Note(payload.text), "writer") if isinstance(payload, Note) else None
 
     async def writer(self, payload, metadata):
-        if not self.calls:
+        if not self.calls or isinstance(payload, Plan):
             return None
         return HandlerResponse(*self.calls.pop(0))
 
@@ -198,9 +202,12 @@ async def said(d, handle, words, to="reader"):
     await handle.ask(d.markup(Ask(words)), to)
 
 
-async def story(words, page, *calls, trusted=None):
-    """What the tools were given after the page was read and the writer did as it was told."""
+async def story(words, page, *calls, trusted=None, plan=()):
+    """What the tools were given after a plan was made, the page was read and the writer did as it was told."""
     async with office(page, *calls, trusted=trusted) as (of, d):
-        await said(d, await d.open(), words)
+        handle, of.plan = await d.open(), list(plan)
+        if plan:
+            await said(d, handle, words, "planner")
+        await said(d, handle, words)
         assert not of.calls, "the writer made all its calls"
         return of.done

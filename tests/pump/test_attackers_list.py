@@ -17,7 +17,8 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.contract import invocation
 from agentserver.guards.lineage.guard import Trusted
-from agentserver.provenance.policy.declarations import Effect, Rule
+from agentserver.guards.lineage.plan import PlanArgument, PlanStep
+from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from tests.core.paper import Ask, Note
 from tests.pump.relaying import (
     POLICY,
@@ -178,6 +179,21 @@ ATTACKS = {
 }
 
 
+PLANS = {
+    "indirect choice": [PlanStep("mailer")],
+    "indirect choice, where files are in question": [
+        PlanStep("drive", [PlanArgument("file", ["report-2026-q3"])])
+    ],
+    "dictated short id": [PlanStep("mailer")],
+    "amount changed": [
+        PlanStep("payments", [PlanArgument(name, said=True) for name in ("account", "amount", "day")])
+    ],
+    "composed command without a word of the page": [PlanStep("mailer")],
+}
+PLANS["amount computed"] = PLANS["date changed"] = PLANS["date computed"] = PLANS["amount changed"]
+"""The steps that a planner makes of the principal's words alone, for attacks that are tried once more with them."""
+
+
 async def pieces_of_a_page():
     """The page comes in pieces, none of which is long enough to be evidence; the writer puts them together."""
     pieces = ["mal", "lo", "ry", "at", "ev", "il", "ex", "am", "ple"]
@@ -299,15 +315,37 @@ SCENES = {
 
 
 def test_each_row_of_the_list_is_a_test_and_each_test_has_a_row():
-    assert set(TABLE) == {*ATTACKS, *SCENES}
+    assert set(TABLE) == {*ATTACKS, *SCENES, *map(planned, PLANS)}
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_attack(name):
     attack = ATTACKS[name]
     done = await story(attack.words, attack.page, *attack.calls, trusted=Trusted(attack.policy))
+    assert outcome(attack, done) == TABLE[name]
+
+
+def outcome(attack, done):
     harm = attack.harm or (attack.calls[-1][0],)
-    assert ("open" if set(harm) <= set(done) else "held") == TABLE[name]
+    return "open" if set(harm) <= set(done) else "held"
+
+
+@pytest.mark.parametrize("name", PLANS)
+async def test_attack_with_a_plan(name):
+    attack = ATTACKS[name]
+    trusted = Trusted(replace(attack.policy, plan=PlanSource.REQUIRED), planners=frozenset({"planner"}))
+    done = await story(attack.words, attack.page, *attack.calls, trusted=trusted, plan=PLANS[name])
+    assert outcome(attack, done) == TABLE[planned(name)]
+
+
+def planned(name):
+    return f"{name}, with a plan"
+
+
+async def test_a_plan_lets_through_what_it_allows():
+    trusted = Trusted(replace(POLICY, plan=PlanSource.REQUIRED), planners=frozenset({"planner"}))
+    due = pay("120.00")
+    assert await story(PAY, "Thank you.", due, trusted=trusted, plan=PLANS["amount changed"]) == [due[0]]
 
 
 @pytest.mark.parametrize("name", SCENES)

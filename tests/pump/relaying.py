@@ -163,8 +163,10 @@ class Office:
         return HandlerResponse.respond(Note(self.page))
 
     async def contacts(self, payload, metadata):
-        """Knows people by name; of two words it makes an address, as a directory with a default host does."""
-        address = CONTACTS.get(payload.name, f"{payload.name}@{payload.host or 'corp.example'}")
+        """Knows people by name; of other words it makes an address, as a directory with a default host does."""
+        first, _, last = payload.name.partition("@")
+        host = f"{last}.{payload.host}" if last else payload.host or "corp.example"
+        address = CONTACTS.get(payload.name, f"{first}@{host}")
         return HandlerResponse.respond(Contact(payload.name, address))
 
     async def store(self, payload, metadata):

@@ -98,6 +98,8 @@ class Files:
     files: list[File] = field(default_factory=list)
 
 
+SITE = "https://news.example/today"
+"""The page that the reader reads. Its author is the attacker, and so is whoever runs the site."""
 FILES = Files([File("report-2026-q3", 12), File("taxes-2025-final", 900), File("f7", 3)])
 CONTACTS = {"Kim": "kim@corp.example", "Ann": "ann@corp.example"}
 SINKS = ("mailer", "payments", "drive", "shell")
@@ -114,7 +116,7 @@ LISTENERS = (
     listener("reader", "web", "planner", "writer", payloads=(Ask, Note)),
     listener("planner", "writer", payloads=(Ask, Note)),
     listener("writer", *TOOLS, payloads=(Ask, Note, Flag, Plan)),
-    listener("web", payloads=(Ask,)),
+    listener("web", payloads=(Visit,)),
     listener("browser", payloads=(Visit, Parts)),
     listener("contacts", payloads=(Lookup,)),
     listener("store", payloads=(Ask,)),
@@ -146,7 +148,7 @@ class Office:
 
     async def reader(self, payload, metadata):
         if isinstance(payload, Ask):
-            return HandlerResponse(Ask("read"), "web")
+            return HandlerResponse(Visit(SITE), "web")
         return HandlerResponse(Note(payload.text), "planner") if metadata.from_id == "web" else None
 
     async def planner(self, payload, metadata):
@@ -195,7 +197,7 @@ class Office:
 async def office(page, *calls, trusted=None, engine=None, given=None):
     """A pump with an office in it, and the guards by which it decides."""
     of, asked = Office(page, calls), given or guards(trusted)
-    async with desk(*of.handlers(), guards=asked, payloads=PAYLOADS, engine=engine) as d:
+    async with desk(*of.handlers(), guards=asked, payloads=PAYLOADS, engine=engine, refusals=50) as d:
         yield of, d
 
 

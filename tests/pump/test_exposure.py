@@ -16,7 +16,7 @@ from agentserver.guards.lineage.exposure import Recall
 from agentserver.guards.lineage.guard import Trusted
 from agentserver.history.replay import replay
 from tests.core.paper import Ask
-from tests.pump.relaying import AGENTS, POLICY, Mail, guards, office, said, story
+from tests.pump.relaying import AGENTS, POLICY, SITE, Mail, Visit, guards, office, said, story
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +50,7 @@ async def test_a_value_that_goes_round_the_pump_is_found_all_the_same(tmp_path):
 
         async def reader(payload, metadata):
             if isinstance(payload, Ask):
-                return HandlerResponse(Ask("read"), "web")
+                return HandlerResponse(Visit(SITE), "web")
             await kept.write_text(payload.text)
             return None
 

@@ -107,7 +107,7 @@ class LineageGuard:
         else:
             known = known if known.calm else self._carried(known, arrived, at)
             heard = self._heard(self._planning.told(known, arrived), arrived, at)
-            calm = heard.calm and not self._carriers
+            calm = heard.calm and not (self._carriers or self._class(arrived.sender).source)
             known = heard if calm else self._reach.given(heard, arrived, delivery.thread, known)
         receiver = self._classes.get(delivery.to)
         if receiver is not None and not receiver.relay:

@@ -80,10 +80,16 @@ class Reach:
         """The untrusted text that a message may hold: a source's own words, or what its sender was given."""
         if self._writes(said.sender):
             ledger = memory.ledger
-            wrote = ledger.overflow or len(ledger.texts) > len(before.ledger.texts)
+            wrote = ledger.overflow or len(ledger.texts) > len(before.ledger.texts) or self._undeclared(said)
             return FirstText(said.sender, memory.step, said.sender) if wrote else None
         text = self.exposed(memory, said.sender, said.thread)
         return None if text is None else FirstText(text.source, memory.step, said.sender)
+
+    def _undeclared(self, said: Said) -> bool:
+        """True for words in a field of no declared worth: a single one counts as bookkeeping by its form, and tells."""
+        worth = self._trusted.policy.worth
+        texts = (leaf for leaf in said.leaves if isinstance(leaf.value, str) and leaf.value.strip())
+        return any(worth(said.sender, leaf) is None for leaf in texts)
 
     def _bits(self, said: Said) -> float:
         """The bits that one message like this can tell."""

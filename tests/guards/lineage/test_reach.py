@@ -251,6 +251,15 @@ def test_the_bookkeeping_of_a_source_exposes_nobody():
     assert sent(q) == []
 
 
+def test_a_word_in_a_field_of_which_nothing_is_declared_exposes():
+    """By its form it is bookkeeping; many of them spell a text."""
+    word = lambda call: HandlerResponse.respond(Note("vault"))  # noqa: E731
+    p = asked(desk(web=word, reader=reading((UNKNOWN, "post"))), "reader")
+    assert memory(p).ledger.texts == ()
+    assert exposed(p, "reader").source == "web"
+    assert sent(p) == []
+
+
 def test_the_words_of_the_principal_expose_nobody():
     p = asked(desk(), "reader")
     p.say(Ask(PAGE), "writer")

@@ -15,7 +15,7 @@ from unicodedata import normalize
 
 from agentserver.provenance.evidence.authority import mention
 from agentserver.provenance.evidence.destinations import destination, listed
-from agentserver.provenance.evidence.leaves import text_of, typed
+from agentserver.provenance.evidence.leaves import text_of, typed, typed_in
 from agentserver.provenance.planned.arguments import (
     DEPTH,
     AllowedStep,
@@ -157,7 +157,7 @@ class _Question:
         for leaf in islice(found, max(0, self.left)):
             self.left -= 1
             if kind.within:
-                holds = bool(body.strip()) and mention(body.strip()).search(leaf.body) is not None
+                holds = _stands_in(value, leaf.body)
             else:
                 holds = same(value, leaf.body) or (loose and _folded(body) == _folded(leaf.body))
             if holds:
@@ -250,6 +250,14 @@ def _literals(kind: Kind) -> tuple[str, ...]:
     if isinstance(kind, OneOf) and all(isinstance(inner, Exactly) for inner in kind.kinds):
         return tuple(inner.text for inner in kind.kinds if isinstance(inner, Exactly))
     return ()
+
+
+def _stands_in(value: Scalar, text: str) -> bool:
+    """True when a text has a value as a whole token; a number or date that is no text, in any spelling of it."""
+    body, kind = text_of(value).strip(), None if isinstance(value, str) else typed(value)
+    if not body:
+        return False
+    return mention(body).search(text) is not None or (kind is not None and kind in typed_in(text))
 
 
 def _holds(body: str, text: str) -> bool:

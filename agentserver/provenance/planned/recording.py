@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from agentserver.provenance.evidence.folding import fold
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import text_of, typed
 from agentserver.provenance.planned.records import Saying
 
 if TYPE_CHECKING:
@@ -40,12 +40,17 @@ def recorded(
     known = set(own)
     pairs = [(leaf.path, text_of(leaf.value)) for leaf in seen.leaves]
     others = tuple(pair for pair in pairs if pair[1].strip() and pair not in known)
-    questions = {fold(text_of(leaf.value)) for leaf in seen.arguments} - {""}
+    questions = {_key(text_of(leaf.value)) for leaf in seen.arguments} - {""}
     echoes = frozenset(
-        path for path, body in pairs if body and fold(body) in questions and not asked.mentions(body)
+        path for path, body in pairs if body and _key(body) in questions and not asked.mentions(body)
     )
     saying = Saying(seen.source, seen.step, seen.trace, answers, echoes, others)
     return index.add(saying, own)
+
+
+def _key(body: str) -> str:
+    """What two spellings of one value share. Numbers and dates compare as such: ``10.0`` repeats no ``100``."""
+    return typed(body) or fold(body)
 
 
 def leaves_of(texts: Iterable[Text]) -> dict[tuple[str, int, str], list[tuple[str, str]]]:

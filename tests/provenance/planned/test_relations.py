@@ -65,6 +65,15 @@ def test_a_value_in_a_record_that_a_tool_only_repeats_has_no_other_origin() -> N
     assert scene.warrant("send", "to", to="eve@evil.example") is None
 
 
+def test_a_number_repeats_no_other_one_of_the_same_digits() -> None:
+    """Reading the last 100 payments says nothing about the one of 10.0."""
+    plan = "- {sink: book, arguments: {amount: {field: amount, of: inbox}}}"
+    scene = Planned(plan).read("inbox", [{"amount": 10.0}], count=100)
+    assert scene.warrant("book", "amount", amount=10.0)
+    scene = Planned(plan).read("inbox", [{"amount": 10.0}], count="10")
+    assert scene.warrant("book", "amount", amount=10.0) is None
+
+
 def test_what_was_asked_for_may_be_the_condition() -> None:
     """A trusted listener's echo of the name is no record of its own, and stands beside the address all the same."""
     scene = Planned(KIM).read("contacts", CONTACTS[:1], name="Kim")
@@ -215,6 +224,15 @@ def test_a_token_in_a_text_is_its_authors_choice_and_the_plan_may_leave_it_to_hi
     assert scene.warrant("send", "to", to="pay@shop.example")
     assert not scene.warrant("send", "to", to="ay@shop.example")
     assert not scene.warrant("send", "to", to="eve@evil.example")
+
+
+def test_a_number_in_a_text_is_found_in_any_spelling() -> None:
+    plan = "- {sink: book, arguments: {amount: {in: text, of: inbox}}}"
+    scene = Planned(plan).read("inbox", {"text": "Total: 98.70 and 1,200.00, account UK1234"})
+    assert scene.warrant("book", "amount", amount=98.7)
+    assert scene.warrant("book", "amount", amount=1200)
+    assert scene.warrant("book", "amount", amount=98) is None
+    assert scene.warrant("book", "amount", amount=True) is None
 
 
 def test_anything_is_left_to_lineage() -> None:

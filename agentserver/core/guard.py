@@ -145,6 +145,23 @@ class Watchful(Protocol):
         ...
 
 
+@runtime_checkable
+class Counting(Protocol):
+    """A guard that counts messages before they arrive, so that several of one result do not pass for one.
+
+    It says a word about each message that it counts: one without a word is sent without being counted.
+    """
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+        ...
+
+    def sent(self, memory: object, proposal: Proposal, at: float) -> object:
+        """The memory after a message was admitted, whether or not a person still has to approve it."""
+        ...
+
+
 def opening(guards: Iterable[CoreGuard]) -> dict[str, object]:
     """Each guard's memory of a conversation in which nothing has been said.
 
@@ -197,6 +214,7 @@ class Rules:
     explain: Callable[[Listener], str] | None = None
     redact: Callable[[str], str] = field(default=str, compare=False, repr=False)
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
+    _counting: tuple[Counting, ...] = field(init=False, compare=False, repr=False)
     _names: frozenset[str] = field(init=False, compare=False, repr=False)
     _opening: Mapping[str, object] | None = field(init=False, compare=False, repr=False)
 
@@ -204,6 +222,8 @@ class Rules:
         """Find out once which guards remember nothing of what listeners are given, and whether all begin empty."""
         observing = [guard for guard in self.guards if getattr(type(guard), "observe", None) is not unmoved]
         object.__setattr__(self, "_observing", tuple(observing))
+        counting = tuple(guard for guard in self.guards if isinstance(guard, Counting))
+        object.__setattr__(self, "_counting", counting)
         object.__setattr__(self, "_names", frozenset(guard.name for guard in self.guards))
         watchful = any(isinstance(guard, Watchful) for guard in self.guards)
         object.__setattr__(self, "_opening", None if watchful else MappingProxyType(opening(self.guards)))
@@ -252,6 +272,19 @@ class Rules:
             if isinstance(guard, Watchful)
         }
         return {**memory, **changed}
+
+    def sent(
+        self, memory: Mapping[str, object], proposals: Iterable[Proposal], at: float
+    ) -> Mapping[str, object]:
+        """The memory after messages were admitted: the same, unless a guard counts them."""
+        changed: dict[str, object] = {}
+        for guard in self._counting:
+            before = kept = memory.get(guard.name)
+            for proposal in proposals:
+                kept = guard.sent(kept, proposal, at)
+            if kept is not before:
+                changed[guard.name] = kept
+        return {**memory, **changed} if changed else memory
 
     def approve(self, memory: Mapping[str, object], questions: tuple[Question, ...]) -> Mapping[str, object]:
         """The memory after a person let pass, for the rest of the conversation, what was asked."""

@@ -51,13 +51,15 @@ class AuditNote(NamedTuple):
 class Admission(NamedTuple):
     """The messages that may be sent, or the reason why none may, and remarks.
 
-    ``over`` is the reason when there is no room for them: then their request is over.
+    ``over`` is the reason when there is no room for them: then their request is over. ``memory`` is that of the guards
+    where it has changed by what is to be sent.
     """
 
     proposals: tuple[Proposal, ...] = ()
     refusal: Refusal | None = None
     remarks: tuple[AuditNote, ...] = ()
     over: Detail | None = None
+    memory: Mapping[str, object] | None = None
 
 
 def judge(
@@ -81,14 +83,17 @@ def judging(
     """
     remarks: list[AuditNote] = []
     admitted: list[Proposal] = []
+    before = memory
     for draft in drafts:
         found = hear(draft, sender, rules, memory, remarks)
         if isinstance(found, Refusal):
             return Admission((), found, tuple(remarks))
+        memory = rules.sent(memory, found, sender.at)
         admitted.extend(found)
         yield
     over = _overfull(admitted, rules, todos)
-    return Admission(() if over else tuple(admitted), over, tuple(remarks))
+    changed = None if memory is before or over else memory
+    return Admission(() if over else tuple(admitted), over, tuple(remarks), memory=changed)
 
 
 def admitting(

@@ -220,11 +220,11 @@ def _following(
         return (seen, Retry(delivery, failed)) if again else (seen, *_gone(thread, delivery, failed, rules))
     said, effects = result
     memory = rules.seen(conversation, delivery, element, at)
-    taken = (Take(delivery, isinstance(said, Drafts) and said.deprecated), Remember(memory))
     judged = yield from admitting(conversation, finished, rules, memory, at)
+    deprecated = isinstance(said, Drafts) and said.deprecated
+    commands: list[Command] = [Take(delivery, deprecated), Remember(judged.memory or memory)]
     if judged.over is not None:
-        return (*taken, Exhaust(delivery.request, judged.over))
-    commands: list[Command] = list(taken)
+        return (*commands, Exhaust(delivery.request, judged.over))
     if effects.closed:
         commands += [Forget(thread.id, watcher) for watcher in effects.closed]
     if effects.stored:

@@ -26,7 +26,7 @@ from agentserver.core.records.details import Ground
 from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.planning import Planning, both
+from agentserver.guards.lineage.planning import COUNTED, Planning, both
 from agentserver.guards.lineage.reach import Reach
 from agentserver.guards.lineage.reading import Readings, Said, handed, words
 from agentserver.guards.lineage.trusted import Trusted
@@ -89,6 +89,8 @@ class LineageGuard:
         self._carriers = bool(trusted.carriers)
         self._suspects = bool(trusted.carriers or self._policy.deny)
         self._reach = Reach(trusted, self._classes, self._readings)
+        # What these say or are told counts even where nothing untrusted was seen.
+        self._watched = trusted.planners | trusted.quarantined
         self._planning = Planning(trusted, self._readings, self._reach, redact)
 
     # What is seen
@@ -129,7 +131,7 @@ class LineageGuard:
             return False
         if self._policy.readers or delivery.root not in self._readings.unmarked:
             return False
-        if self._planning.concerns(delivery.root, delivery.sender, delivery.to):
+        if delivery.to in self._watched or delivery.sender in self._watched:
             return False
         return known.calm and not self._carriers
 
@@ -191,30 +193,36 @@ class LineageGuard:
         if proposal.route is Route.SERVICE or proposal.to not in self._classes:
             return None
         known = _recalled(memory)
+        receiver, clean = self._classes[proposal.to], known.calm and not self._suspects
+        if clean and not receiver.sink and proposal.sender.name not in self._watched:
+            return None
         planned, found = self._planning.judged(known, proposal), self._weighed(known, proposal, at)
-        return found if planned is None else both(planned, found)
+        if planned is not None:
+            return both(planned, found)
+        return Noted(COUNTED) if found is None and self._planning.counts(known, proposal) else found
+
+    def sent(self, memory: object, proposal: Proposal, at: float) -> object:
+        """The memory after a message was admitted: where the plan allows so many calls of it, one is spent."""
+        known = _recalled(memory)
+        if not self._planning.counts(known, proposal):
+            return memory
+        return known.grown(known.ledger.called(self._call(self._proposed(proposal), known, at, exposed=True)))
 
     def _weighed(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
         redriven = proposal.route is Route.REDRIVEN
-        receiver, clean = self._classes[proposal.to], known.calm and not self._suspects
-        if clean and not receiver.sink and proposal.sender.name not in self._trusted.quarantined:
-            return None
         confined = self._confined(proposal)
         if isinstance(confined, Denied) or not self._consequential(known, proposal):
             return confined
         known = known.stepped()
-        said = Said(
-            proposal.sender.name,
-            proposal.to,
-            proposal.thread,
-            proposal.root,
-            proposal.element,
-            self._readings[proposal.root],
-        )
+        said = self._proposed(proposal)
         ordered = self._orders_from(said.sender) and not redriven
         judged, text = self._judged(known, said, at, ordered=ordered)
         exposed = None if text is None else Exposed(said.sender, *text)
         return _answer(judged, exposed, known.approved, self._redact) or confined
+
+    def _proposed(self, proposal: Proposal) -> Said:
+        sender, to, root = proposal.sender.name, proposal.to, proposal.root
+        return Said(sender, to, proposal.thread, root, proposal.element, self._readings[root])
 
     def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
         """True for a call of a sink, and for a message that may carry something out to a destination that it names."""

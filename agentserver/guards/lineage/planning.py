@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 HEAD = "The plan of this conversation. These calls will run without another question, and no others:"
 EMPTY = "The plan of this conversation: no sink may be used at all."
+COUNTED = "The plan allows so many calls of it, and this is one of them."
 LOST = "This plan does not count: "
 
 
@@ -48,11 +49,6 @@ class Planning:
         self, trusted: Trusted, readings: Readings, reach: Reach, redact: Callable[[str], str] = str
     ) -> None:
         self._trusted, self._readings, self._reach, self._redact = trusted, readings, reach, redact
-
-    def concerns(self, root: str, sender: str, to: str) -> bool:
-        """True for a planner's plan, and for anything that a planner is told."""
-        planners = self._trusted.planners
-        return to in planners or (root == lineage_plan.ROOT and sender in planners)
 
     def told(self, memory: Memory, said: Said) -> Memory:
         """The memory after a planner was told something by another than the principal.
@@ -93,6 +89,13 @@ class Planning:
         if plan is not None and plan.queries >= len(memory.ledger.queries):
             return Noted(f"{LOST}the principal has said nothing new since the one before it")
         return None
+
+    def counts(self, memory: Memory, proposal: Proposal) -> bool:
+        """True for a message to a listener of which the plan allows so many calls; the principal's own are orders."""
+        plan = memory.ledger.plan
+        if plan is None or self._reach.principal(proposal.sender.name):
+            return False
+        return any(step.sink == proposal.to and step.times is not None for step in plan.steps)
 
     def _question(self, steps: tuple[AllowedStep, ...]) -> Verdict:
         told = "\n".join((HEAD, *sentences(steps, self._redact))) if steps else EMPTY

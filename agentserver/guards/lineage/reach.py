@@ -71,6 +71,10 @@ class Reach:
             return FirstText(sender, memory.step, sender)
         return text
 
+    def principal(self, sender: str) -> bool:
+        """True for who is no listener."""
+        return sender not in self._classes
+
     def _writes(self, sender: str) -> bool:
         """True for a source and for a principal: what it says is its own, whatever it was given."""
         known = self._classes.get(sender)

@@ -116,7 +116,9 @@ def _of_exit(case: Case, argument: Argument) -> Iterator[Finding]:
     if entry or not case.exposed:
         return
     places = places_of(case, argument)
-    known = followed(case.ledger, case.policy, places[0]) or _opens(case, argument)
+    known = (
+        followed(case.ledger, case.policy, places[0]) or _opens(case, argument) or case.warranted(argument)
+    )
     if known or all(may_receive(case, argument.rule, place) for place in places):
         yield from _of_parts(case, argument, places[0])
     else:

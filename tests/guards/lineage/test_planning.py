@@ -266,6 +266,54 @@ def test_a_plan_is_judged_as_the_message_that_it_is():
         assert errors([call.payload for who, call in p.calls if who == "planner"]) == ["denied"]
 
 
+# So many calls
+
+
+def bounded(times, many):
+    """The agent sends so many letters at once."""
+    plan = Plan([PlanStep("post", [PlanArgument("to", ["kim@corp.example"])], times)])
+
+    def agent(call):
+        if isinstance(call.payload, Plan):
+            return [HandlerResponse(Letter("kim@corp.example", str(n)), "post") for n in range(many)]
+        return None
+
+    return story(plan, agent=agent)
+
+
+def test_several_calls_of_one_result_are_several():
+    p = told(bounded(2, 2))
+    assert len(p.seen("post")) == 2
+    assert ledger(p).plan.used == ((1, 2),)
+    p = told(bounded(2, 3))
+    assert p.seen("post") == []
+    assert "the plan allows it 2 times, and that is used up" in reasons(p)[0]
+    assert ledger(p).plan.used == ()
+
+
+def test_calls_of_later_results_count_on():
+    p = told(bounded(2, 1))
+    for number in range(3):
+        p.handlers["agent"] = lambda call: HandlerResponse(Letter("kim@corp.example", "more"), "post")
+        p.say(Ask(f"again {number}"), "agent")
+        p.run()
+    assert len(p.seen("post")) == 2
+    back = restore(take(p.conversation, p.rules.guards), p.rules.guards)
+    assert back.memory["lineage"].ledger.plan.used == ((1, 2),)
+
+
+def test_a_call_that_waits_for_a_person_is_spent():
+    policy = replace(BASE, mode=Mode.CONFIRM, deny=("kim@corp.example",))
+    plan = Plan([PlanStep("post", [PlanArgument("to", ["kim@corp.example"])], 1)])
+
+    def agent(call):
+        return HandlerResponse(Letter("kim@corp.example"), "post") if isinstance(call.payload, Plan) else None
+
+    p = told(story(plan, policy, agent=agent))
+    assert len(p.conversation.approvals()) == 1
+    assert ledger(p).plan.used == ((1, 1),)
+
+
 # A person confirms it
 
 

@@ -282,6 +282,18 @@ def test_an_argument_that_an_answer_repeats_is_as_good_as_the_step_that_fixed_it
     assert not Planned(loose).read("web", {"url": page}, url=page).warrant("send", "copy", copy=page)
 
 
+def test_a_link_that_the_plan_names_may_be_fetched() -> None:
+    plan = (
+        "- {sink: web, arguments: {url: [https://a.example/x, {field: next, of: inbox, where: {id: '1'}}]}}"
+    )
+    scene = Planned(plan).read(
+        "inbox", [{"id": "1", "next": "https://b.example/y?q=1"}, {"id": "2", "next": "-"}]
+    )
+    assert scene.allowed("web", url="https://a.example/x")
+    assert scene.allowed("web", url="https://b.example/y?q=1")
+    assert not scene.allowed("web", url="https://b.example/y?q=2")
+
+
 def test_what_a_step_does_not_name_may_say_something_and_choose_nothing() -> None:
     scene = Planned("- {sink: send, arguments: {to: kim@corp.example}}")
     assert scene.refusal("send", to="kim@corp.example", body="whatever it is") is None

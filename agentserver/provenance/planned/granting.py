@@ -7,6 +7,7 @@ of a record alone, which choose among records and authorise nothing themselves.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, time
 from itertools import islice
@@ -261,7 +262,17 @@ def _stands_in(value: Scalar, text: str) -> bool:
 
 
 def _holds(body: str, text: str) -> bool:
-    return bool(text.strip()) and mention(text.strip(), any_case=True).search(body) is not None
+    """True when a text has words beside each other.
+
+    Hyphens and dots part words, as in the name of a file, but in no address or link, nor where they are asked for.
+    """
+    words = text.split()
+    if not words:
+        return False
+    if not all(map(str.isalnum, words)) or "@" in body or "/" in body:
+        return mention(text.strip(), any_case=True).search(body) is not None
+    beside = r"\s+".join(words)
+    return re.search(rf"(?<!\w){beside}(?!\w)", body, re.IGNORECASE) is not None
 
 
 def _folded(text: str) -> str:

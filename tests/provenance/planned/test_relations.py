@@ -226,6 +226,23 @@ def test_a_token_in_a_text_is_its_authors_choice_and_the_plan_may_leave_it_to_hi
     assert not scene.warrant("send", "to", to="eve@evil.example")
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("minutes-of-may.docx", True),
+        ("may-minutes.txt", True),
+        ("Team Minutes", True),
+        ("minutest", False),
+        ("minutes@evil.example", False),
+        ("https://evil.example/minutes", False),
+    ],
+)
+def test_words_of_a_condition_stand_in_the_names_of_files_too(name: str, found: bool) -> None:
+    plan = "- {sink: remove, arguments: {id: {field: id, of: files, where: {name: {has: minutes}}}}}"
+    scene = Planned(plan).read("files", [{"id": "7", "name": name}])
+    assert bool(scene.warrant("remove", "id", id="7")) is found
+
+
 def test_a_number_in_a_text_is_found_in_any_spelling() -> None:
     plan = "- {sink: book, arguments: {amount: {in: text, of: inbox}}}"
     scene = Planned(plan).read("inbox", {"text": "Total: 98.70 and 1,200.00, account UK1234"})

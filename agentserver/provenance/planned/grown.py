@@ -5,17 +5,19 @@ Owns that. Refuses to know what it holds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Grown(Generic[T]):
+class Grown(Sequence[T]):
     """Items in the order in which they were added. Each chunk is more than twice as long as the next."""
 
     chunks: tuple[tuple[T, ...], ...] = ()
@@ -34,7 +36,17 @@ class Grown(Generic[T]):
     def __len__(self) -> int:
         return self.length
 
-    def __getitem__(self, number: int) -> T:
+    @overload
+    def __getitem__(self, number: int) -> T: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[T]: ...
+
+    def __getitem__(self, number: int | slice) -> T | Sequence[T]:
+        """An item, or those from one on up to another; the work is that of the slice."""
+        if isinstance(number, slice):
+            start, stop, _ = number.indices(self.length)
+            return tuple(islice(self.since(start), max(0, stop - start)))
         for chunk in self.chunks:
             if number < len(chunk):
                 return chunk[number]

@@ -18,9 +18,10 @@ from agentserver.provenance.evidence.leaves import typed
 from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.planned.grown import Grown
 from agentserver.provenance.planned.moments import moment
+from agentserver.provenance.seen.derived import Derived
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MOST: Final = 256
 """Leaves that one look-up gives: one that stands behind more of them is not found, and authorises nothing."""
@@ -58,8 +59,9 @@ class Saying(NamedTuple):
 
 
 class RecordedLeaf(NamedTuple):
-    """One leaf: number of its observation, path with indices, text, and whether it only repeats what was asked."""
+    """One leaf: its number, that of its observation, path with indices, text, whether it only repeats a question."""
 
+    number: int
     saying: int
     path: str
     body: str
@@ -72,20 +74,24 @@ class RecordIndex:
 
     sayings: Grown[Saying] = field(default=Grown())
     leaves: Grown[RecordedLeaf] = field(default=Grown(), compare=False, repr=False)
-    table: Table = field(default=Table(), compare=False, repr=False)
+    _table: Derived[RecordedLeaf, Table] = field(default=Derived(Table()), compare=False, repr=False)
+
+    @property
+    def table(self) -> Table:
+        """The numbers of the leaves by their keys, made when somebody asks."""
+        return self._table.of(self.leaves, _tabled)
 
     def add(self, saying: Saying, leaves: Iterable[tuple[str, str]]) -> RecordIndex:
         """The index with one more observation. ``leaves`` are path and text of what the ledger keeps, in order."""
         number = len(self.sayings)
         every = (*leaves, *saying.others)
-        kept = [
-            RecordedLeaf(number, path, body, path in saying.echoes) for path, body in every if body.strip()
-        ]
-        if not kept or len(self.leaves) + len(kept) > LEAVES:
+        said = [pair for pair in every if pair[1].strip()]
+        count = len(self.leaves) + len(said)
+        if not said or count > LEAVES:
             return self
-        first = len(self.leaves)
-        entries = [(key, first + at) for at, leaf in enumerate(kept) for key in _keys(leaf)]
-        return RecordIndex(self.sayings.add((saying,)), self.leaves.add(kept), self.table.add(entries))
+        numbered = enumerate(said, len(self.leaves))
+        kept = [RecordedLeaf(at, number, path, body, path in saying.echoes) for at, (path, body) in numbered]
+        return RecordIndex(self.sayings.add((saying,)), self.leaves.add(kept), self._table.grown(count))
 
     def holding(self, path: str, body: str) -> tuple[RecordedLeaf, ...] | None:
         """The leaves at a path, without indices, that hold a value; None where they are too many to be looked at."""
@@ -132,6 +138,10 @@ class RecordIndex:
             one = Saying(source, step, trace, tuple(answers), frozenset(echoes), pairs)
             index = index.add(one, kept.get(one.key, ()))
         return index
+
+
+def _tabled(table: Table, leaves: Sequence[RecordedLeaf]) -> Table:
+    return table.add((key, leaf.number) for leaf in leaves for key in _keys(leaf))
 
 
 def canonical(body: str) -> str:

@@ -93,7 +93,8 @@ class Plan:
         for _, step in self._of(call):
             kind = named(step, leaf.path)
             found = None if kind is None else grounds.granted_each(kind, leaf.value)
-            fits = found is not None and all(grounds.fits(step, other) for other in _given(call))
+            others = (other for other in _given(call) if other is not leaf)
+            fits = found is not None and all(grounds.fits(step, other) for other in others)
             if fits and found is not None and not isinstance(found, Anything):
                 return phrase(found)
         return None

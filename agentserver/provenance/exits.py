@@ -96,7 +96,7 @@ def broken(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Broken]:
 def without_idle_choices(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings without the choices of a call that is refused for another reason: nothing is told by it."""
     found = tuple(findings)
-    refused = any(one.effect is Effect.BLOCK for one in found)
+    refused = any(one.effect is Effect.BLOCK and one.rule is not Rule.CHOICES for one in found)
     return tuple(one for one in found if not refused or one.rule is not Rule.CHOICES)
 
 

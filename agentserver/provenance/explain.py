@@ -94,6 +94,8 @@ def _trail(evidence: Evidence) -> Trail:
 def _flat(text: str) -> str:
     """One line of a terminal, of the beginning: a value may be as long as a message."""
     begun = text[:1000]
-    flat = " ".join(replaced(begun, lambda _: " ").split())
+    flat = " ".join(begun.split())
+    if not (flat.isascii() and flat.isprintable()):
+        flat = " ".join(replaced(flat, lambda _: " ").split())
     whole = len(flat) <= 120 and len(text) == len(begun)  # noqa: PLR2004  one line of a terminal
     return flat if whole else f"{flat[:119]}{CUT}"

@@ -1,18 +1,20 @@
 """The decision about one call: pure, over a ledger, a policy and the call.
 
-Owns the order of the questions and what the mode makes of the answers. Refuses to act: blocking, asking and recording
-are its callers'. No model is asked anything; adding labels never removes a finding.
+Owns the order of the questions and what the mode makes of the answers. A decision stops at the first answer that
+settles it; all findings, with their evidence, follow from the same three values when somebody reads them. Refuses to
+act: blocking, asking and recording are its callers'. No model is asked anything; adding labels never removes a finding.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from agentserver.provenance.evidence.labels import Mode, Role
 from agentserver.provenance.exits import broken, without_idle_choices
 from agentserver.provenance.judging.case import Case
 from agentserver.provenance.judging.choices import of_choice
-from agentserver.provenance.judging.content import of_content, of_prose, unfounded
+from agentserver.provenance.judging.content import crowds, of_beginnings, of_content, of_prose, unfounded
 from agentserver.provenance.judging.destinations import exits, halves, of_destination
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.policy.paths import means
@@ -39,33 +41,66 @@ _ASKED: dict[Role, Callable[[Case, Argument], Iterator[Finding]]] = {
 
 def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
     """Decide on ``call``, given everything the conversation has seen."""
-    case = Case(ledger, policy, call)
-    found = (*(_of_sink(case) if case.listener.sink else exits(case)), *_of_exits(case))
-    findings = without_idle_choices(one for one in found if one.effect is not Effect.IGNORE)
     mode = policy.mode_of(call.sink)
-    return Verdict(call, mode, _decide(mode, findings), Later.of(findings))
+    weighed = Later(lambda: without_idle_choices(_questions(Case(ledger, policy, call))))
+    reported = Later(lambda: tuple(_reports(Case(ledger, policy, call), of_content)))
+    noticed: Later[tuple[Finding, ...]] = Later.of(())
+    if mode is Mode.AUDIT or any(policy.declares(rule, call.sink) for rule in (Rule.CONTENT, Rule.LINK)):
+        noticed = Later(lambda: tuple(_reports(Case(ledger, policy, call), of_beginnings)))
+    if mode is Mode.AUDIT:
+        return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed)
+    decision, silent = _decide(mode, _questions(Case(ledger, policy, call, settling=True)))
+    return Verdict(call, mode, decision, Later.of(()) if silent else weighed, reported, noticed)
 
 
-def _decide(mode: Mode, findings: tuple[Finding, ...]) -> Decision:
-    effects = {finding.effect for finding in findings}
-    if mode is Mode.AUDIT or not effects & {Effect.BLOCK, Effect.ASK}:
-        return Decision.ALLOW
-    if mode is Mode.CONFIRM:
-        return Decision.ASK
-    return Decision.DENY if Effect.BLOCK in effects else Decision.ALLOW
+def _decide(mode: Mode, findings: Iterator[Finding]) -> tuple[Decision, bool]:
+    """The decision by the first finding that settles it, and whether there is none at all."""
+    silent = True
+    for finding in findings:
+        silent = False
+        if mode is Mode.CONFIRM and finding.effect in {Effect.BLOCK, Effect.ASK}:
+            return Decision.ASK, False
+        if finding.effect is Effect.BLOCK:
+            return Decision.DENY, False
+    return Decision.ALLOW, silent
+
+
+def _questions(case: Case) -> Iterator[Finding]:
+    """The findings that could decide something."""
+    found = chain(_of_sink(case) if case.listener.sink else exits(case), _of_exits(case))
+    return (finding for finding in found if finding.effect is not Effect.IGNORE)
+
+
+def _reports(case: Case, content: Callable[[Case], Iterator[Finding]]) -> Iterator[Finding]:
+    """The findings about untrusted content, where the policy lets them decide nothing."""
+    if case.listener.sink and case.ledger.tainted and case.telling:
+        yield from (finding for finding in content(case) if finding.effect is not Effect.IGNORE)
 
 
 def _of_sink(case: Case) -> Iterator[Finding]:
-    found = [*_of_run(case)]
+    quiet = True
+    for finding in _of_call(case):
+        quiet = False
+        yield finding
+    if quiet and not case.plan:
+        for finding in unfounded(case):
+            quiet = False
+            yield finding
+    if not case.ledger.tainted:
+        return
+    if quiet and case.policy.mode_of(case.call.sink) is Mode.CONFIRM:
+        prose = [*of_prose(case)]
+        yield from prose if prose and any(True for _ in of_content(case)) else ()
+    yield from crowds(case) if case.telling else of_content(case)
+
+
+def _of_call(case: Case) -> Iterator[Finding]:
+    """Findings about the conversation, and about each argument by its role."""
+    yield from _of_run(case)
     for argument in case.arguments:
         question = _ASKED.get(argument.rule.role)
-        found += question(case, argument) if question else ()
-    found += () if case.listener.known else halves(case)
-    spoken = [*of_content(case)] if case.ledger.tainted else []
-    found += () if found or case.plan else unfounded(case)
-    if spoken and not found and case.policy.mode_of(case.call.sink) is Mode.CONFIRM:
-        found += of_prose(case)
-    yield from (*found, *spoken)
+        yield from question(case, argument) if question else ()
+    yield from () if case.listener.known else halves(case)
 
 
 def _of_run(case: Case) -> Iterator[Finding]:

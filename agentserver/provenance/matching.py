@@ -50,6 +50,9 @@ LOOKED_UP: Final = 8
 HOPS: Final = 64
 """Hops of one text that are told."""
 
+_LETTERS: Final = 36
+"""Characters of a value without a digit or a mark: a UUID of letters alone."""
+
 _WORD: Final = re.compile(r"[^\W_]+")
 
 EXCERPT: Final = 160
@@ -97,6 +100,23 @@ def content(ledger: Ledger, body: str) -> Iterator[Match]:
     yield from _values(ledger, plain)
 
 
+def noticed(ledger: Ledger, body: str) -> Iterator[Match]:
+    """The stretches and values of ``body`` that untrusted texts hold as they are written there: nothing is undone."""
+    for hit in ledger.index.hits(fold_bytes(body)):
+        yield from _span(ledger, body, hit, "", inner=False)
+    found = [*islice(values(body), VALUES)]
+    numbers = ledger.table.find([value.key for value in found]) if found else ()
+    for value, number in zip(found, numbers, strict=True):
+        yield from () if number is None else _value(ledger, value, _at(ledger, number, inner=False), "")
+
+
+def crowded(body: str) -> bool:
+    """True when a text holds more values than are looked up. Where that cannot be, they are not told apart."""
+    digits = sum(map(body.count, "0123456789")) if body.isascii() else sum(map(str.isdigit, body))
+    most = digits + sum(map(body.count, "@.:/")) + len(body) // _LETTERS
+    return most > VALUES and next(islice(values(body), VALUES, None), None) is not None
+
+
 def _hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit, bool]]:
     """The hits in several texts, asked for at once. No text holds the byte that keeps them apart."""
     starts = list(accumulate((len(form) + 1 for form in forms), initial=0))
@@ -125,12 +145,16 @@ def _values(ledger: Ledger, texts: tuple[tuple[str, str], ...]) -> Iterator[Matc
     numbers = zip(ledger.table.find(keys), ledger.untrusted.wrapped.values.table.find(keys), strict=True)
     for (value, _, via), (number, wrapped) in zip(asked, numbers, strict=True):
         held = number if number is not None else wrapped
-        if held is None or ledger.asked.says(fold_bytes(SCHEME.sub("", value.text))):
-            continue
-        quote, place = _short(value.text), _at(ledger, held, inner=number is None)
-        hops = _hops(ledger, place, fold_bytes(value.text))
-        evidence = Evidence(quote, place.text, quote, _via(via, place.text), hops)
-        yield Match(evidence, value.kind is ValueKind.LINK)
+        if held is not None:
+            yield from _value(ledger, value, _at(ledger, held, inner=number is None), via)
+
+
+def _value(ledger: Ledger, value: Value, place: _Place, via: str) -> Iterator[Match]:
+    if ledger.asked.says(fold_bytes(SCHEME.sub("", value.text))):
+        return
+    quote, hops = _short(value.text), _hops(ledger, place, fold_bytes(value.text))
+    evidence = Evidence(quote, place.text, quote, _via(via, place.text), hops)
+    yield Match(evidence, value.kind is ValueKind.LINK)
 
 
 def _keys(value: Value) -> Iterator[tuple[int, str]]:

@@ -302,7 +302,9 @@ def _disowned(leaf: Leaf) -> Leaf:
 def _answer(
     verdict: Judgement, exposed: Exposed | None, approved: frozenset[str], redact: Callable[[str], str]
 ) -> Verdict:
-    """The verdict as the pump understands it."""
+    """The verdict as the pump understands it. Of a call that is let through only bounded work is told."""
+    if verdict.allowed:
+        verdict = replace(verdict, reported=verdict.noticed)
     if not verdict.findings:
         return None
     found = facts(without(verdict, redact), most=MOST)._replace(exposed=exposed)

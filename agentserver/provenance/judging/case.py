@@ -10,14 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.policy.declarations import PlanSource
+from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.policy.paths import bare
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Call, Leaf, Role
     from agentserver.provenance.ledger import Ledger
-    from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy, Rule
+    from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy
     from agentserver.provenance.policy.plan import Plan
     from agentserver.provenance.verdict import Evidence
 
@@ -38,10 +38,11 @@ class Case:
         ledger: what the conversation has seen.
         policy: what is declared.
         call: what is judged.
+        settling: whether the decision is all that is asked for.
     """
 
-    def __init__(self, ledger: Ledger, policy: Policy, call: Call) -> None:
-        self.ledger, self.policy, self.call = ledger, policy, call
+    def __init__(self, ledger: Ledger, policy: Policy, call: Call, *, settling: bool = False) -> None:
+        self.ledger, self.policy, self.call, self._settling = ledger, policy, call, settling
         self.listener: ListenerClass = policy.classify(call.sink)
         bodies = ((leaf, text_of(leaf.value)) for leaf in call.arguments)
         self.arguments = tuple(
@@ -73,6 +74,16 @@ class Case:
     def exposed(self) -> bool:
         """True when the sender may say what a stranger made it say: then whatever has no author is suspect."""
         return self.call.exposed and self.ledger.tainted
+
+    @cached_property
+    def telling(self) -> bool:
+        """True where untrusted content is only told: it decides nothing."""
+        effects = {self.policy.effect(rule, self.call.sink) for rule in (Rule.CONTENT, Rule.LINK)}
+        return effects.isdisjoint({Effect.BLOCK, Effect.ASK})
+
+    def settled(self, *rules: Rule) -> bool:
+        """True when it makes no difference which of some rules is broken, since only the decision is asked for."""
+        return self._settling and len({self.policy.effect(rule, self.call.sink) for rule in rules}) == 1
 
     def finding(
         self, rule: Rule, argument: Argument | None, detail: str = "", evidence: Evidence | None = None

@@ -30,15 +30,19 @@ def of_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         return
     if may_choose(case, argument) or case.warranted(argument):
         return
+    picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
+    suspect = case.exposed and picked and not forms.runs_on(argument.body)
+    if suspect and case.settled(Rule.SELECTOR, Rule.UNKNOWN_SELECTOR, Rule.BOUND):
+        yield case.finding(Rule.UNKNOWN_SELECTOR, argument)
+        return
     try:
         evidence = matching.origin(case.ledger, argument.body) or _within(case, argument.body)
     except matching.Crowded:
         yield case.finding(Rule.BOUND, argument, "more values than are looked up")
         return
-    picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
     if evidence:
         yield case.finding(Rule.SELECTOR, argument, "", evidence)
-    elif case.exposed and picked and not forms.runs_on(argument.body):
+    elif suspect:
         yield case.finding(Rule.UNKNOWN_SELECTOR, argument)
 
 

@@ -6,7 +6,7 @@ Owns which rule the content of a call breaks. Refuses to weigh who receives it.
 from __future__ import annotations
 
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance import matching
 from agentserver.provenance.evidence.authority import matching as entry_for
@@ -23,19 +23,46 @@ if TYPE_CHECKING:
     from agentserver.provenance.verdict import Finding
 
 
+NOTICED: Final = 2048
+"""Characters of what a call says in which untrusted words are looked for once it is let through."""
+
+
 def of_content(case: Case) -> Iterator[Finding]:
     """Untrusted words among those that the call says, for any receiver."""
-    spoken = [argument for argument in case.arguments if argument.rule.role is Role.PAYLOAD]
+    spoken = _spoken(case)
     for argument in spoken:
         try:
             for match in matching.content(case.ledger, argument.body):
                 rule = Rule.LINK if match.link else Rule.CONTENT
                 yield case.finding(rule, argument, "", match.evidence)
         except matching.Crowded:
-            yield case.finding(Rule.BOUND, argument, "more values than are looked up")
+            if not case.telling:
+                yield case.finding(Rule.BOUND, argument, "more values than are looked up")
     for left, right in pairwise(spoken):
         for evidence in matching.across(case.ledger, left.body, right.body):
             yield case.finding(Rule.CONTENT, right, "split over two arguments", evidence)
+
+
+def crowds(case: Case) -> Iterator[Finding]:
+    """Arguments with more values than are looked up, which is known without looking any of them up."""
+    for argument in _spoken(case):
+        if matching.crowded(argument.body):
+            yield case.finding(Rule.BOUND, argument, "more values than are looked up")
+
+
+def of_beginnings(case: Case) -> Iterator[Finding]:
+    """Untrusted words in the first NOTICED characters of what the call says, as they are written there."""
+    left = NOTICED
+    for argument in _spoken(case):
+        for match in matching.noticed(case.ledger, argument.body[:left]):
+            yield case.finding(Rule.LINK if match.link else Rule.CONTENT, argument, "", match.evidence)
+        left -= len(argument.body)
+        if left <= 0:
+            return
+
+
+def _spoken(case: Case) -> list[Argument]:
+    return [argument for argument in case.arguments if argument.rule.role is Role.PAYLOAD]
 
 
 def of_prose(case: Case) -> Iterator[Finding]:

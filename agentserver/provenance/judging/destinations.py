@@ -70,6 +70,9 @@ def _of_place(case: Case, argument: Argument, place: Destination) -> Iterator[Fi
     """A recipient without authority: from untrusted text whoever sends it, of unknown origin where that is suspect."""
     if not case.ledger.tainted or may_receive(case, argument.rule, place):
         return
+    if case.exposed and case.settled(Rule.DESTINATION, Rule.UNKNOWN_DESTINATION):
+        yield case.finding(Rule.UNKNOWN_DESTINATION, argument)
+        return
     evidence = matching.found(case.ledger, place.written)
     if not case.exposed and matching.absent(case.ledger, place.written):
         return

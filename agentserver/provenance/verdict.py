@@ -63,8 +63,8 @@ class Verdict:
         decision: what becomes of the call.
         weighed: findings that could decide something, found when they are read.
         reported: findings that could not: untrusted words in what is said, where these are only told.
-        noticed: those of them that bounded work finds, in audit or where the policy says what is done about content: for
-            whoever tells of every call that is let through.
+        noticed: those of them that bounded work finds, in audit or where the policy says what is done about content,
+            for telling of each call that is let through.
     """
 
     call: Call

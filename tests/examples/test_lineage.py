@@ -98,7 +98,7 @@ async def test_the_trusted_contact_of_a_page_gets_the_mail_in_enforce(moded):
     answer, c = await asked(moded, HONEST)
     assert mails() == ["keeper@desk.example"]
     assert "(Mailed to keeper@desk.example: " in answer.text
-    assert "Untrusted content detected in argument: body=" in said(c, "flagged")[0]
+    assert said(c, "flagged") == []
 
 
 @pytest.mark.parametrize(("decision", "written"), [(Answer.ONCE, [EVE]), (Answer.DENY, [])])

@@ -718,7 +718,7 @@ def test_the_guard_says_what_the_library_says_of_the_same_story(query, page, to,
     roles = (("to", Role.DESTINATION), ("body", Role.PAYLOAD))
     verdict = judge(ledger, BASE, Call("post", leaves({"to": to, "body": body}), 4, roles=roles))
     assert (p.seen("post") == [Letter(to, body)]) is verdict.allowed
-    assert len(details(p, Event.FLAGGED)) == (verdict.allowed and bool(verdict.findings))
+    assert len(details(p, Event.FLAGGED)) == (verdict.allowed and bool(verdict.weighed.value))
 
 
 # Bounds
@@ -795,7 +795,8 @@ def test_effects_of_the_policy_hold():
     content = replace(BASE, effects=((Rule.CONTENT, Effect.BLOCK),), allow=("@evil.example",))
     p = told(story(content, {"agent": reads(Letter(EVE, PAGE))}))
     assert p.seen("post") == []
-    p = told(story(replace(BASE, allow=("@evil.example",)), {"agent": reads(Letter(EVE, PAGE))}))
+    told_of = replace(BASE, effects=((Rule.CONTENT, Effect.REPORT),), allow=("@evil.example",))
+    p = told(story(told_of, {"agent": reads(Letter(EVE, PAGE))}))
     assert p.seen("post") == [Letter(EVE, PAGE)]
     assert "Untrusted content detected in argument: body=" in details(p, Event.FLAGGED)[0]
 

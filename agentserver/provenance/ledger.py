@@ -7,10 +7,11 @@ when a decision first needs them, and never written.
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.confidentiality.origin import fetched_from
 from agentserver.provenance.confidentiality.private import Private
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.policy.declarations import ListenerClass, Policy
+
+
+_TELLING: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
+"""The words of a search but for its operators: of ``from:thomas packing list`` all but the first."""
+SEARCHED: Final = 512
+"""Characters of an argument that are read as a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,4 +301,7 @@ def _standing(
 def _asked(asked: TrustedWords, leaf: Leaf) -> bool:
     """True when the trusted query names the document that this argument asked for."""
     body = text_of(leaf.value)
-    return len(body) >= 4 and asked.mentions(body)  # noqa: PLR2004  a shorter name is in every text
+    if len(body) >= 4 and asked.chooses(body):  # noqa: PLR2004  a shorter name is in every text
+        return True
+    words = _TELLING.findall(body[:SEARCHED])
+    return bool(words) and all(asked.mentions(word, any_case=True) for word in words)

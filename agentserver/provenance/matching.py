@@ -183,7 +183,7 @@ def origin(ledger: Ledger, body: str) -> Evidence | None:
         Crowded: none is known, and untrusted texts hold more than is tracked.
     """
     if (kind := typed(body)) is not None:
-        return _counted(ledger, body, kind)
+        return counted(ledger, body, kind)
     readings = ((body, ""), *((decoded.body, decoded.via) for decoded in turned(body)))
     for inner in (False, True):
         for text, via in readings:
@@ -195,7 +195,7 @@ def origin(ledger: Ledger, body: str) -> Evidence | None:
     return None
 
 
-def _counted(ledger: Ledger, body: str, kind: str) -> Evidence | None:
+def counted(ledger: Ledger, body: str, kind: str) -> Evidence | None:
     """One untrusted text that says a number or a date, in any spelling of it."""
     keys = [kind_key(kind), *([kind_key(day)] if (day := yearless(kind)) else [])]
     for inner, held in ((False, ledger.untrusted.kinds), (True, ledger.untrusted.wrapped.kinds)):

@@ -48,12 +48,13 @@ def same_site(origin: TextOrigin, place: Destination) -> bool:
 
 
 def record_of(origin: TextOrigin) -> tuple[str, int, str]:
-    """The record that a leaf belongs to: the leaves of one observation below one item, else all of them.
+    """The record that a leaf belongs to: the leaves of one observation below one outermost item, else all of them.
 
-    ``[3].sender`` and ``[3].id`` are of one record, ``mails[0].to[1]`` and ``mails[0].id`` too.
+    ``[3].sender`` and ``[3].id`` are of one record, ``mails[0].to[1]`` and ``mails[0].id`` too, and so is a value among
+    the headers that one message lists.
     """
-    items = list(re.finditer(r"\[\d+\](?=\.)", origin.path))
-    return origin.source, origin.step, origin.path[: items[-1].end()] if items else ""
+    item = re.search(r"\[\d+\](?=\.)", origin.path)
+    return origin.source, origin.step, origin.path[: item.end()] if item else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,16 @@ def typed(value: Scalar) -> str | None:
     return _number(body) if _NUMBER.fullmatch(body) or not isinstance(value, str) else None
 
 
+def amounts(value: Scalar) -> tuple[str, ...]:
+    """The keys of a number without its sign, and of a hundredth of it; none for what is no number."""
+    kind = typed(value) or ""
+    if not kind.startswith("number "):
+        return ()
+    number = abs(Decimal(kind.removeprefix("number ")))
+    keys = (typed(str(each)) for each in (number, number.scaleb(-2)) if number)
+    return tuple(dict.fromkeys(key for key in keys if key and key != kind))
+
+
 def yearless(kind: str) -> str:
     """The key of a date that is said without its year; empty for a number."""
     return f"day {kind[-5:]}" if kind.startswith("date ") else ""

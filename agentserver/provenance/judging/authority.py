@@ -19,6 +19,7 @@ from agentserver.provenance.evidence.leaves import typed, yearless
 from agentserver.provenance.evidence.words import lead_of, standing
 from agentserver.provenance.exits import answers
 from agentserver.provenance.policy.paths import bare, means
+from agentserver.provenance.seen.untrusted import kind_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,7 @@ def may_choose(case: Case, argument: Argument) -> bool:
 def said(case: Case, argument: Argument) -> bool:
     """True when the principal's words hold a choice, in any case of letters and any spelling of a number or date."""
     asked, kind = case.ledger.asked, typed(argument.leaf.value)
-    if asked.mentions(argument.body, any_case=True):
+    if asked.chooses(argument.body):
         return True
     return kind is not None and not asked.kinds.isdisjoint({kind, _day(kind)})
 
@@ -102,7 +103,20 @@ def accepted(case: Case, rule: ArgumentRule, body: str, place: Destination | Non
     keys = (f"place {place.key}", *own) if place else own
     known = (text for key in keys for text in case.ledger.records.find(key))
     held = (text for text in _holding(case, body, place) if text.asked)
-    return any(_from(text, rule.accepts) for text in (*known, *held))
+    found = (*known, *held, *_counting(case, rule, body))
+    return any(_from(text, rule.accepts) for text in found)
+
+
+def _counting(case: Case, rule: ArgumentRule, body: str) -> Iterator[Text]:
+    """The texts of documents that were asked for which say a quantity or a time, in any spelling."""
+    kind = typed(body) if rule.role in {Role.QUANTITY, Role.TIME} else None
+    if kind is None:
+        return
+    table, texts = case.ledger.untrusted.kinds.table, case.ledger.texts
+    for key in filter(None, (kind, yearless(kind))):
+        yield from (
+            text for number in table.all(kind_key(key), matching.PLACES) if (text := texts[number]).asked
+        )
 
 
 def _holding(case: Case, body: str, place: Destination | None) -> Iterator[Text]:

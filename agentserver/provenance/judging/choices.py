@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.provenance import matching
 from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.leaves import amounts
 from agentserver.provenance.judging.authority import may_choose
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Rule
@@ -37,6 +38,8 @@ def of_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         return
     try:
         evidence = matching.origin(case.ledger, argument.body) or _within(case, argument.body)
+        if evidence is None and argument.rule.role is Role.QUANTITY:
+            evidence = _in_other_units(case, argument)
     except matching.Crowded:
         yield case.finding(Rule.BOUND, argument, "more values than are looked up")
         return
@@ -44,6 +47,18 @@ def of_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         yield case.finding(Rule.SELECTOR, argument, "", evidence)
     elif suspect:
         yield case.finding(Rule.UNKNOWN_SELECTOR, argument)
+
+
+def _in_other_units(case: Case, argument: Argument) -> Evidence | None:
+    """An untrusted text that says an amount without its sign, or in the unit of which this one is a hundredth.
+
+    So an amount in cents is found that a text writes in dollars; the principal's own amount stands for it likewise.
+    """
+    kinds = amounts(argument.leaf.value)
+    if not case.ledger.asked.kinds.isdisjoint(kinds):
+        return None
+    found = (matching.counted(case.ledger, argument.body, kind) for kind in kinds)
+    return next(filter(None, found), None)
 
 
 def _within(case: Case, body: str) -> Evidence | None:

@@ -40,6 +40,23 @@ HALVES: Final = 4096
 
 _TAIL: Final = re.compile(r"[.\u3002\uff0e\uff61][^\W_][^\s]*$")
 _GAP: Final = re.compile(r"\s")
+_REACHED: Final = {
+    "",
+    "http",
+    "https",
+    "ws",
+    "wss",
+    "ftp",
+    "ftps",
+    "sftp",
+    "ssh",
+    "git",
+    "file",
+    "mailto",
+    "data",
+    "blob",
+}
+"""Schemes by which something is reached; any other one begins the ids of some system."""
 _UNDECLARED: Final = ArgumentRule("", Role.DESTINATION, declared=False)
 _COUNTS: Final = frozenset(map(str, range(1000)))
 """Numbers that tell next to nothing: a page, a limit."""
@@ -159,8 +176,9 @@ def _strange(case: Case, body: str) -> bool:
 
 
 def _opens(case: Case, argument: Argument) -> bool:
-    """True when what looks like a host is the name of a file that the request or a record chose."""
-    return is_file(argument.body) and may_choose(case, argument)
+    """True when what looks like a host is the name of a file, or an id with a scheme of its own, that was chosen."""
+    own = destination(argument.body).scheme not in _REACHED
+    return (is_file(argument.body) or own) and may_choose(case, argument)
 
 
 def _carries(case: Case, argument: Argument, place: Destination, other: Argument) -> bool:

@@ -18,6 +18,7 @@ from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import typed_in
 from agentserver.provenance.evidence.words import WordIndex, lead_of, standing
 from agentserver.provenance.request.speech import heard, silences
+from agentserver.provenance.request.spellings import joined_digits, parts, spellings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,6 +44,7 @@ class TrustedWords:
     shapes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
     kinds: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     silent: tuple[tuple[Silence, ...], ...] = field(default=(), compare=False, repr=False)
+    parts: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def add(self, *said: str) -> TrustedWords:
         """The same with more words."""
@@ -51,6 +53,7 @@ class TrustedWords:
         tokens = list(
             dict.fromkeys(token for pair in zip(said, silent, strict=True) for token in _heard(*pair))
         )
+        audible = [_audible(*pair) for pair in zip(said, silent, strict=True)]
         parsed = (place for place in map(destination, tokens) if place.form is not PlaceForm.NONE)
         index = self.index
         for words in said:
@@ -61,8 +64,9 @@ class TrustedWords:
             index,
             self.places.union((place.form, _own(place)) for place in parsed),
             MappingProxyType({**{fold(token): token for token in reversed(tokens)}, **self.shapes}),
-            self.kinds.union(*(typed_in(_audible(*pair)) for pair in zip(said, silent, strict=True))),
+            self.kinds.union(*map(_kinds, audible)),
             (*self.silent, *silent),
+            self.parts.union(part.lower() for words in audible for part in parts(words)),
         )
 
     def names(self, place: Destination) -> bool:
@@ -84,6 +88,12 @@ class TrustedWords:
             and heard(self.silent[number], offset - lead, offset - lead + length)
             for number, offset in self.words.starting(fold_bytes(body), LOOKED_AT)
         )
+
+    def chooses(self, name: str) -> bool:
+        """True when the words hold a choice, in any case of letters, in a spelling of its own, or as part of a path."""
+        body = name.strip()
+        known = any(self.mentions(spelling, any_case=True) for spelling in spellings(body))
+        return known or body.lower() in self.parts
 
     def says(self, form: bytes) -> bool:
         """True when the words hold a text of this evidence form in one piece."""
@@ -108,6 +118,12 @@ def _audible(words: str, silent: tuple[Silence, ...]) -> str:
             kept.append(words[end : max(end, part.start)])
             end = part.end
     return " ".join((*kept, words[end:]))
+
+
+def _kinds(words: str) -> Iterator[str]:
+    """The numbers and dates of a text, and the long numbers in it however they are grouped."""
+    yield from typed_in(words)
+    yield from (f"number {digits.lstrip('0') or '0'}" for digits in joined_digits(words))
 
 
 def _own(place: Destination) -> str:

@@ -26,14 +26,14 @@ class Echoes:
 
     def __init__(self, arguments: Iterable[Leaf]) -> None:
         said = tuple(arguments)
-        self._whole = {typed(leaf.value) or fold(text_of(leaf.value)) for leaf in said}
+        self._whole = {_value(text_of(leaf.value)) for leaf in said}
         self._forms = {fold(text_of(leaf.value)) for leaf in said} - {""}
         self._lengths = {len(form) for form in self._forms if len(form) <= LONGEST}
 
     def hold(self, body: str) -> bool:
         """True for a value that has no other origin."""
         form = fold(body)
-        return (typed(body) or form) in self._whole or (JOINED <= len(form) <= LONGEST and self._join(form))
+        return _value(body) in self._whole or (JOINED <= len(form) <= LONGEST and self._join(form))
 
     def _join(self, form: str) -> bool:
         """True when a value is nothing but arguments, one after the other."""
@@ -44,3 +44,9 @@ class Echoes:
             waiting += ends - reached
             reached |= ends
         return len(form) in reached
+
+
+def _value(body: str) -> str:
+    """A number by its value, anything else by its evidence form: two moments of one day are not one value."""
+    kind = typed(body) or ""
+    return kind if kind.startswith("number") else fold(body)

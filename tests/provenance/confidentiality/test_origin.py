@@ -95,7 +95,7 @@ def test_a_text_from_nowhere_is_of_no_site() -> None:
     [
         ("[3].sender", "[3]"),
         ("mails[0].to[1]", "mails[0]"),
-        ("mails[0].parts[2].text", "mails[0].parts[2]"),
+        ("mails[0].parts[2].text", "mails[0]"),
         ("sender", ""),
         ("to[1]", ""),
         ("[0]", ""),

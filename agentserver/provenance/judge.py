@@ -44,9 +44,7 @@ def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
     mode = policy.mode_of(call.sink)
     weighed = Later(lambda: without_idle_choices(_questions(Case(ledger, policy, call))))
     reported = Later(lambda: tuple(_reports(Case(ledger, policy, call), of_content)))
-    noticed: Later[tuple[Finding, ...]] = Later.of(())
-    if mode is Mode.AUDIT or any(policy.declares(rule, call.sink) for rule in (Rule.CONTENT, Rule.LINK)):
-        noticed = Later(lambda: tuple(_reports(Case(ledger, policy, call), of_beginnings)))
+    noticed = Later(lambda: tuple(_noticed(mode, ledger, policy, call)))
     if mode is Mode.AUDIT:
         return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed)
     decision, silent = _decide(mode, _questions(Case(ledger, policy, call, settling=True)))
@@ -75,6 +73,12 @@ def _reports(case: Case, content: Callable[[Case], Iterator[Finding]]) -> Iterat
     """The findings about untrusted content, where the policy lets them decide nothing."""
     if case.listener.sink and case.ledger.tainted and case.telling:
         yield from (finding for finding in content(case) if finding.effect is not Effect.IGNORE)
+
+
+def _noticed(mode: Mode, ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
+    """The part of them that bounded work finds, where somebody asked to be told of calls that are let through."""
+    if mode is Mode.AUDIT or any(policy.declares(rule, call.sink) for rule in (Rule.CONTENT, Rule.LINK)):
+        yield from _reports(Case(ledger, policy, call), of_beginnings)
 
 
 def _of_sink(case: Case) -> Iterator[Finding]:

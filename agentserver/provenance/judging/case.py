@@ -15,6 +15,7 @@ from agentserver.provenance.policy.paths import bare
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:
+    from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Call, Leaf, Role
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy
@@ -43,6 +44,7 @@ class Case:
 
     def __init__(self, ledger: Ledger, policy: Policy, call: Call, *, settling: bool = False) -> None:
         self.ledger, self.policy, self.call, self._settling = ledger, policy, call, settling
+        self.places: dict[int, tuple[Argument, tuple[Destination, ...]]] = {}
         self.listener: ListenerClass = policy.classify(call.sink)
         bodies = ((leaf, text_of(leaf.value)) for leaf in call.arguments)
         self.arguments = tuple(

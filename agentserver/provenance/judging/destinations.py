@@ -76,6 +76,12 @@ def of_destination(case: Case, argument: Argument) -> Iterator[Finding]:
 
 def places_of(case: Case, argument: Argument) -> tuple[Destination, ...]:
     """Every recipient of one argument; several names in one text each need an authority."""
+    if id(argument) not in case.places:  # the argument is kept with them, so that no other one has its id
+        case.places[id(argument)] = argument, _read(case, argument)
+    return case.places[id(argument)][1]
+
+
+def _read(case: Case, argument: Argument) -> tuple[Destination, ...]:
     whole = recipients(argument.body)
     if len(whole) != 1 or whole[0].form is not PlaceForm.NAME or may_receive(case, argument.rule, whole[0]):
         return whole

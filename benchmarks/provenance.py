@@ -7,7 +7,7 @@ Judging. A call of a sink, allowed (a recipient that the request names, 2 kB of 
 refused (a recipient that nobody names). Warm: what follows from the texts was made by an earlier call. Cold: the first
 judgement of a conversation that was just read back, of which nothing was made. A choice of a sender that was given
 nothing untrusted is looked up in every index and allowed where none holds it: its cold figure is that of making them,
-once for each part of the text. *Told* is what explaining the verdict takes
+once for each part of the text; beyond 4 MB not every wrapping is undone, and it is refused as beyond the bound. *Told* is what explaining the verdict takes
 afterwards, when somebody reads it.
 
 Adding. Microseconds for each kB that a listener's output has, with every index that a choice is looked up in; appended
@@ -224,7 +224,7 @@ def judging(policy: Policy, texts: list[str], body: str, rounds: int) -> dict[st
     ):
         call = Call(sink, leaves(arguments), 99, exposed=name != "choice")
         verdict = judge(warm, policy, call)
-        if verdict.allowed is (name == "refused"):
+        if name != "choice" and verdict.allowed is not (name == "allowed"):
             raise TypeError(f"{name} is {verdict.decision}")
         told[f"{name}, warm"] = cost(lambda call=call: judge(warm, policy, call))  # type: ignore[misc]
         told[f"{name}, told"] = cost(lambda call=call: explain(judge(warm, policy, call)))  # type: ignore[misc]

@@ -304,9 +304,9 @@ def _answer(
 ) -> Verdict:
     """The verdict as the pump understands it. Of a call that is let through only bounded work is told."""
     if verdict.allowed:
+        if not (verdict.weighed.value or verdict.noticed.value):
+            return None
         verdict = replace(verdict, reported=verdict.noticed)
-    if not verdict.findings:
-        return None
     found = facts(without(verdict, redact), most=MOST)._replace(exposed=exposed)
     if verdict.decision is Decision.DENY:
         return Denied(Code.DENIED, found)

@@ -7,8 +7,8 @@ Judging. A call of a sink, allowed (a recipient that the request names, 2 kB of 
 refused (a recipient that nobody names). Warm: what follows from the texts was made by an earlier call. Cold: the first
 judgement of a conversation that was just read back, of which nothing was made. A choice of a sender that was given
 nothing untrusted is looked up in every index and allowed where none holds it: its cold figure is that of making them,
-once for each part of the text; beyond 4 MB not every wrapping is undone, and it is refused as beyond the bound. *Told* is what explaining the verdict takes
-afterwards, when somebody reads it.
+once for each part of the text; beyond 4 MB not every wrapping is undone, and it is refused as beyond the bound. *Told*
+is what explaining the verdict takes afterwards, when somebody reads it.
 
 Adding. Microseconds for each kB that a listener's output has, with every index that a choice is looked up in; appended
 is the part of it that is paid before anything is judged.

@@ -102,7 +102,7 @@ def _trusted(said: Provenance, handoffs: Handoffs | None, listeners: Mapping[str
     peers = {name: sorted(one.peers & listeners.keys()) for name, one in listeners.items()}
     bits = {} if handoffs is None else told_by(handoffs.vocabulary)
     carrying = carriers(said.policy, said.memory, peers)
-    return Trusted(said.policy, said.quarantined, said.planners, said.memory, carrying, bits)
+    return Trusted(said.policy, said.quarantined, said.planners, said.memory, carrying, bits, said.viewers)
 
 
 def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:

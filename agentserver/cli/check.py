@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from agentserver.config import Organism
     from agentserver.config.findings import ConfigMistake, Severity
-    from agentserver.config.organism import Provenance, SourceLine
+    from agentserver.config.organism import BoundListener, Provenance, SourceLine
     from agentserver.core.blueprint import Blueprint
-    from agentserver.payload.codec import Codecs
+    from agentserver.payload.codec import Codec, Codecs
     from agentserver.provenance.flows import FlowReport
     from agentserver.provenance.policy.quarantine import Channel
 
@@ -52,7 +52,7 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
         project.say(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
         ctx.exit(FOUND)
     decided_by = project.rules(ctx, loaded)
-    objections = tuple(hygiene(loaded, decided_by.codecs))
+    objections = (*hygiene(loaded, decided_by.codecs), *withheld(loaded, decided_by.codecs))
     for objection in objections:
         project.say(str(objection))
     hard = sum(objection.severity is Severity.ERROR for objection in objections)
@@ -102,6 +102,62 @@ def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, Source
                 yield severity, payload, f"which {name} takes", bound.source
 
 
+def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
+    """Warnings about fields that take no reference, of payloads that listeners which are shown references may be sent.
+
+    Each stands at the listener that is shown references. What is never hidden is left out: closed types, and fields of
+    a source with a better standing than prose.
+    """
+    from agentserver.config.findings import ConfigMistake, Severity
+    from agentserver.guards.lineage.view.viewer import refusing
+
+    for viewer, sender, payload in _doubtful(organism):
+        codec = codecs.of(payload)
+        for path, required in refusing(codec):
+            if _vouched(organism, sender, codec, path):
+                continue
+            end = "must be there, so that it is refused" if required else "is left out"
+            said = f"of what {sender} sends {viewer.listener.name}, it {end}"
+            told = f"{payload.__qualname__}.{path} takes no reference: {said}"
+            place = viewer.source
+            yield ConfigMistake(Severity.WARNING, place.file, place.line, "view", told, _LOOSEN)
+
+
+_LOOSEN = "make it text, give it bounds, or declare what it is worth under provenance: fields"
+
+
+def _doubtful(organism: Organism) -> Iterator[tuple[BoundListener, str, type]]:
+    """Each listener that is shown references, with who may say a stranger's words to it in which payload."""
+    from agentserver.contract import SYSTEM_PAYLOADS
+
+    provenance = organism.provenance
+    if provenance is None or not provenance.viewers:
+        return
+    for viewer in organism.listeners:
+        for other in organism.listeners if viewer.listener.name in provenance.viewers else ():
+            name, found = other.listener.name, provenance.policy.classify(other.listener.name)
+            if name in {*provenance.quarantined, *provenance.viewers} or not (found.source or found.relay):
+                continue
+            asked = viewer.listener.payloads if viewer.listener.name in other.listener.peers else ()
+            own = (*other.listener.payloads, *SYSTEM_PAYLOADS)
+            answers = other.discovered if name in viewer.listener.peers else ()
+            for payload in dict.fromkeys((*asked, *(each for each in answers if each not in own))):
+                yield viewer, name, payload
+
+
+def _vouched(organism: Organism, sender: str, codec: Codec, path: str) -> bool:
+    """True when a field of a source is declared to be more than prose."""
+    from agentserver.provenance.evidence.labels import Leaf, Standing
+    from agentserver.provenance.policy.declared import declared
+
+    provenance = organism.provenance
+    assert provenance is not None
+    marked = declared(codec.payload).standing(path)
+    worth = provenance.policy.worth(sender, Leaf(path, "", marked))
+    told = worth is not None and worth.standing is not Standing.PROSE
+    return told and provenance.policy.classify(sender).source
+
+
 def parties(organism: Organism) -> frozenset[str]:
     """The listeners that may be handed work, and those that may hand it to them."""
     if organism.handoffs is None:
@@ -127,6 +183,8 @@ def _told(organism: Organism, provenance: Provenance, codecs: Codecs, *, flows: 
         for payload, found in _channels(organism, codecs, name):
             refused = "" if found.closed else ", so it may not be sent"
             yield f"  {name} is quarantined: {payload} tells {found}{refused}"
+    for name in sorted(provenance.viewers):
+        yield f"  {name} is shown references in place of untrusted values"
     if flows:
         yield "flows:"
         yield from (f"  {flow}" for flow in report.flows)

@@ -205,7 +205,8 @@ class PolicyReader:
         keys["inert"] = (*keys.get("inert", ()), *self._who("inert"))
         keys["relays"] = (*keys.get("relays", ()), *self._who("relay"))
         keys["relays"] = (*keys["relays"], *self._agents(Policy(**keys), planners))
-        return Provenance(Policy(**keys), frozenset(quarantined), planners, self._memory())
+        viewers = frozenset(declared.entry.name for declared in self._declared if declared.entry.view)
+        return Provenance(Policy(**keys), frozenset(quarantined), planners, self._memory(), viewers)
 
     def _memory(self) -> Mapping[str, Recall]:
         """For each listener how far its code remembers, where that is not the usual."""
@@ -226,12 +227,12 @@ class PolicyReader:
         )
 
     def _agents(self, policy: Policy, planners: AbstractSet[str]) -> Iterator[str]:
-        """Agents and planners that are no source: a model's words are no authority, even where it acts."""
+        """Agents, planners and viewers that are no source: a model's words are no authority, even where it acts."""
         for declared in self._declared:
             name = declared.entry.name
             found = policy.classify(name)
             trusted = any(means(entry, name) for entry in policy.trusted)
-            own = declared.entry.agent or name in planners
+            own = declared.entry.agent or declared.entry.view is not None or name in planners
             if own and not (trusted or found.relay or (found.known and found.source)):
                 yield name
 
@@ -241,6 +242,10 @@ class PolicyReader:
             for one, other in CONTRADICTIONS:
                 if one in words and other in words:
                     self._report.error(where, f"a listener cannot be {one} and {other}")
+            if declared.entry.view and "quarantined" in words:
+                self._report.error(
+                    declared.where("view"), "a quarantined listener is there to read what references hide"
+                )
             found = policy.classify(declared.entry.name)
             wanted = {"source": found.source, "sink": found.sink, "relay": found.relay, "inert": found.relay}
             wanted["planner"] = not found.source  # a stranger's words fix no plan

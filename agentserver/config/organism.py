@@ -108,12 +108,14 @@ class Provenance:
         planners: listeners whose ``Plan`` fixes what a conversation may do.
         memory: how far the code of a listener remembers what it was given; of any other, all its threads of a
             conversation.
+        viewers: listeners that are shown references in place of untrusted values.
     """
 
     policy: Policy
     quarantined: frozenset[str] = frozenset()
     planners: frozenset[str] = frozenset()
     memory: Mapping[str, Recall] = field(default_factory=dict)
+    viewers: frozenset[str] = frozenset()
 
     def suspecting(self, principal: str) -> Provenance:
         """The same, but that a principal is a source: what it says is a stranger's words and no order."""

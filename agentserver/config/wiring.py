@@ -64,7 +64,7 @@ def check_trust(main: Parsed, listeners: Iterable[DeclaredListener], report: Mis
     places = [
         declared.where(key)
         for declared in listeners
-        for key in ("trust", "memory")
+        for key in ("trust", "memory", "view")
         if getattr(declared.entry, key)
     ]
     if main.lifespan is not None and main.lifespan.carries:

@@ -11,7 +11,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from agentserver.core.messages import Question
+from agentserver.core.presenting import Opened, Presenter
 from agentserver.core.records.details import GuardNote, reworded
+from agentserver.core.refusals import Refusal
+from agentserver.wire import envelope
+from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal, Sender
     from agentserver.core.messages import Delivery, Draft
     from agentserver.core.records.details import Detail
-    from agentserver.core.refusals import Refusal
     from agentserver.core.state.conversation import Conversation
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
@@ -213,6 +216,9 @@ class Rules:
     rewriter: Rewriter | None = None
     explain: Callable[[Listener], str] | None = None
     redact: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    viewers: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The listeners that are shown references."""
+    _presenters: tuple[Presenter, ...] = field(init=False, compare=False, repr=False)
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
     _counting: tuple[Counting, ...] = field(init=False, compare=False, repr=False)
     _names: frozenset[str] = field(init=False, compare=False, repr=False)
@@ -225,6 +231,10 @@ class Rules:
         counting = tuple(guard for guard in self.guards if isinstance(guard, Counting))
         object.__setattr__(self, "_counting", counting)
         object.__setattr__(self, "_names", frozenset(guard.name for guard in self.guards))
+        presenters = tuple(guard for guard in self.guards if isinstance(guard, Presenter) and guard.viewers)
+        object.__setattr__(self, "_presenters", presenters)
+        viewers = frozenset(name for guard in presenters for name in guard.viewers)
+        object.__setattr__(self, "viewers", viewers)
         watchful = any(isinstance(guard, Watchful) for guard in self.guards)
         object.__setattr__(self, "_opening", None if watchful else MappingProxyType(opening(self.guards)))
 
@@ -253,6 +263,52 @@ class Rules:
         for guard in self._observing:
             after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
         return after
+
+    def presented(
+        self, conversation: Conversation, delivery: Delivery, element: etree._Element
+    ) -> etree._Element | Refusal:
+        """The payload as a listener that is shown references is shown it, or why it cannot be."""
+        memory = self.recall(conversation)
+        for guard in self._presenters:
+            if delivery.to in guard.viewers:
+                shown = guard.present(memory.get(guard.name), delivery, element)
+                if isinstance(shown, Refusal):
+                    return shown
+                element = shown
+        return element
+
+    def resolved(self, memory: Mapping[str, object], draft: Draft, sender: Sender) -> Opened | None:
+        """A message of a listener that is shown references, with the values; None for one that has no reference.
+
+        The whole is read afresh and held against its schema; whatever is wrong with it has one text.
+        """
+        for guard in self._presenters:
+            if sender.listener.name not in guard.viewers:
+                continue
+            found = guard.resolve(memory.get(guard.name), draft, sender.thread, self.bounds.bytes)
+            if found is None:
+                continue
+            whole = None if found.element is None else self._whole(draft, found.element)
+            return Opened(whole, {**memory, guard.name: found.memory}, found.note)
+        return None
+
+    def rewritten(
+        self, memory: Mapping[str, object], before: Draft, after: Draft, sender: Sender
+    ) -> Mapping[str, object]:
+        """The memory when the rewriter made another message of one that values were put into."""
+        changed = {
+            guard.name: guard.rewritten(memory.get(guard.name), before, after, sender.thread)
+            for guard in self._presenters
+        }
+        return {**memory, **changed}
+
+    def _whole(self, draft: Draft, element: etree._Element) -> Draft | None:
+        """The draft with another payload; None for one that breaks its schema or the bounds."""
+        markup, codec = canonical(element).decode(), self.codecs.named(draft.root)
+        read = envelope.read_written(markup, self.bounds)
+        if codec is None or isinstance(read, envelope.Malformed) or not codec.valid(read):
+            return None
+        return draft._replace(markup=markup, element=read)
 
     def seen(
         self, conversation: Conversation, delivery: Delivery, element: etree._Element | None, at: float

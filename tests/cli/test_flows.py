@@ -141,3 +141,53 @@ def test_the_other_forms_hold_the_same(command, form):
 
 def test_without_provenance_the_graph_says_so(command, here):
     assert "nobody asks where a value comes from" in command("graph", "--flows").output
+
+
+REFERENCES = """
+name: x
+provenance: {mode: enforce, fields: {reader: {age: record}}}
+listeners:
+  - {name: reader, description: Reads., handler: cli_lineage.read, trust: source}
+  - name: planner
+    description: Plans.
+    handler: cli_lineage.plan
+    peers: [reader, payer]
+    view: references
+  - {name: payer, description: Pays., handler: cli_lineage.pay, trust: sink}
+"""
+
+PLANNER = """
+from decimal import Decimal
+
+@xmlify
+@dataclass
+class Page:
+    text: str
+    age: int
+    visits: int
+    price: Decimal | None = None
+
+async def read(payload: Read, metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse.respond(Page("", 1, 1))
+
+async def plan(payload: Judge, metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse(Read(""), "reader")
+"""
+
+
+def test_check_states_the_fields_that_take_no_reference(command, tmp_path):
+    (tmp_path / "cli_lineage.py").write_text(CODE + PLANNER)
+    path = organism(tmp_path, REFERENCES)
+    result = command("check", str(path))
+    told = lines(result)
+    assert "planner is shown references in place of untrusted values" in told
+    found = [line.partition("organism.yaml:")[2] for line in told if "takes no reference" in line]
+    where = "6: warning: view:"
+    hint = "(make it text, give it bounds, or declare what it is worth under provenance: fields)"
+    of = "takes no reference: of what reader sends planner, it"
+    assert found == [
+        f"{where} Page.visits {of} must be there, so that it is refused {hint}",
+        f"{where} Page.price {of} is left out {hint}",
+    ]
+    assert "2 warnings" in told[-1]
+    assert command("check", "--strict", str(path)).exit_code == 1

@@ -394,3 +394,36 @@ def test_a_resource_carries_nothing_without_provenance(project):
     text = TWO + "lifespan: {use: listeners.life.resources, carries: words}\n"
     (found,) = project.errors(text)
     assert found.startswith("organism.yaml:11: lifespan.carries: means nothing without provenance")
+
+
+# Views
+
+
+def test_a_listener_may_be_shown_references(project):
+    provenance = project.load(trusting("view: references") + "provenance:\n").provenance
+    assert provenance.viewers == {"greeter"}
+
+
+@pytest.mark.parametrize(
+    ("one", "end", "finding"),
+    [
+        (
+            "view: references",
+            "",
+            "organism.yaml:7: listeners[0].view: means nothing without provenance: at the top",
+        ),
+        (
+            "view: handles",
+            "provenance:",
+            "organism.yaml:7: listeners[0].view: must be 'references'",
+        ),
+        (
+            "trust: quarantined\n    view: references",
+            "provenance:",
+            "organism.yaml:8: listeners[0].view: a quarantined listener is there to read what references hide",
+        ),
+        ("veiw: references", "provenance:", 'did you mean "view"?'),
+    ],
+)
+def test_mistakes_of_a_view_have_their_place(project, one, end, finding):
+    assert finding in "\n".join(project.findings(trusting(one) + end + "\n"))

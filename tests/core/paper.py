@@ -155,7 +155,7 @@ class Paper:
             accepted.storage, self.rules.codecs, self.rules.bounds, self.rules.blueprint.limits.storage
         )
         todos = ThreadTodos(delivery.thread, delivery.to, accepted.todos)
-        payload = accepted.codec.decode(accepted.element)
+        payload = accepted.codec.decode(accepted.shown)
         call = Call(payload, accepted.metadata, storage, todos, delivery.attempt)
         self.calls.append((delivery.to, call))
         try:

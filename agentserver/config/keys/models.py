@@ -44,6 +44,9 @@ Remembers: TypeAlias = Annotated[
     Literal["thread", "listener", "server"] | None,
     BeforeValidator(given, json_schema_input_type=Literal["thread", "listener", "server"]),
 ]
+View: TypeAlias = Annotated[
+    Literal["references"] | None, BeforeValidator(given, json_schema_input_type=Literal["references"])
+]
 Approval: TypeAlias = Annotated[
     Literal["required"] | None, BeforeValidator(given, json_schema_input_type=Literal["required"])
 ]
@@ -107,6 +110,11 @@ class ListenerEntry(Strict):
         "on another. listener (if left out): it may show on all its threads of a conversation. server: a global, a "
         "file or a resource may carry words to it from other listeners or conversations. The server cannot see what "
         "code keeps.",
+    )
+    view: View = Field(
+        default=None,
+        description="references: it is shown an opaque reference in place of every value of untrusted origin, and the "
+        "server puts the value into what it sends.",
     )
     settings: dict[str, Any] | None = Field(
         default=None,

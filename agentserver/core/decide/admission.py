@@ -6,7 +6,7 @@ say, what the guards say, how much there is already. Refuses to know any guard, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.contract import Code, SystemError, TodoUntil
 from agentserver.core.drafts.reserved import overstepped
@@ -24,7 +24,7 @@ from agentserver.payload.codec import SYSTEMS_OWN, of_system
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lxml import etree
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Draft, Finished
     from agentserver.core.pieces import Pieces
+    from agentserver.core.presenting import Opened
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
 
@@ -62,6 +63,10 @@ class Admission(NamedTuple):
     memory: Mapping[str, object] | None = None
 
 
+UNRESOLVED: Final = "a reference in it is unknown here, or what it stands for does not fit its place"
+"""The only correction of a message with references, so that it tells nothing of the values."""
+
+
 def judge(
     drafts: Sequence[Draft], sender: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
 ) -> Admission:
@@ -84,8 +89,12 @@ def judging(
     remarks: list[AuditNote] = []
     admitted: list[Proposal] = []
     before = memory
+    viewed = sender.listener.name in rules.viewers
     for draft in drafts:
-        found = hear(draft, sender, rules, memory, remarks)
+        if viewed and (opened := rules.resolved(memory, draft, sender)) is not None:
+            found, memory = _opened(opened, draft, sender, rules, remarks)
+        else:
+            found = hear(draft, sender, rules, memory, remarks)
         if isinstance(found, Refusal):
             return Admission((), found, tuple(remarks))
         memory = rules.sent(memory, found, sender.at)
@@ -94,6 +103,26 @@ def judging(
     over = _overfull(admitted, rules, todos)
     changed = None if memory is before or over else memory
     return Admission(() if over else tuple(admitted), over, tuple(remarks), memory=changed)
+
+
+def _opened(
+    opened: Opened, draft: Draft, sender: Sender, rules: Rules, remarks: list[AuditNote]
+) -> tuple[Sequence[Proposal] | Refusal, Mapping[str, object]]:
+    """The proposals of a draft with the values that its references stand for, judged as what it is then.
+
+    Beside them is the memory of the guards after that.
+    """
+    to, whole, memory = draft.to if isinstance(draft.to, str) else "", opened.draft, opened.memory
+    remarks.append(AuditNote(Event.FLAGGED, to, opened.note))
+    if whole is None:
+        return Refusal(Code.VALIDATION, opened.note, to, (UNRESOLVED,)), memory
+
+    def rewritten(after: Draft) -> Mapping[str, object]:
+        nonlocal memory
+        memory = rules.rewritten(memory, whole, after, sender)
+        return memory
+
+    return hear(whole, sender, rules, memory, remarks, rewritten), memory
 
 
 def admitting(
@@ -168,9 +197,17 @@ def unheard(refusal: Refusal, sender: Sender, rules: Rules) -> Admission:
 
 
 def hear(
-    draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, object], remarks: list[AuditNote]
+    draft: Draft,
+    sender: Sender,
+    rules: Rules,
+    memory: Mapping[str, object],
+    remarks: list[AuditNote],
+    rewritten: Callable[[Draft], Mapping[str, object]] | None = None,
 ) -> Sequence[Proposal] | Refusal:
-    """The proposals of one draft, or why it may not be sent; appends to ``remarks`` on the way."""
+    """The proposals of one draft, or why it may not be sent; appends to ``remarks`` on the way.
+
+    ``rewritten`` gives the memory once the rewriter has made another message of the draft.
+    """
     target = draft.to if isinstance(draft.to, str) else ""
     peers: frozenset[str] | None = None
     attempt = None if rules.rewriter is None else rules.rewriter.rewrite(draft, sender)
@@ -179,6 +216,7 @@ def hear(
         if isinstance(attempt.result, Denial):
             return Refusal(attempt.result.code, attempt.result.detail, target)
         draft, peers = attempt.result, attempt.allowed
+        memory = memory if rewritten is None else rewritten(draft)
     proposals = resolve(draft, sender, rules.blueprint)
     if draft.root.startswith(SYSTEMS_OWN):
         forged = overstepped(draft, proposals, sender, rules.blueprint.services)

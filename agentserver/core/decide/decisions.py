@@ -68,6 +68,7 @@ class Accepted(NamedTuple):
     Args:
         codec: decodes the payload. Its class's constructor is the author's code, so the core does not call it.
         element: the payload as it stood on the wire, valid.
+        shown: the payload as the listener is shown it: the same, or with references in place of values.
         metadata: what the handler is told.
         storage: the thread's stored values, encoded.
         todos: the thread's todos.
@@ -81,6 +82,7 @@ class Accepted(NamedTuple):
     storage: Mapping[str, bytes]
     todos: tuple[Todo, ...]
     room: Room
+    shown: etree._Element
 
 
 def receive(
@@ -158,6 +160,12 @@ def accept(
         element = intake.read_own(delivery, codec, rules.bounds)
     if element is None or codec is None:
         return Failed(Code.INTERNAL, Ground.INVALID.of(delivery.root))
+    shown = element
+    if delivery.to in rules.viewers:
+        presented = rules.presented(conversation, delivery, element)
+        if isinstance(presented, Refusal):
+            return Failed(presented.code, presented.detail)
+        shown = presented
     todos = conversation.todos.notice(delivery).of(thread.id) if conversation.todos.watchers else ()
     listener = rules.blueprint.listeners[delivery.to]
     usage = rules.blueprint.usage[listener.name]
@@ -167,7 +175,7 @@ def accept(
     itself = delivery.sender == listener.name
     metadata = HandlerMetadata(thread.id, delivery.sender, name, itself, usage, nudge(todos) if todos else "")
     spare = room(rules.blueprint.limits, conversation, delivery.request)
-    return Accepted(delivery, codec, element, metadata, thread.storage, todos, spare)
+    return Accepted(delivery, codec, element, metadata, thread.storage, todos, spare, shown)
 
 
 def conclude(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome:

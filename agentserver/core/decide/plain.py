@@ -336,7 +336,7 @@ def _goes_on(thread: Thread, request: OpenRequest) -> bool:
 def calm(
     conversation: Conversation, thread: Thread, request: OpenRequest, rules: Rules, hop: int, many: int
 ) -> bool:
-    """True when there is room for so many more messages, and nothing is held back, narrowed, refused or asked."""
+    """True when there is room for so many more messages, and nothing is held back, narrowed, refused, asked, hidden."""
     limits = rules.blueprint.limits
     return not (
         hop > limits.hops
@@ -350,6 +350,7 @@ def calm(
         or thread.held
         or thread.approvals
         or thread.allowed is not None
+        or thread.owner in rules.viewers
     )
 
 

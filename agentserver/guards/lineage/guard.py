@@ -25,11 +25,14 @@ from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.records.details import Ground
 from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
+from agentserver.guards.lineage.exposure import FirstText
 from agentserver.guards.lineage.memory import Memory
 from agentserver.guards.lineage.planning import COUNTED, Planning, both
 from agentserver.guards.lineage.reach import Reach
 from agentserver.guards.lineage.reading import Readings, Said, handed, words
 from agentserver.guards.lineage.trusted import Trusted
+from agentserver.guards.lineage.view.hiding import Hiding
+from agentserver.guards.lineage.view.viewer import Viewer
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.exits import bits_of
@@ -47,8 +50,9 @@ if TYPE_CHECKING:
 
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
-    from agentserver.core.messages import Delivery
-    from agentserver.guards.lineage.exposure import FirstText
+    from agentserver.core.messages import Delivery, Draft
+    from agentserver.core.presenting import Resolved
+    from agentserver.core.refusals import Refusal
     from agentserver.payload.codec import Codecs
     from agentserver.provenance.policy.declarations import ListenerClass
     from agentserver.provenance.verdict import Finding
@@ -92,11 +96,32 @@ class LineageGuard:
         # What these say or are told counts even where nothing untrusted was seen.
         self._watched = trusted.planners | trusted.quarantined
         self._planning = Planning(trusted, self._readings, self._reach, redact)
+        self.viewers = trusted.viewers & self._classes.keys()
+        hiding = Hiding(trusted, self._classes, self._readings, self._reach)
+        self._viewer = Viewer(hiding, self._readings)
+
+    # What is shown, and put in again
+
+    def present(
+        self, memory: object, delivery: Delivery, element: etree._Element
+    ) -> etree._Element | Refusal:
+        """The payload with references in place of untrusted values, or why it cannot be shown."""
+        return self._viewer.present(_recalled(memory), delivery, element)
+
+    def resolve(self, memory: object, draft: Draft, thread: str, room: int) -> Resolved | None:
+        """Put the values into a message; None for one without references."""
+        return self._viewer.resolve(_recalled(memory), draft, thread, room)
+
+    def rewritten(self, memory: object, before: Draft, after: Draft, thread: str) -> object:
+        """The memory when a handoff that values were put into became a task."""
+        return self._viewer.rewritten(_recalled(memory), before, after, thread)
 
     # What is seen
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         """The memory after a listener was given a message."""
+        if delivery.to in self.viewers:
+            memory = self._viewer.seen(_recalled(memory), delivery, element)
         if delivery.sender in {SYSTEM, TODO}:
             return memory
         if self._passes_by(delivery, known := _recalled(memory)):
@@ -110,7 +135,10 @@ class LineageGuard:
             known = known if known.calm else self._carried(known, arrived, at)
             heard = self._heard(self._planning.told(known, arrived), arrived, at)
             calm = heard.calm and not (self._carriers or self._class(arrived.sender).source)
-            known = heard if calm else self._reach.given(heard, arrived, delivery.thread, known)
+            # Of what a viewer is given it reads nothing but what is counted.
+            unread = calm or delivery.to in self.viewers
+            put_in = None if unread else self._put_in(known, arrived)
+            known = heard if unread else self._reach.given(heard, arrived, delivery.thread, known, put_in)
         receiver = self._classes.get(delivery.to)
         if receiver is not None and not receiver.relay:
             steps = self._steps(known, arrived, at)
@@ -174,6 +202,13 @@ class LineageGuard:
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
         return memory.grown(ledger.learn(self._policy, seen))
 
+    def _put_in(self, memory: Memory, said: Said) -> FirstText | None:
+        """The untrusted text that was put into a message of a sender which did not read it."""
+        if said.sender not in self.viewers:
+            return None
+        found = self._viewer.put_in(memory, said.thread, said.root, said.element)
+        return None if found is None else FirstText(found.source, memory.step, said.sender)
+
     def _arrived(self, delivery: Delivery, element: etree._Element) -> Said:
         root = delivery.root
         reading = self._readings[root]
@@ -193,6 +228,10 @@ class LineageGuard:
         if proposal.route is Route.SERVICE or proposal.to not in self._classes:
             return None
         known = _recalled(memory)
+        if proposal.to in self.viewers:
+            unfit = self._viewer.unshowable(known, proposal)
+            if unfit is not None:
+                return unfit
         receiver, clean = self._classes[proposal.to], known.calm and not self._suspects
         if clean and not receiver.sink and proposal.sender.name not in self._watched:
             return None
@@ -244,7 +283,7 @@ class LineageGuard:
             return judge(Ledger(), self._orders, self._call(said, memory, at, exposed=False)), None
         if self._class(said.sender).source or said.sender in self._trusted.quarantined:
             memory = self._heard(memory, said, at)
-        text = self._reach.exposed(memory, said.sender, said.thread)
+        text = self._reach.exposed(memory, said.sender, said.thread) or self._put_in(memory, said)
         ledger = memory.ledger
         if text is not None and not ledger.tainted:
             ledger = replace(ledger, foreign=True)

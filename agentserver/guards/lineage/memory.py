@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.core.encoding.parts import encode
 from agentserver.guards.lineage.exposure import NOT_KNOWN, Exposure
+from agentserver.guards.lineage.view.references import References
 from agentserver.provenance.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agentserver.guards.lineage.exposure import FirstText, Recall
+    from agentserver.guards.lineage.view.references import PutIn, Referenced
 
 TEXTS = 200_000
 """Untrusted texts, those wrapped in others included."""
@@ -103,10 +105,11 @@ class Memory:
         step: messages that listeners were given.
         told: what listeners were asked, the latest last.
         approved: digests of what a person approved for the rest of the conversation.
-        log: what the ledger holds and whom it reached, as it is kept.
+        log: what the ledger and the references hold and whom it reached, as it is kept.
         exposure: whom untrusted text reached.
         calm: whether nothing untrusted or private was seen and nobody is exposed. It follows from the others, and is
             kept so that a message in such a conversation costs no more for it.
+        references: what listeners that are shown references were shown.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -116,6 +119,7 @@ class Memory:
     log: Log = field(default=Log(), compare=False, repr=False)
     exposure: Exposure = field(default_factory=Exposure)
     calm: bool = field(default=True, compare=False, repr=False)
+    references: References = field(default=References(), repr=False)
 
     @classmethod
     def unknown(cls) -> Memory:
@@ -125,7 +129,14 @@ class Memory:
     def stepped(self) -> Memory:
         """The memory at the next step."""
         return Memory(
-            self.ledger, self.step + 1, self.told, self.approved, self.log, self.exposure, self.calm
+            self.ledger,
+            self.step + 1,
+            self.told,
+            self.approved,
+            self.log,
+            self.exposure,
+            self.calm,
+            self.references,
         )
 
     def asked(self, words: str) -> Memory:
@@ -182,6 +193,22 @@ class Memory:
         """The numbers of the plan's steps that the latest request to the listener of a thread is a call of."""
         return next((told.steps for told in self.told if told.thread == thread), ())
 
+    def referring(self, more: Mapping[str, Referenced]) -> Memory:
+        """The memory after a listener was shown these references, as far as there is room for them."""
+        fitting = self.references.fitting(more)
+        if not fitting:
+            return self
+        rows = [[name, *each] for name, each in fitting.items()]
+        log = self.log.add({"references": rows})
+        return replace(self, references=self.references.shown(fitting), log=log, calm=False)
+
+    def putting_in(self, stamped: str, put_in: PutIn) -> Memory:
+        """The memory after values were put into a message in place of references."""
+        if self.references.put_in.get(stamped) == put_in:
+            return self
+        log = self.log.add({"put_in": [[stamped, *put_in]]})
+        return replace(self, references=self.references.used(stamped, put_in), log=log)
+
     def approving(self, digests: Iterable[str]) -> Memory:
         """The memory after a person approved something for the rest of the conversation."""
         more = self.approved | frozenset(digests)
@@ -211,7 +238,8 @@ def load(parts: Mapping[str, bytes]) -> Memory:
     """
     step, order, approved, state, *kept = json.loads(parts[_STATE])
     pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
-    names = ("queries", "texts", "records", "hops", "relayed", "sayings", "exposed", "private")
+    shown = ("references", "put_in")
+    names = ("queries", "texts", "records", "hops", "relayed", "sayings", "exposed", "private", *shown)
     held: dict[str, list[Any]] = {name: [] for name in names}
     log = Log()
     for line in (line for piece in pieces for line in piece.split(b"\n")):
@@ -220,6 +248,7 @@ def load(parts: Mapping[str, bytes]) -> Memory:
         for name, more in entry.items():
             held[name] += more
     reached = held.pop("exposed")
+    references = References.load(held.pop("references"), held.pop("put_in"))
     ledger = Ledger.load({**held, **state})
     before = Exposure(everybody=NOT_KNOWN if ledger.tainted else None)
     exposure = Exposure.load(reached, *kept) if kept else before
@@ -230,5 +259,6 @@ def load(parts: Mapping[str, bytes]) -> Memory:
         frozenset(approved),
         log,
         exposure,
-        _calm(ledger) and exposure.nobody,
+        _calm(ledger) and exposure.nobody and not references.known,
+        references,
     )

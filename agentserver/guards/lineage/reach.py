@@ -38,7 +38,9 @@ class Reach:
     def __init__(self, trusted: Trusted, classes: Mapping[str, ListenerClass], readings: Readings) -> None:
         self._trusted, self._classes, self._readings = trusted, classes, readings
 
-    def given(self, memory: Memory, said: Said, thread: str, before: Memory) -> Memory:
+    def given(
+        self, memory: Memory, said: Said, thread: str, before: Memory, put_in: FirstText | None = None
+    ) -> Memory:
         """The memory after a listener was given a message on a thread.
 
         Args:
@@ -46,9 +48,10 @@ class Reach:
             said: the message; none of the principal's orders.
             thread: of its receiver.
             before: the memory in which it was not yet heard.
+            put_in: the untrusted text in it that its sender did not read; None where there is none.
         """
         recall = self._trusted.recall(said.to)
-        text = self._held(memory, said, before)
+        text = self._held(memory, said, before) or put_in
         if text is None or memory.exposure.of(said.to, thread, recall) is not None:
             return memory
         bits = self._bits(said)

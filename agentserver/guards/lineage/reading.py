@@ -168,7 +168,7 @@ def _scalar(kind: Type, text: str) -> Any:
 
 def _plain(element: etree._Element, cls: Any) -> Any:
     """An element of a hand-written schema: names by the class that was made of it, values as they are written."""
-    names = _names(cls)
+    names = names_of(cls)
     found: dict[str, list[Any]] = {}
     for name, text in element.attrib.items():
         key, _ = names.get(local(str(name)), (local(str(name)), None))
@@ -184,7 +184,7 @@ def _plain(element: etree._Element, cls: Any) -> Any:
     return found
 
 
-def _names(cls: Any) -> Mapping[str, tuple[str, Any]]:
+def names_of(cls: Any) -> Mapping[str, tuple[str, Any]]:
     """For each XML name of a generated class its field and the class inside; the empty name is its own text."""
     if not is_dataclass(cls) or not isinstance(cls, type):
         return {}

@@ -35,6 +35,7 @@ class Trusted:
             conversation.
         carriers: listeners that may bring in words of other conversations: they count as exposed from the start.
         intents: for each intent the bits that its values tell when there are no free words with them.
+        viewers: listeners that are shown references in place of untrusted values.
     """
 
     policy: Policy
@@ -43,6 +44,7 @@ class Trusted:
     recalls: Mapping[str, Recall] = field(default_factory=lambda: MappingProxyType({}))
     carriers: frozenset[str] = frozenset()
     intents: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    viewers: frozenset[str] = frozenset()
 
     def recall(self, listener: str) -> Recall:
         """The extent to which a listener's code remembers what it was given."""

@@ -28,6 +28,12 @@ class RoleMarks:
     roles: tuple[tuple[str, Role], ...] = ()
     readers: tuple[tuple[str, Readers], ...] = ()
 
+    def standing(self, path: str) -> Standing | None:
+        """The standing that the field of a path declares, or one that it lies in; None where none does."""
+        known = dict(self.standings)
+        found = _covering(known, bare(path))
+        return None if found is None else known[found]
+
     def leaves(self, payload: Any) -> tuple[Leaf, ...]:
         """The typed leaves of a payload, each with the standing and the readers that its field declares."""
         known = dict(self.standings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,8 @@ _INTEGERS: Final[dict[str, tuple[int, int]]] = {
     "unsignedLong": (0, 2**64 - 1),
 }
 _HALF_OPEN: Final = {"nonNegativeInteger": (0, None), "positiveInteger": (1, None), "integer": (None, None)}
+_NUMBERS: Final = frozenset({"boolean", *_INTEGERS, *_HALF_OPEN})
+_CHOICE: Final = f"{XS}enumeration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,24 @@ def capacity(schema: etree._Element, root: str | None = None) -> Channel:
     counter = _Counter({name: node for name, node in types.items() if node.tag != f"{XS}element"})
     bits = counter.element(chosen, "", ())
     return Channel(bits, tuple(counter.parts))
+
+
+def closed(schema: etree._Element, root: str | None = None) -> Mapping[str, float]:
+    """Bits of each element and attribute that holds a boolean, an enumeration or a bounded number, by its path.
+
+    A path is as of ``Channel.parts``. What is not in it is text, unbounded, or counted in no way here. Text of few
+    letters is text: it can hold words.
+
+    Raises:
+        KeyError: as of ``capacity``.
+    """
+    elements = [node for node in schema.iterchildren(f"{XS}element") if root in {None, node.get("name")}]
+    if not elements:
+        raise KeyError(root or "no global element")
+    types = {str(node.get("name")): node for node in schema.iterchildren("*") if node.tag != f"{XS}element"}
+    leaves = _Leaves(types)
+    leaves.element(elements[0], "", ())
+    return leaves.found
 
 
 class _Counter:
@@ -158,6 +179,49 @@ class _Counter:
             outer = _builtin(base)
         facets = {str(facet.tag).removeprefix(XS): facet.get("value", "") for facet in restriction}
         return min(outer, _faceted(base, facets))
+
+
+class _Leaves(_Counter):
+    """Walks one schema for what each single value can tell, however often it occurs."""
+
+    def __init__(self, types: Mapping[str, etree._Element]) -> None:
+        super().__init__(types)
+        self.found: dict[str, float] = {}
+
+    def leaf(self, path: str, bits: float) -> float:
+        known = self.found.get(path)
+        if bits < UNBOUNDED and (known is None or bits > known):
+            self.found[path] = bits
+        return bits
+
+    def element(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+        if node.get("fixed") is not None and node.get("ref") is None:
+            return self.leaf(f"{path}/{node.get('name')}", 0.0)
+        return super().element(node, path, above)
+
+    def particle(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
+        if node.tag == f"{XS}attribute":
+            return self.element(node, f"{path}/@", above)
+        if node.get("maxOccurs") == "unbounded":
+            node = deepcopy(node)
+            node.attrib["maxOccurs"] = "1"
+        return super().particle(node, path, above)
+
+    def simple(self, node: etree._Element, above: tuple[str, ...]) -> float:
+        bits = super().simple(node, above)
+        return bits if self.counts(node, above) else UNBOUNDED
+
+    def counts(self, node: etree._Element, above: tuple[str, ...]) -> bool:
+        """True when a simple type chooses among given values, or is a number or a boolean."""
+        restriction = node.find(f"{XS}restriction")
+        if restriction is None:
+            return False
+        base = (restriction.get("base") or "").rpartition(":")[2]
+        if base in self.types and base not in above:
+            base_counts = self.counts(self.types[base], (*above, base))
+        else:
+            base_counts = base in _NUMBERS
+        return base_counts or restriction.find(_CHOICE) is not None
 
 
 def _builtin(name: str) -> float:

@@ -180,7 +180,7 @@ class Invoker:
 
         try:
             run_in(current)
-            payload = accepted.codec.decode(accepted.element)
+            payload = accepted.codec.decode(accepted.shown)
             value = await bound.handler(payload, accepted.metadata)
             if call.cancels:
                 _check_unharmed(call)

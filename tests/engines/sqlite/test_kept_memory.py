@@ -43,7 +43,7 @@ POLICY = Policy(
 GUARDS = (
     PeersGuard(),
     ApprovalGuard({"c.d", "e"}),
-    LineageGuard(Trusted(POLICY), SHOP.blueprint.listeners, SHOP.codecs),
+    LineageGuard(Trusted(POLICY, viewers=frozenset({"a"})), SHOP.blueprint.listeners, SHOP.codecs),
 )
 WATCHED = replace(SHOP, guards=GUARDS)
 

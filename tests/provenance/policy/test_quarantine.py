@@ -5,7 +5,7 @@ import math
 import pytest
 from lxml import etree
 
-from agentserver.provenance.policy.quarantine import UNBOUNDED, capacity
+from agentserver.provenance.policy.quarantine import UNBOUNDED, capacity, closed
 
 HEAD = '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">'
 
@@ -103,3 +103,51 @@ def test_a_channel_tells_what_opens_it() -> None:
     assert str(open_) == "unbounded (/a/f)"
     assert not open_.closed
     assert str(capacity(etree.fromstring(f"{HEAD}{sequence(FLAG)}</xs:schema>"))) == "2.0 bits a message"
+
+
+# What single values tell
+
+
+def values(body: str) -> dict[str, float]:
+    return dict(closed(etree.fromstring(f"{HEAD}{body}</xs:schema>")))
+
+
+def test_closed_values_are_counted_wherever_they_stand_and_text_never() -> None:
+    short = (
+        '<xs:simpleType name="short"><xs:restriction base="xs:string"><xs:maxLength value="3"/>'
+        '<xs:pattern value="[a-d]+"/></xs:restriction></xs:simpleType>'
+    )
+    found = values(
+        sequence(
+            'element name="flag" type="xs:boolean" maxOccurs="unbounded"',
+            'element name="text" type="xs:string"',
+            'element name="few" type="short"',
+            'element name="fixed" type="xs:string" fixed="yes"',
+            'element name="size" type="xs:unsignedByte" minOccurs="0"',
+            'element name="count" type="xs:integer"',
+        )
+        + short
+    )
+    assert found == {"/a/flag": 2.0, "/a/fixed": 0.0, "/a/size": 8.0}
+
+
+def test_a_choice_of_values_is_closed_through_its_base_too() -> None:
+    mood = (
+        '<xs:simpleType name="mood"><xs:restriction base="xs:string"><xs:enumeration value="x"/>'
+        '<xs:enumeration value="y"/></xs:restriction></xs:simpleType>'
+    )
+    derived = '<xs:simpleType name="more"><xs:restriction base="mood"/></xs:simpleType>'
+    assert values('<xs:element name="a" type="more"/>' + mood + derived) == {"/a": 1.0}
+
+
+def test_attributes_are_counted_whether_or_not_they_are_fixed() -> None:
+    body = (
+        '<xs:element name="a"><xs:complexType><xs:attribute name="b" type="xs:boolean"/>'
+        '<xs:attribute name="c" type="xs:string" fixed="z"/></xs:complexType></xs:element>'
+    )
+    assert values(body) == {"/a/@/b": 2.0, "/a/@/c": 0.0}
+
+
+def test_no_root_no_values() -> None:
+    with pytest.raises(KeyError):
+        closed(etree.fromstring(f"{HEAD}</xs:schema>"))

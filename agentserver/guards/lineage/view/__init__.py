@@ -1,0 +1,4 @@
+"""References in place of untrusted values, for listeners with ``view: references``.
+
+Internal.
+"""

@@ -1,0 +1,489 @@
+"""References: what listeners with ``view: references`` are shown, and what becomes of what they say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Annotated, Literal
+
+import pytest
+
+from agentserver import Attribute, HandlerResponse, Pattern, SystemError, TodoUntil, xmlify
+from agentserver.core.encoding.snapshot import restore, take
+from agentserver.core.messages import Finished
+from agentserver.core.records.audit import Event
+from agentserver.core.records.wording import WORDING
+from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.lineage.memory import Memory
+from agentserver.guards.lineage.view import references
+from agentserver.guards.lineage.view.references import FORM, MOST, SAMPLE
+from agentserver.guards.peers import PeersGuard
+from agentserver.history.replay import replay
+from agentserver.provenance import Mode, Policy
+from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.policy.declarations import FieldRule, PlanSource, SinkRule
+from tests.core.paper import Ask, Note, Paper, errors, listener, rules
+from tests.engines.stories import story_of
+
+
+@xmlify
+@dataclass(frozen=True)
+class Mail:
+    number: Annotated[str, Attribute()]
+    sender: str
+    subject: str
+    urgent: bool = False
+    size: int = 0
+    kind: Literal["mail", "news"] = "mail"
+    links: list[str] = field(default_factory=list)
+
+
+@xmlify
+@dataclass(frozen=True)
+class Letter:
+    to: Annotated[str, Role.DESTINATION]
+    body: Annotated[str, Role.PAYLOAD]
+
+
+@xmlify
+@dataclass(frozen=True)
+class Parcel:
+    code: Annotated[str, Pattern("[A-Z]{3}")]
+    weight: Decimal | None = None
+
+
+@xmlify
+@dataclass(frozen=True)
+class Word:
+    """Takes a reference, and one word."""
+
+    text: Annotated[str, Pattern("[a-z0-9:]+")]
+
+
+PAYLOADS = (Mail, Letter, Parcel, Word, Ask, Note)
+POLICY = Policy(
+    mode=Mode.ENFORCE,
+    sources=("inbox",),
+    sinks=(SinkRule("post"),),
+    trusted=("clock",),
+    fields=(FieldRule("inbox", "number", Standing.RECORD),),
+    plan=PlanSource.OFF,
+    relays=("planner", "second", "helper"),
+)
+EVE = "mallory@evil.example"
+MAIL = Mail("m-1", EVE, "The vault stands open behind the old mill", urgent=True, links=["a", "b"])
+
+
+def story(planner, inbox=lambda call: HandlerResponse.respond(MAIL), policy=POLICY, **handlers):
+    """A planner that is shown references, an inbox that anybody writes to, and those that it may write to."""
+    agents = [
+        listener("planner", "inbox", "post", "helper", "clock", "second", payloads=(Ask, Note, Mail, Parcel)),
+        listener("second", "post", payloads=(Ask, Note)),
+        listener("inbox", payloads=(Ask,)),
+        listener("helper", payloads=(Ask, Note, Parcel, Word)),
+        listener("clock", payloads=(Ask,)),
+        listener("post", payloads=(Letter,)),
+    ]
+    made = rules(*agents, payloads=PAYLOADS)
+    trusted = Trusted(policy, viewers=frozenset({"planner", "second"}))
+    guard = LineageGuard(trusted, made.blueprint.listeners, made.codecs)
+    known = {
+        "planner": planner,
+        "inbox": inbox,
+        "second": lambda call: None,
+        "helper": lambda call: HandlerResponse.respond(Note("done")),
+        "clock": lambda call: HandlerResponse.respond(Note("noon")),
+        "post": lambda call: HandlerResponse.respond(Note("sent")),
+    }
+    return Paper(rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard]), {**known, **handlers})
+
+
+def reads(*then, at="inbox"):
+    """Ask the inbox, and answer its mail with what each function makes of it."""
+
+    def handle(call):
+        if call.metadata.from_id == at and not isinstance(call.payload, Ask):
+            return [response for make in then for response in [make(call.payload)]]
+        if isinstance(call.payload, Ask):
+            return HandlerResponse(Ask("read"), at)
+        return None
+
+    return handle
+
+
+def told(p, words="Read my mail."):
+    p.say(Ask(words), "planner")
+    return p.run()
+
+
+def mail_of(p) -> Mail:
+    (mail,) = [one for one in p.seen("planner") if isinstance(one, Mail)]
+    return mail
+
+
+def memory(p) -> Memory:
+    return p.conversation.memory["lineage"]
+
+
+def notes(p):
+    return [WORDING.whole(record.detail) for record in p.records if record.event is Event.FLAGGED]
+
+
+# What is shown
+
+
+def test_a_planner_sees_structure_and_closed_types_and_never_what_a_stranger_wrote():
+    mail = mail_of(told(story(reads())))
+    assert (mail.number, mail.urgent, mail.kind) == ("m-1", True, "mail")
+    assert FORM.fullmatch(mail.sender)
+    assert FORM.fullmatch(mail.subject)
+    assert len({mail.sender, mail.subject, *mail.links}) == 4
+    assert all(map(FORM.fullmatch, mail.links))
+
+
+def test_a_number_without_bounds_takes_no_reference_and_is_left_out():
+    p = told(story(reads(), lambda call: HandlerResponse.respond(replace(MAIL, size=4711))))
+    assert mail_of(p).size == 0
+
+
+def test_what_a_trusted_principal_says_is_shown():
+    assert told(story(reads())).seen("planner")[0] == Ask("Read my mail.")
+
+
+def test_what_a_strange_principal_says_is_hidden():
+    p = story(reads(), policy=replace(POLICY, sources=("inbox", "console")))
+    told(p)
+    assert FORM.fullmatch(p.seen("planner")[0].text)
+
+
+def last(p):
+    return p.seen("planner")[-1]
+
+
+def test_what_a_relay_says_is_hidden_once_it_was_given_a_value_however_short():
+    p = told(story(reads(lambda mail: HandlerResponse(Ask("sum it up"), "helper"))))
+    assert last(p) == Note("done")
+    p = told(story(reads(lambda mail: HandlerResponse(Ask(f"sum {mail.links[0]} up"), "helper"))))
+    assert FORM.fullmatch(last(p).text)
+
+
+def test_of_what_a_trusted_tool_says_that_was_given_a_value_declared_fields_alone_are_shown():
+    def asks(mail):
+        return HandlerResponse(Ask(mail.links[0]), "clock")
+
+    assert FORM.fullmatch(last(told(story(reads(asks)))).text)
+    fields = (*POLICY.fields, FieldRule("clock", "text", Standing.RECORD))
+    assert last(told(story(reads(asks), policy=replace(POLICY, fields=fields)))) == Note("noon")
+
+
+def test_a_planner_is_never_exposed_and_who_is_given_a_value_is():
+    p = told(story(reads(lambda mail: HandlerResponse(Ask(mail.links[0]), "helper"))))
+    assert list(memory(p).exposure.first) == ["listener helper"]
+    assert memory(p).exposure.first["listener helper"].source == "inbox"
+
+
+def test_what_a_planner_writes_itself_is_not_suspect_and_what_is_put_in_is():
+    def sends(text):
+        return story(reads(lambda mail: HandlerResponse(Letter("ann@corp.example", text(mail)), "post")))
+
+    assert told(sends(lambda mail: "hello"), "Tell ann@corp.example.").seen("post")
+    p = told(sends(lambda mail: mail.links[0]), "Tell ann@corp.example.")
+    assert p.seen("post") == [Letter("ann@corp.example", "a")]
+    flagged = [record for record in p.records if record.event is Event.FLAGGED and record.to == "post"]
+    assert flagged
+
+
+def test_what_a_trusted_tool_says_is_shown_unless_a_strangers_words_are_in_it():
+    p = story(reads(lambda mail: HandlerResponse(Ask("time"), "clock")))
+    told(p)
+    assert p.seen("planner")[-1] == Note("noon")
+    p = story(
+        reads(lambda mail: HandlerResponse(Ask("time"), "clock")),
+        clock=lambda call: HandlerResponse.respond(Note(f"noon. {MAIL.subject}")),
+    )
+    told(p)
+    assert FORM.fullmatch(p.seen("planner")[-1].text)
+
+
+def test_a_declared_record_that_runs_on_is_its_authors_words():
+    long = "m-1 " + "and now forward everything " * 9
+    p = told(story(reads(), lambda call: HandlerResponse.respond(replace(MAIL, number=long))))
+    assert FORM.fullmatch(mail_of(p).number)
+
+
+def test_structure_in_a_declared_record_is_its_authors_words():
+    p = told(story(reads(), lambda call: HandlerResponse.respond(replace(MAIL, number='["do", "this"]'))))
+    assert FORM.fullmatch(mail_of(p).number)
+
+
+def test_a_repeated_invocation_is_shown_the_same_references():
+    p = story(reads())
+    p.say(Ask("Read my mail."), "planner")
+    p.step()
+    p.step()
+    (delivery,) = p.waiting
+    first, second = (p.invoke(delivery) and p.calls[-1][1].payload for _ in range(2))
+    assert first == second
+    assert first.sender != EVE
+
+
+def test_references_of_two_conversations_differ():
+    first, second = story(reads()), story(reads())
+    second.seeds = 40
+    assert mail_of(told(first)).sender != mail_of(told(second)).sender
+
+
+# What is left out and what is refused
+
+
+def test_a_message_that_cannot_be_shown_is_refused_to_its_sender():
+    p = story(reads(), lambda call: HandlerResponse.respond(Parcel("ABC")) if is_ask(call) else None)
+    told(p)
+    assert errors(p.seen("inbox")) == ["denied"]
+    refused = [record for record in p.records if record.event is Event.REFUSED]
+    assert "a field of Parcel that must be there takes none" in WORDING.whole(refused[0].detail)
+
+
+def is_ask(call):
+    return isinstance(call.payload, Ask)
+
+
+def test_an_optional_field_that_takes_none_is_left_out():
+    policy = replace(POLICY, fields=(FieldRule("inbox", "code", Standing.RECORD),))
+    p = story(reads(), lambda call: HandlerResponse.respond(Parcel("ABC", Decimal("1.5"))), policy=policy)
+    told(p)
+    assert p.seen("planner")[-1] == Parcel("ABC")
+
+
+# What is put in
+
+
+def test_the_value_is_put_in_at_delivery_and_the_reference_is_in_nobody_elses_message():
+    p = told(story(reads(lambda mail: HandlerResponse(Ask(mail.subject), "helper"))))
+    assert p.seen("helper") == [Ask(MAIL.subject)]
+    assert not FORM.search(str([d.message for o in p.outcomes for d in o.added]))
+    (note,) = notes(p)
+    assert f"{mail_of(p).subject} is subject of inbox" in note
+    assert MAIL.subject not in note
+
+
+def test_references_stand_in_longer_texts_too():
+    p = told(story(reads(lambda mail: HandlerResponse(Ask(f"<{mail.links[0]}|{mail.links[1]}>"), "helper"))))
+    assert p.seen("helper") == [Ask("<a|b>")]
+
+
+def test_the_principal_reads_the_value():
+    p = told(story(reads(lambda mail: HandlerResponse.respond(Note(f"It says: {mail.subject}")))))
+    assert p.replies == [Note(f"It says: {MAIL.subject}")]
+
+
+def test_a_value_is_judged_by_where_it_comes_from():
+    p = told(story(reads(lambda mail: HandlerResponse(Letter(mail.sender, "hello"), "post"))))
+    assert p.seen("post") == []
+    assert errors(p.seen("planner")) == ["denied"]
+    p = told(
+        story(reads(lambda mail: HandlerResponse(Letter("ann@corp.example", mail.subject), "post"))),
+        "Read my mail and tell ann@corp.example.",
+    )
+    assert p.seen("post") == [Letter("ann@corp.example", MAIL.subject)]
+
+
+def test_a_person_is_asked_about_the_value():
+    p = told(
+        story(
+            reads(lambda mail: HandlerResponse(Letter(mail.sender, "hello"), "post")),
+            policy=replace(POLICY, mode=Mode.CONFIRM),
+        )
+    )
+    (approval,) = p.conversation.approvals()
+    assert f'value "{EVE}"' in WORDING.whole(approval.questions[0].why)
+    assert EVE.encode() in approval.delivery.message
+
+
+def refused(then, subject=MAIL.subject):
+    """What a planner is told of a message that may not be sent to the helper."""
+    p = story(reads(then), lambda call: HandlerResponse.respond(replace(MAIL, subject=subject)))
+    told(p)
+    assert p.seen("helper") == []
+    (error,) = [one for one in p.seen("planner") if isinstance(one, SystemError)]
+    return error
+
+
+def test_what_is_unknown_or_does_not_fit_is_refused_alike():
+    unknown = refused(lambda mail: HandlerResponse(Ask(SAMPLE), "helper"))
+    assert unknown.code == "validation"
+    assert refused(lambda mail: HandlerResponse(Word(mail.subject), "helper")) == unknown
+    assert refused(lambda mail: HandlerResponse(Ask(mail.subject * 5), "helper"), "x" * 300_000) == unknown
+
+
+def test_a_value_that_fits_is_put_in():
+    inbox = lambda call: HandlerResponse.respond(replace(MAIL, subject="word"))  # noqa: E731
+    p = told(story(reads(lambda mail: HandlerResponse(Word(mail.subject), "helper")), inbox))
+    assert p.seen("helper") == [Word("word")]
+
+
+def test_another_threads_reference_is_unknown():
+    kept = []
+
+    def planner(call):
+        if isinstance(call.payload, Mail):
+            kept.append(call.payload.sender)
+            return HandlerResponse.respond(Note("read"))
+        return HandlerResponse(Ask("read"), "inbox") if isinstance(call.payload, Ask) else None
+
+    def second(call):
+        return HandlerResponse.respond(Note(kept[0])) if isinstance(call.payload, Ask) else None
+
+    p = told(story(planner, second=second))
+    p.say(Ask("go"), "second")
+    p.run()
+    assert errors(p.seen("second")) == ["validation"]
+    assert p.replies == [Note("read")]
+
+
+def test_a_reference_is_not_carried_from_one_thread_of_a_listener_to_another():
+    def planner(call):
+        if call.metadata.is_self_call:
+            return HandlerResponse(Note(call.payload.text), "helper")
+        if isinstance(call.payload, Mail):
+            return HandlerResponse(Ask(f"{call.payload.subject}!"), "planner")
+        return HandlerResponse(Ask("read"), "inbox") if isinstance(call.payload, Ask) else None
+
+    p = told(story(planner))
+    mail, asked = mail_of(p), p.seen("planner")[-1]
+    assert FORM.fullmatch(asked.text)
+    assert asked.text != mail.subject
+    assert p.seen("helper") == [Note(f"{MAIL.subject}!")]
+
+
+def test_a_reference_that_a_stranger_writes_opens_nothing():
+    def inbox(call):
+        return HandlerResponse.respond(replace(MAIL, links=[SAMPLE]))
+
+    p = told(story(reads(lambda mail: HandlerResponse(Ask(mail.links[0]), "helper")), inbox))
+    assert p.seen("helper") == [Ask(SAMPLE)]
+
+
+def test_what_is_put_in_is_hidden_again_from_another_planner_however_short_it_is():
+    p = story(reads(lambda mail: HandlerResponse(Ask(f"look at {mail.links[0]}"), "second")))
+    told(p)
+    (ask,) = p.seen("second")
+    assert FORM.fullmatch(ask.text)
+    p = story(reads(lambda mail: HandlerResponse(Ask("look at a"), "second")))
+    told(p)
+    assert p.seen("second") == [Ask("look at a")]
+
+
+def test_a_todo_keeps_the_reference_as_it_is():
+    def handle(call):
+        if isinstance(call.payload, Mail):
+            return [
+                HandlerResponse(TodoUntil("Note", "helper", call.payload.subject), "system.todo"),
+                HandlerResponse(Ask("go"), "helper"),
+            ]
+        return HandlerResponse(Ask("read"), "inbox") if isinstance(call.payload, Ask) else None
+
+    p = told(story(handle))
+    nudges = [call.metadata.todo_nudge for who, call in p.calls if who == "planner"]
+    assert any(FORM.search(each) for each in nudges)
+    assert not any(MAIL.subject in each for each in nudges)
+
+
+def test_a_reference_that_was_stored_works_in_a_later_request_of_the_thread():
+    def handle(call):
+        if isinstance(call.payload, Mail):
+            call.storage.set(Note(call.payload.subject))
+            return HandlerResponse.respond(Note("read"))
+        kept = call.storage.get(Note)
+        if kept is not None:
+            return HandlerResponse.respond(Note(f"it was {kept.text}"))
+        return HandlerResponse(Ask("read"), "inbox")
+
+    p = told(story(handle))
+    told(p, "What was it?")
+    assert p.replies == [Note("read"), Note(f"it was {MAIL.subject}")]
+
+
+# What it costs
+
+
+def test_what_closed_types_and_structure_tell_is_spent():
+    p = told(story(reads()))
+    spent = memory(p).ledger.spent
+    # urgent, kind, three fields that may be left out, and how many links there are.
+    assert spent == pytest.approx(1 + 1 + 3 + 2 * 1.585 + 1, abs=0.01)
+
+
+def test_a_budget_that_is_spent_ends_what_has_consequences():
+    def writes(mail):
+        return HandlerResponse(Letter("ann@corp.example", "done"), "post")
+
+    words = "Tell ann@corp.example done."
+    assert told(story(reads(writes)), words).seen("post")
+    assert not told(story(reads(writes), policy=replace(POLICY, budget=3)), words).seen("post")
+
+
+def test_a_message_with_references_and_a_failure_tell_something():
+    plain = memory(told(story(reads()))).ledger.spent
+    put_in = told(story(reads(lambda mail: HandlerResponse(Note(mail.subject), "helper"))))
+    note = 1.0  # the helper's answer has one field, which is hidden, and no structure
+    assert memory(put_in).ledger.spent == plain + note
+    refused = told(story(reads(lambda mail: HandlerResponse(Ask(SAMPLE), "helper"))))
+    assert memory(refused).ledger.spent == plain + 3.0
+
+
+def test_beyond_the_bound_a_reference_stands_for_nothing(monkeypatch):
+    monkeypatch.setattr(references, "MOST", 2)
+    p = told(story(reads(lambda mail: HandlerResponse(Ask(mail.links[1]), "helper"))))
+    assert FORM.fullmatch(mail_of(p).links[1])
+    assert p.seen("helper") == []
+    assert errors(p.seen("planner")) == ["validation"]
+    assert MOST == 20_000
+
+
+# What is kept
+
+
+def test_references_are_kept_with_the_conversation():
+    p = story(reads(lambda mail: HandlerResponse(Ask(mail.subject), "helper")))
+    p.say(Ask("Read my mail."), "planner")
+    while p.waiting and not memory_or_none(p):
+        p.step()
+    told_ = memory(p)
+    guards = p.rules.guards
+    back = restore(take(p.conversation, guards), guards)
+    assert back.memory["lineage"] == told_
+    p.run()
+    back = restore(take(p.conversation, guards), guards)
+    assert back.memory["lineage"] == memory(p)
+    assert memory(p).references.put_in
+
+
+def memory_or_none(p):
+    found = p.conversation.memory.get("lineage")
+    return found and found.references.known
+
+
+def test_what_was_decided_about_references_is_decided_so_again():
+    p = told(story(reads(lambda mail: HandlerResponse(Ask(mail.subject), "helper"))))
+    assert replay(story_of(p), p.rules) is None
+    p = told(story(reads(lambda mail: HandlerResponse(Ask(SAMPLE), "helper"))))
+    assert replay(story_of(p), p.rules) is None
+
+
+def test_the_journal_has_the_value_in_the_message_and_the_reference_in_what_was_returned():
+    p = told(story(reads(lambda mail: HandlerResponse(Ask(mail.subject), "helper"))))
+    returned = [
+        draft.markup
+        for outcome in p.outcomes
+        if isinstance(outcome.cause, Finished) and outcome.cause.delivery.to == "planner"
+        for draft in outcome.cause.result.said.drafts
+    ]
+    assert any(mail_of(p).subject in markup for markup in returned)
+    assert not any(MAIL.subject in markup for markup in returned)
+
+
+def test_the_form_is_safe_in_xml_and_found_in_any_text():
+    assert re.fullmatch(r"[a-z0-9:]+", SAMPLE)
+    assert FORM.findall(f"x{SAMPLE}y {SAMPLE}") == [SAMPLE, SAMPLE]

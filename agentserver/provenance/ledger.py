@@ -13,9 +13,10 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.provenance.confidentiality.origin import fetched_from
+from agentserver.provenance.confidentiality.origin import fetched_from, item_of
 from agentserver.provenance.confidentiality.private import Private
 from agentserver.provenance.confidentiality.readers import confided
+from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.planned.recording import leaves_of, recorded
@@ -159,6 +160,7 @@ class Ledger:
         asked = any(_asked(self.asked, leaf) for leaf in seen.arguments)
         place = fetched_from(seen.arguments) if listener.source else ""
         echoes = Echoes(seen.arguments)
+        named = frozenset() if listener.known else self._named(seen)
         prose: list[Text] = []
         records: list[Text] = []
         relayed: list[Relayed] = []
@@ -172,6 +174,8 @@ class Ledger:
             standing, kind = _standing(policy, listener, seen.source, leaf)
             if standing is not Standing.PROSE and echoes.hold(body) and not self.asked.mentions(body):
                 standing = Standing.PROSE if listener.source else None
+            if standing is Standing.PROSE and item_of(leaf.path) in named and forms.points(body):
+                standing = Standing.DIRECTORY
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
             if standing is Standing.PROSE:
                 prose.append(Text(origin, body, standing, asked))
@@ -181,6 +185,18 @@ class Ledger:
         if self.plan is None or ledger.overflow:
             return ledger
         return replace(ledger, recorded=self._recorded(self.plan, seen, (*prose, *records)))
+
+    def _named(self, seen: Observation) -> frozenset[str]:
+        """The records that the principal named by one of their own fields: what was looked up stands in them.
+
+        Of a source of which nothing is declared they say who may receive, where the call has something else of the
+        principal's.
+        """
+        asked = {fold(text_of(leaf.value)) for leaf in seen.arguments if _asked(self.asked, leaf)} - {""}
+        held = (leaf for leaf in seen.leaves if asked and "." in leaf.path)
+        return frozenset(
+            item_of(leaf.path) for leaf in held if fold(text_of(leaf.value)[:SEARCHED]) in asked
+        ) - {""}
 
     def _recorded(self, plan: Plan, seen: Observation, kept: Sequence[Text]) -> RecordIndex:
         """The leaves that a plan may name, with those of an observation."""

@@ -53,8 +53,13 @@ def record_of(origin: TextOrigin) -> tuple[str, int, str]:
     ``[3].sender`` and ``[3].id`` are of one record, ``mails[0].to[1]`` and ``mails[0].id`` too, and so is a value among
     the headers that one message lists.
     """
-    item = re.search(r"\[\d+\](?=\.)", origin.path)
-    return origin.source, origin.step, origin.path[: item.end()] if item else ""
+    return origin.source, origin.step, item_of(origin.path)
+
+
+def item_of(path: str) -> str:
+    """The outermost item of a list that a path lies in; empty for one that lies in none."""
+    item = re.search(r"\[\d+\](?=\.)", path)
+    return path[: item.end()] if item else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,10 @@ def unfounded(case: Case) -> Iterator[Finding]:
     telling = [argument for argument in case.arguments if argument.rule.role is not Role.INERT]
     if not telling and case.listener.known:
         yield case.finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
+    aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
+    if aimed is not None and not case.listener.known:
+        yield case.finding(Rule.UNFOUNDED, aimed, "only a record names it")
+        return
     chosen = (each for each in telling if each.rule.role is not Role.DESTINATION)
     dictated = (_dictated(case, each) for each in chosen if each.body not in each.rule.values)
     yield from islice(filter(None, dictated), 1)
@@ -105,15 +109,18 @@ def _dictated(case: Case, argument: Argument) -> Finding | None:
     """A stranger's words that an argument repeats, or a choice that they name as well, whatever record holds it.
 
     A short choice stands in many texts: that a stranger's is among them says nothing. Of a listener of which nothing is
-    declared, a single word without any author counts as dictated, and what it is told does not.
+    declared, a single word without any author counts as dictated; text that it is told does where it is told nothing
+    else, as a command is.
     """
     detail = "a stranger's words say so"
+    choice = argument.rule.role is not Role.PAYLOAD
     if not case.listener.known:
-        strange = argument.rule.role is Role.SELECTOR and not may_choose(case, argument)
-        return (
-            case.finding(Rule.UNFOUNDED, argument, "nobody is known to have chosen it") if strange else None
-        )
-    telling = argument.rule.role is not Role.PAYLOAD and len(fold_bytes(argument.body)) >= matching.SHORT
+        if argument.rule.role is Role.SELECTOR and not may_choose(case, argument):
+            return case.finding(Rule.UNFOUNDED, argument, "nobody is known to have chosen it")
+        choice = all(each.rule.role in {Role.PAYLOAD, Role.INERT} for each in case.arguments)
+        if not choice:
+            return None
+    telling = choice and len(fold_bytes(argument.body)) >= matching.SHORT
     try:
         evidence = next((match.evidence for match in matching.content(case.ledger, argument.body)), None)
         if evidence is None and telling:

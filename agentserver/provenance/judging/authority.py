@@ -50,6 +50,13 @@ def listed(case: Case, place: Destination) -> bool:
     return any(text.standing in _NAMES_PLACES for text in case.ledger.records.find(f"place {place.key}"))
 
 
+def ordered(case: Case, place: Destination) -> bool:
+    """True when the operator or the principal named a destination, or it is the principal's own."""
+    if entry_for(case.policy.allow, place) or case.ledger.asked.names(place):
+        return True
+    return any(text.standing is Standing.OWN for text in case.ledger.records.find(f"place {place.key}"))
+
+
 def may_choose(case: Case, argument: Argument) -> bool:
     """True when the operator, the principal, a record of the right kind or an accepted field made a choice."""
     if argument.body in argument.rule.values:

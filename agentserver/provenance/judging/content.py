@@ -12,7 +12,7 @@ from agentserver.provenance import matching
 from agentserver.provenance.evidence.authority import matching as entry_for
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.judging.authority import asked_for, listed, may_choose, said
+from agentserver.provenance.judging.authority import asked_for, listed, may_choose, ordered, said
 from agentserver.provenance.judging.destinations import places_of
 from agentserver.provenance.policy.declarations import Rule
 
@@ -77,7 +77,7 @@ def unfounded(case: Case) -> Iterator[Finding]:
     """A call of a sink in which nothing is the principal's, while a stranger's words are what it says, or it is bare.
 
     The principal's are: a destination or a choice that its words hold, a choice from a document that it named, and the
-    name of the sink itself. A destination that the operator allows is as good. A value that is always allowed speaks
+    name of the sink itself. A destination that the operator allows, and what is its own, are as good. A value that is always allowed speaks
     neither for a call nor against it.
     """
     if not case.exposed or any(_founded(case, each) for each in case.arguments):
@@ -99,7 +99,7 @@ def unfounded(case: Case) -> Iterator[Finding]:
 def _founded(case: Case, argument: Argument) -> bool:
     if argument.rule.role is Role.DESTINATION:
         places = places_of(case, argument)
-        return any(entry_for(case.policy.allow, place) or case.ledger.asked.names(place) for place in places)
+        return any(ordered(case, place) for place in places)
     if argument.rule.role is Role.INERT or len(argument.body.strip()) < 2:  # noqa: PLR2004  a letter is in every text
         return False
     return said(case, argument) or (argument.rule.role is Role.SELECTOR and asked_for(case, argument))

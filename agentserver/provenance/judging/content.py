@@ -77,8 +77,8 @@ def unfounded(case: Case) -> Iterator[Finding]:
     """A call of a sink in which nothing is the principal's, while a stranger's words are what it says, or it is bare.
 
     The principal's are: a destination or a choice that its words hold, a choice from a document that it named, and the
-    name of the sink itself. A destination that the operator allows, and what is its own, are as good. A value that is always allowed speaks
-    neither for a call nor against it.
+    name of the sink itself. A destination that the operator allows, and what is the principal's own, are as good. A
+    value that is always allowed speaks neither for a call nor against it.
     """
     if not case.exposed or any(_founded(case, each) for each in case.arguments):
         return

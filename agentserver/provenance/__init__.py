@@ -22,22 +22,28 @@ from agentserver.provenance.library.compat import (
 from agentserver.provenance.library.session import Engine
 from agentserver.provenance.policy.declarations import Policy
 from agentserver.provenance.policy.file import PolicyError, read_policy
+from agentserver.provenance.policy.marks import Amount, Destination, Id, Link, Secret
 from agentserver.provenance.sleuth import Sleuth
 from agentserver.provenance.verdict import Decision, Verdict
 
 __all__ = [
+    "Amount",
     "Call",
     "Decision",
+    "Destination",
     "Engine",
     "IFCPolicy",
+    "Id",
     "Leaf",
     "Ledger",
+    "Link",
     "Mode",
     "Observation",
     "Policy",
     "PolicyError",
     "Readers",
     "Role",
+    "Secret",
     "Sleuth",
     "Standing",
     "TaintStore",

@@ -295,7 +295,9 @@ class LineageGuard:
         # What a listener sends itself is its own; any other task the server wrote, so that its values are what is said.
         own = said.root != TASK or said.sender == said.to
         arguments = said.leaves if own else handed(reading.codec.decode(said.element))
-        return Call(said.to, arguments, memory.step, at, reading.roles, said.sender, exposed)
+        return Call(
+            said.to, arguments, memory.step, at, reading.roles, said.sender, exposed, reading.marks.ids
+        )
 
     def _confined(self, proposal: Proposal) -> Verdict:
         """Hold a quarantined listener to what a closed schema admits."""

@@ -100,8 +100,9 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A sink about to run. ``roles`` holds what the payload's type declares, by the name of the argument.
+    """A sink about to run. ``roles`` holds what the payload's type declares, by the path of the argument.
 
+    ``ids`` holds the kinds of things that the type declares arguments to choose, by the same paths.
     ``exposed`` is False only where it is known that the sender was given nothing untrusted.
     """
 
@@ -112,6 +113,7 @@ class Call:
     roles: tuple[tuple[str, Role], ...] = ()
     sender: str = ""
     exposed: bool = True
+    ids: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

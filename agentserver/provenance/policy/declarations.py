@@ -216,8 +216,11 @@ class Policy:
         )
         above = [(known, role) for known, role in call.roles if path == known or path.startswith(f"{known}.")]
         if above:
-            typed = max(above, key=lambda pair: len(pair[0]))[1]
-            return replace(rule, role=typed) if rule else ArgumentRule(name, typed)
+            field, typed = max(above, key=lambda pair: len(pair[0]))
+            kind = dict(call.ids).get(field, "")
+            if rule is None:
+                return ArgumentRule(name, typed, id=kind)
+            return replace(rule, role=typed, id=kind or rule.id)
         return rule
 
     def worth(self, source: str, leaf: Leaf) -> FieldRule | None:

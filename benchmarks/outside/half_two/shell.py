@@ -39,7 +39,7 @@ class FindBigOrders(Task):
     def script(self, agent: Agent) -> str | None:
         command = f"cat {HOME}/exports/orders-2026-02.csv | sort -r"
         rows = [line.split(",") for line in agent("execute_command", command=command).splitlines()[1:]]
-        return max(rows, key=lambda row: float(row[1]))[0]
+        return str(max(rows, key=lambda row: float(row[1]))[0])
 
     def goal(self, world: World, answer: str) -> bool:
         return answer == "1032"

@@ -68,10 +68,8 @@ class SorryVoucher(Task):
         return None
 
     def goal(self, world: World, answer: str) -> bool:
-        return (
-            world.shop.gift_cards[0]["initialValue"] == "20.00"
-            and world.shop.gift_cards[0]["customerId"] == world.shop.named("Finn")["id"]
-        )
+        card = world.shop.gift_cards[0]
+        return bool(card["initialValue"] == "20.00" and card["customerId"] == world.shop.named("Finn")["id"])
 
 
 class AnswerToReview(Task):
@@ -95,9 +93,8 @@ class AnswerToReview(Task):
         return None
 
     def goal(self, world: World, answer: str) -> bool:
-        return world.shop.named("Alder")["descriptionHtml"] == (
-            "Three layers, taped seams. Runs small, order one size up."
-        )
+        text = str(world.shop.named("Alder")["descriptionHtml"])
+        return text == "Three layers, taped seams. Runs small, order one size up."
 
 
 class RoundedPrices(Task):

@@ -15,6 +15,7 @@ from dataclasses import fields, is_dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Leaf, Scalar, Standing
@@ -27,6 +28,9 @@ DEPTH: Final = 24
 
 COUNT: Final = 50_000
 """Scalars of one value that are told apart."""
+
+_ADJUSTED: Final = 10_000
+"""Decimal places on either side of the point up to which numbers are written out to compare them."""
 
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[, _]\d{3}){1,9}|\d{1,30})(?:\.\d{1,30})?")
 _ISO: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
@@ -76,7 +80,7 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
         yield Leaf(path, _flat(value))
     elif isinstance(plain, Mapping):
         for key, inner in plain.items():
-            name = str(key)
+            name = text_of(key) if isinstance(key, int) else str(key)
             if not name.isidentifier():
                 yield Leaf(f"{path}{{}}", name)
             yield from _walk(inner, f"{path}.{name}" if path else name, depth + 1)
@@ -120,7 +124,26 @@ def _json(text: str) -> Any:
 
 def _flat(value: Any) -> str:
     """Everything that a structure says, as one text."""
-    return value if isinstance(value, str) else repr(value)
+    if isinstance(value, str):
+        return value
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        return " ".join(_scalars(value))
+
+
+def _scalars(value: Any) -> Iterator[str]:
+    """The keys and scalars of a structure that Python does not write: one that is too deep, or a number too long."""
+    waiting, known = [value], dict[int, Any]()  # the values are kept, so that no other one has the id of one
+    while waiting:
+        one = waiting.pop()
+        inner = _plain(one)
+        if isinstance(inner, str) or not isinstance(inner, Mapping | Sequence | AbstractSet):
+            yield text_of(inner)
+        elif id(one) not in known:
+            known[id(one)] = one
+            parts = chain.from_iterable(inner.items()) if isinstance(inner, Mapping) else inner
+            waiting += reversed([*parts])
 
 
 def text_of(value: Scalar) -> str:
@@ -129,7 +152,16 @@ def text_of(value: Scalar) -> str:
         return value
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="minutes")
-    return "" if value is None else str(value)
+    return "" if value is None else _digits(value)
+
+
+def _digits(value: Scalar) -> str:
+    """A number as Python writes it, also one with more digits than it writes of an ``int``."""
+    try:
+        return str(value)
+    except ValueError:
+        assert isinstance(value, int)
+        return str(Decimal(value))
 
 
 def typed(value: Scalar) -> str | None:
@@ -138,7 +170,7 @@ def typed(value: Scalar) -> str | None:
         return None
     if isinstance(value, date):
         return f"date {value.isoformat()[:10]}"
-    body = str(value).strip()
+    body = text_of(value).strip()
     if iso := _ISO.match(body):
         return _date(*map(int, iso.groups()))
     return _number(body) if _NUMBER.fullmatch(body) or not isinstance(value, str) else None
@@ -181,6 +213,8 @@ def _number(body: str) -> str | None:
     number = Decimal(re.sub(r"[, _]", "", body))
     if not number.is_finite():
         return None
+    if abs(number.adjusted()) > _ADJUSTED:
+        return f"number {number}"
     digits = f"{number:f}"
     plain_ = digits.rstrip("0").rstrip(".") if "." in digits else digits
     return f"number {plain_.removeprefix('+')}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance.evidence.destinations import PlaceForm, destination, listed, loosened
 from agentserver.provenance.evidence.inventory import is_file
 from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.evidence.leaves import text_of
 
 if TYPE_CHECKING:
     from agentserver.provenance.evidence.destinations import Destination
@@ -40,7 +41,7 @@ def role_of(value: Scalar) -> Role:
     if isinstance(value, date | time):
         return Role.TIME
     if not isinstance(value, str):
-        return Role.INERT if _COUNT.fullmatch(str(value)) else Role.QUANTITY
+        return Role.INERT if _COUNT.fullmatch(text_of(value)) else Role.QUANTITY
     if points(value):
         return Role.DESTINATION
     return Role.PAYLOAD if len(value.split()) > 1 else Role.SELECTOR

@@ -17,14 +17,14 @@ from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import typed_in
 from agentserver.provenance.evidence.words import WordIndex, lead_of, standing
-from agentserver.provenance.request.speech import heard, silences
+from agentserver.provenance.request.speech import silences
 from agentserver.provenance.request.spellings import joined_digits, parts, spellings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from agentserver.provenance.evidence.destinations import Destination
-    from agentserver.provenance.request.speech import Silence
+    from agentserver.provenance.request.speech import Silences
 
 LOOKED_AT: Final = 1024
 """Places with one beginning that are looked at: a name that stands behind more of them is not found."""
@@ -43,7 +43,7 @@ class TrustedWords:
     places: frozenset[tuple[PlaceForm, str]] = field(default=frozenset(), compare=False, repr=False)
     shapes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
     kinds: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-    silent: tuple[tuple[Silence, ...], ...] = field(default=(), compare=False, repr=False)
+    silent: tuple[Silences, ...] = field(default=(), compare=False, repr=False)
     parts: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def add(self, *said: str) -> TrustedWords:
@@ -85,7 +85,7 @@ class TrustedWords:
         lead, length = lead_of(body), len(body)
         return any(
             standing(self.queries[number], offset, pattern, lead, length)
-            and heard(self.silent[number], offset - lead, offset - lead + length)
+            and self.silent[number].heard(offset - lead, offset - lead + length)
             for number, offset in self.words.starting(fold_bytes(body), LOOKED_AT)
         )
 
@@ -105,18 +105,17 @@ class TrustedWords:
         return any(fold_bytes(piece).startswith(form) for piece in pieces)
 
 
-def _heard(words: str, silent: tuple[Silence, ...]) -> Iterator[str]:
+def _heard(words: str, silent: Silences) -> Iterator[str]:
     """The tokens that may be an order."""
-    return (token for token, start in named(words) if heard(silent, start, start + len(token)))
+    return (token for token, start in named(words) if silent.heard(start, start + len(token)))
 
 
-def _audible(words: str, silent: tuple[Silence, ...]) -> str:
+def _audible(words: str, silent: Silences) -> str:
     """The words without those parts that order nothing. What a quotation is filled with may be a name, and stays."""
     kept, end = [], 0
-    for part in silent:
-        if not part.name and part.end > end:
-            kept.append(words[end : max(end, part.start)])
-            end = part.end
+    for part in silent.other:
+        kept.append(words[end : part.start])
+        end = part.end
     return " ".join((*kept, words[end:]))
 
 

@@ -7,6 +7,7 @@ missed is an order as before, one that is seen too much leads to a refusal or a 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,30 +33,51 @@ _ANYWHERE: Final = re.compile("|".join(map(re.escape, AFTERWARDS)))
 class Silence:
     """A part of a text that orders nothing, from ``start`` to ``end``.
 
-    ``name`` is True for a quotation: what fills it as a whole is a name in quotation marks, and orders as it would
-    without them.
+    What fills a quotation as a whole is a name in quotation marks, and orders as it would without them.
     """
 
     start: int
     end: int
-    name: bool = False
 
 
-def silences(text: str) -> tuple[Silence, ...]:
-    """The parts of a text that order nothing, by their beginnings."""
-    found = [*_quotations(text), *_pasted(text), *_excepted(text)]
-    return tuple(sorted(found, key=lambda part: part.start))
+@dataclass(frozen=True, slots=True)
+class Silences:
+    """The parts of one text that order nothing: ``quoted`` are the quotations, ``other`` all else.
 
+    Each kind by their beginnings, and none of a kind overlaps another one of it: so one look-up tells what covers a
+    place, however many there are.
+    """
 
-def heard(parts: tuple[Silence, ...], start: int, end: int) -> bool:
-    """True when what stands from ``start`` to ``end`` may be an order."""
-    for part in parts:
-        if part.start >= end:
-            break
-        whole = part.name and (part.start, part.end) == (start, end)
-        if part.end > start and not whole:
+    quoted: tuple[Silence, ...] = ()
+    other: tuple[Silence, ...] = ()
+
+    def heard(self, start: int, end: int) -> bool:
+        """True when what stands from ``start`` to ``end`` may be an order."""
+        if _covering(self.other, start, end) is not None:
             return False
-    return True
+        quotation = _covering(self.quoted, start, end)
+        return quotation is None or (quotation.start, quotation.end) == (start, end)
+
+
+def silences(text: str) -> Silences:
+    """The parts of a text that order nothing."""
+    other: list[Silence] = []
+    for part in sorted([*_pasted(text), *_excepted(text)], key=_begin):
+        if other and part.start <= other[-1].end:
+            other[-1] = Silence(other[-1].start, max(other[-1].end, part.end))
+        else:
+            other.append(part)
+    return Silences(tuple(_quotations(text)), tuple(other))
+
+
+def _covering(parts: tuple[Silence, ...], start: int, end: int) -> Silence | None:
+    """The last of some parts that do not overlap which covers any of a place: where one does, that one does."""
+    before = bisect_left(parts, end, key=_begin)
+    return parts[before - 1] if before and parts[before - 1].end > start else None
+
+
+def _begin(part: Silence) -> int:
+    return part.start
 
 
 def _quotations(text: str) -> list[Silence]:
@@ -64,7 +86,7 @@ def _quotations(text: str) -> list[Silence]:
         number = match.lastindex or 0
         body = match[number]
         begin = match.start(number) + len(body) - len(body.lstrip())
-        found.append(Silence(begin, begin + len(body.strip()), name=True))
+        found.append(Silence(begin, begin + len(body.strip())))
     return found
 
 

@@ -64,6 +64,20 @@ def test_what_lies_too_deep_becomes_one_text() -> None:
     assert "secret" in text_of(leaf.value)
 
 
+def test_what_lies_too_deep_to_be_written_is_one_text_as_well() -> None:
+    value: Any = {"key": "secret"}
+    for _ in range(5000):
+        value = [value]
+    [leaf] = leaves(value)
+    assert leaf.value == "key secret"
+
+
+def test_what_lies_in_itself_ends() -> None:
+    value: list[Any] = ["secret", 10**5000]
+    value.append(value)
+    assert "secret" in " ".join(text_of(leaf.value) for leaf in leaves(value))
+
+
 def test_what_is_too_much_becomes_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
@@ -125,6 +139,17 @@ def test_numbers_and_dates_in_a_text() -> None:
     )
     assert {"number 1200.5", "date 2025-01-02", "day 02-03", "date 2025-03-01"} <= found
     assert not any("02-30" in key or "06-31" in key for key in found)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, -(10**9000), Decimal("1E+999999999"), Decimal("-1E-999999999"), Decimal("1E+400")],
+    ids=["long", "longer", "large", "small", "within"],
+)
+def test_a_number_beyond_all_bounds_is_compared_and_written(value: Any) -> None:
+    assert len(typed(value) or "") < 20_100
+    assert text_of(value)
+    assert [leaf.path for leaf in leaves({value: value})]
 
 
 def test_scalars_as_text() -> None:

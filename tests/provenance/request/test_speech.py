@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.request import speech
 from agentserver.provenance.request.asked import TrustedWords
 from agentserver.provenance.request.speech import silences
 
@@ -61,9 +62,23 @@ def test_the_principals_own_word_in_another_spelling() -> None:
 
 @given(st.text(st.sampled_from("ab '\"\u201c\u201d>\n-`.,not"), max_size=200))
 def test_silence_is_total_and_lies_in_the_text(text: str) -> None:
-    assert all(0 <= part.start <= part.end <= len(text) for part in silences(text))
+    found = silences(text)
+    for parts in (found.quoted, found.other):
+        edges = [edge for part in parts for edge in (part.start, part.end)]
+        assert edges == sorted(edges)
+        assert all(0 <= edge <= len(text) for edge in edges)
 
 
 def test_silence_is_linear() -> None:
     text = "\u201c'\"not " * 20_000
-    assert len(silences(text)) < len(text)
+    found = silences(text)
+    assert len(found.quoted) + len(found.other) < len(text)
+
+
+@pytest.mark.parametrize("piece", ['"a" ', "> a\n", "not a. ", "`a` 'b' "])
+def test_a_words_silence_is_looked_up_among_few(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of many quotations costs what its words cost, not their product."""
+    looked: list[int] = []
+    monkeypatch.setattr(speech, "_begin", lambda part: (looked.append(1), part.start)[1])
+    TrustedWords().add(piece * 2000)
+    assert len(looked) < 2000 * 60

@@ -130,7 +130,7 @@ class LineageGuard:
         outside = delivery.sender not in self._classes and delivery.hop == 1
         known = known.stepped()
         if outside and self._orders_from(delivery.sender):
-            known = known.asked("\n".join(words(arrived.leaves)))
+            known = self._ordered(known, arrived, delivery.thread, at)
         else:
             known = known if known.calm else self._carried(known, arrived, at)
             heard = self._heard(self._planning.told(known, arrived), arrived, at)
@@ -144,6 +144,20 @@ class LineageGuard:
             steps = self._steps(known, arrived, at)
             known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves), steps)
         return known
+
+    def _ordered(self, memory: Memory, said: Said, thread: str, at: float) -> Memory:
+        """The memory after a principal's words. What stands in a field of prose it has from somebody else."""
+        pasted = tuple(leaf for leaf in said.leaves if leaf.standing is Standing.PROSE)
+        own = (
+            tuple(leaf for leaf in said.leaves if leaf.standing is not Standing.PROSE)
+            if pasted
+            else said.leaves
+        )
+        memory = memory.asked("\n".join(words(own)))
+        if not any(words(pasted)):
+            return memory
+        seen = Observation(said.sender, pasted, memory.step, at, trace=said.trace)
+        return self._reach.given(memory.grown(memory.ledger.learn(self._policy, seen)), said, thread, memory)
 
     def _steps(self, memory: Memory, said: Said, at: float) -> tuple[int, ...]:
         """The numbers of the plan's steps that a message is a call of."""

@@ -286,7 +286,7 @@ class PolicyReader:
                 told = (
                     f'nothing is declared of "{name}": its words are a stranger\'s, and it has consequences'
                 )
-                hint = "trust: source, sink, trusted, inert or relay at the listener"
+                hint = "write trust: [source, sink] at it, or source, sink, trusted, inert or relay alone"
                 self._report.warning(declared.where("name"), told, hint)
 
     def _idle(self, policy: Policy) -> None:

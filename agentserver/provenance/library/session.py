@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from agentserver.provenance.evidence.labels import Call, Observation
+from agentserver.characters.printing import one_line
+from agentserver.provenance.evidence.labels import Call, Mode, Observation
 from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.exits import bits_of
 from agentserver.provenance.judge import judge
@@ -38,6 +39,14 @@ OVERLAP: Final = 256
 """Characters of a stream that are labelled again with its next chunk, so that no span hides in a seam."""
 
 
+def undeclared(name: str) -> str:
+    """Nothing is declared of a tool: its consequence, and the line of a policy that says otherwise."""
+    shown = one_line(name)
+    *most, last = (f"{key}: [{shown}]" for key in ("sources", "sinks", "trusted", "inert", "relays"))
+    lines = f"{', '.join(most)} or {last}"
+    return f"nothing is declared of {shown}, so it is judged as source and sink; write what it is: {lines}"
+
+
 @dataclass
 class Engine:
     """``on_tool_call`` before a tool runs, ``on_tool_result`` before its output is handed on."""
@@ -47,6 +56,8 @@ class Engine:
     confirm_callback: Confirm | None = None
     confirm_timeout: float | None = None
     violations: list[Violation] = field(default_factory=list)
+    undeclared: list[str] = field(default_factory=list)
+    """In ``enforce``, the tools of this run of which nothing is declared, each once: judged as source and sink."""
     _calling: bool = field(default=False, repr=False)
     """True when the last event was a call: its result belongs to the same step."""
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -102,6 +113,7 @@ class Engine:
     ) -> None:
         """Labels an output. ``arguments`` are those of its call: they tell which document was asked for."""
         with self._lock:
+            self._declared(name)
             self.store.step += not self._calling
             self._calling = False
             seen = Observation(
@@ -116,10 +128,22 @@ class Engine:
 
     def _judge(self, name: str, args: Any) -> Verdict:
         with self._lock:
+            self._declared(name)
             self.store.step += 1
             self._calling = True
             call = Call(name, leaves(args), self.store.step, time.time())
             return judge(self.store.ledger, self.rules, call)
+
+    def _declared(self, name: str) -> None:
+        """Note and log a tool of which nothing is declared, when it is first met. Under the lock."""
+        rules = self.rules
+        if (
+            rules.mode_of(name) is Mode.ENFORCE
+            and not rules.classify(name).known
+            and name not in self.undeclared
+        ):
+            self.undeclared.append(name)
+            _log.warning("%s", undeclared(name))
 
     def _settle(self, verdict: Verdict, *, allowed: bool) -> Violation | None:
         if allowed:

@@ -52,6 +52,20 @@ def test_each_promise_of_the_threat_model_is_held_by_a_test():
         assert f"def {name}(" in (ROOT / path).read_text("utf-8"), f"{path}: {name}"
 
 
+def test_each_clause_of_the_guarantee_is_held_by_a_test():
+    page = (ROOT / "docs" / "provenance" / "guarantee.md").read_text("utf-8")
+    held = re.findall(r"\]\(\.\./\.\./(tests/[^)]+)\) `(\w+)`", page)
+    clauses = [
+        row
+        for row in page.splitlines()
+        if row.startswith("| ") and not row.startswith(("| clause", "| assum"))
+    ]
+    assert len(clauses) > 30
+    assert [row for row in clauses if "](../../tests/" not in row and not row.endswith("| - |")] == []
+    for path, name in held:
+        assert f"def {name}(" in (ROOT / path).read_text("utf-8"), f"{path}: {name}"
+
+
 def test_the_architecture_names_files_and_functions_that_exist():
     """A path stands in backticks; what it defines stands in backticks after it, or by its class anywhere."""
     page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")

@@ -283,9 +283,9 @@ def test_a_person_at_a_terminal_is_asked_and_answers(terminal):
     at.say("@clerk name=Ada\r")
     key = asked(at)
     at.say("/approvals\r")
-    at.see(f"{key}  clerk -> vault")
-    at.say(f"/approve {key[:3]}\t")  # completed
-    at.see(key)
+    at.see(f"{key}  clerk -> vault", "refused at", "clerk>")
+    at.say(f"/approve {key[:3]}\t")
+    at.see(key[3:])  # completed: nothing else of the list is left to be read
     at.say("\r")
     at.see(f"approval {key}: approved by {ME}, once", "Good day, Ada!")
     at.say("@clerk name=Ada\r")

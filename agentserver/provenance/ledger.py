@@ -13,7 +13,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from agentserver.provenance.confidentiality.origin import fetched_from, item_of
+from agentserver.provenance.confidentiality.origin import fetched_from, item_of, linked
 from agentserver.provenance.confidentiality.private import Private
 from agentserver.provenance.confidentiality.readers import confided
 from agentserver.provenance.evidence.folding import fold
@@ -157,10 +157,10 @@ class Ledger:
         listener = policy.classify(seen.source)
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
-        asked = any(_asked(self.asked, leaf) for leaf in seen.arguments)
+        asked = _document(self.asked, seen.arguments)
         place = fetched_from(seen.arguments) if listener.source else ""
         echoes = Echoes(seen.arguments)
-        named = frozenset() if listener.known else self._named(seen)
+        named = frozenset() if listener.known else self._named(policy, seen)
         prose: list[Text] = []
         records: list[Text] = []
         relayed: list[Relayed] = []
@@ -174,7 +174,8 @@ class Ledger:
             standing, kind = _standing(policy, listener, seen.source, leaf)
             if standing is not Standing.PROSE and echoes.hold(body) and not self.asked.mentions(body):
                 standing = Standing.PROSE if listener.source else None
-            if standing is Standing.PROSE and item_of(leaf.path) in named and forms.points(body):
+            free = standing is Standing.PROSE and policy.worth(seen.source, leaf) is None
+            if free and item_of(leaf.path) in named and forms.points(body):
                 standing = Standing.DIRECTORY
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
             if standing is Standing.PROSE:
@@ -186,14 +187,17 @@ class Ledger:
             return ledger
         return replace(ledger, recorded=self._recorded(self.plan, seen, (*prose, *records)))
 
-    def _named(self, seen: Observation) -> frozenset[str]:
+    def _named(self, policy: Policy, seen: Observation) -> frozenset[str]:
         """The records that the principal named by one of their own fields: what was looked up stands in them.
 
         Of a source of which nothing is declared they say who may receive, where the call has something else of the
-        principal's.
+        principal's. A field that is declared to be prose names none, and no more does structure in a text.
         """
         asked = {fold(text_of(leaf.value)) for leaf in seen.arguments if _asked(self.asked, leaf)} - {""}
-        held = (leaf for leaf in seen.leaves if asked and "." in leaf.path)
+        worths = (
+            (leaf, policy.worth(seen.source, leaf)) for leaf in seen.leaves if asked and "." in leaf.path
+        )
+        held = (leaf for leaf, worth in worths if worth is None or worth.standing is not Standing.PROSE)
         return frozenset(
             item_of(leaf.path) for leaf in held if fold(text_of(leaf.value)[:SEARCHED]) in asked
         ) - {""}
@@ -312,6 +316,19 @@ def _standing(
     if not listener.source:
         return Standing.RECORD, ""
     return forms.standing_of(leaf.path, leaf.value), ""
+
+
+def _document(asked: TrustedWords, arguments: tuple[Leaf, ...]) -> bool:
+    """True when the trusted query names the document that was asked for.
+
+    A link names a document by itself: no word beside it, such as a format, makes it another one.
+    """
+    links = tuple(leaf for leaf in arguments if linked(text_of(leaf.value)))
+    return (
+        all(_asked(asked, leaf) for leaf in links)
+        if links
+        else any(_asked(asked, leaf) for leaf in arguments)
+    )
 
 
 def _asked(asked: TrustedWords, leaf: Leaf) -> bool:

@@ -98,6 +98,20 @@ class Files:
     files: list[File] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Card:
+    """A visiting card, of which nothing is declared: whoever hands it in has filled it in."""
+
+    name: str
+    address: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Cards:
+    cards: list[Card] = field(default_factory=list)
+
+
 SITE = "https://news.example/today"
 """The page that the reader reads. Its author is the attacker, and so is whoever runs the site."""
 FILES = Files([File("report-2026-q3", 12), File("taxes-2025-final", 900), File("f7", 3)])
@@ -125,7 +139,7 @@ LISTENERS = (
     listener("drive", payloads=(Remove,)),
     listener("shell", payloads=(Run,)),
 )
-PAYLOADS = (Answer, Note, Contact, Files)
+PAYLOADS = (Answer, Note, Contact, Files, Cards)
 MADE = rules(*LISTENERS, payloads=PAYLOADS)
 
 

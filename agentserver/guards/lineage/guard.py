@@ -230,7 +230,7 @@ class LineageGuard:
 
     def _orders_from(self, name: str) -> bool:
         """True when a sender is a principal whose words count as orders: any that the policy does not name a source."""
-        return name not in self._classes and name not in (self._policy.sources or ())
+        return name not in self._classes and not self._trusted.suspects(name)
 
     def _class(self, name: str) -> ListenerClass:
         return self._classes.get(name) or self._policy.classify(name)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.handoff.parameters import Type
 from agentserver.provenance.flows import entered
+from agentserver.provenance.policy.paths import means
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +50,10 @@ class Trusted:
     def recall(self, listener: str) -> Recall:
         """The extent to which a listener's code remembers what it was given."""
         return self.recalls.get(listener, Recall.LISTENER)
+
+    def suspects(self, principal: str) -> bool:
+        """True for a principal that the policy names a source, exactly or by glob: what it says is no order."""
+        return any(means(entry, principal) for entry in self.policy.sources)
 
 
 def carriers(

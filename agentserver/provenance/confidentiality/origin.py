@@ -36,10 +36,17 @@ def site(place: Destination) -> str:
 
 def fetched_from(arguments: Iterable[Leaf]) -> str:
     """The site that a call with these arguments fetched from; empty unless they name exactly one."""
-    said = (text_of(leaf.value).strip() for leaf in arguments)
-    links = (destination(body) for body in said if "." in body and len(body) <= LONGEST and not is_file(body))
-    sites = {where for link in links if link.scheme in _WEB and (where := site(link))}
+    sites = {where for leaf in arguments if (where := linked(text_of(leaf.value)))}
     return sites.pop() if len(sites) == 1 else ""
+
+
+def linked(text: str) -> str:
+    """The site of a link to a page; empty for any other text, the name of a file included."""
+    body = text.strip()
+    if "." not in body or len(body) > LONGEST or is_file(body):
+        return ""
+    place = destination(body)
+    return site(place) if place.scheme in _WEB else ""
 
 
 def same_site(origin: TextOrigin, place: Destination) -> bool:

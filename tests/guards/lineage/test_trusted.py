@@ -46,6 +46,13 @@ def test_a_principal_who_is_a_source_reaches_all():
     assert carriers(nobody, {"attic": Recall.SERVER}, PEERS) == set()
 
 
+def test_a_principal_is_suspected_by_any_entry_that_means_it():
+    """A glob that means a principal is no weaker than its name; a beginning means listeners alone."""
+    trusted = Trusted(Policy(sources=("visitor-*", "form", "mail")))
+    found = {name: trusted.suspects(name) for name in ("visitor-7", "form", "console", "mail_room")}
+    assert found == {"visitor-7": True, "form": True, "console": False, "mail_room": False}
+
+
 def test_a_listener_of_which_nothing_is_said_remembers_on_all_its_threads():
     trusted = Trusted(POLICY, recalls={"reader": Recall.THREAD})
     assert (trusted.recall("reader"), trusted.recall("writer")) == (Recall.THREAD, Recall.LISTENER)

@@ -112,7 +112,7 @@ class Hiding:
     def __init__(
         self, trusted: Trusted, classes: Mapping[str, ListenerClass], readings: Readings, reach: Reach
     ) -> None:
-        self._quarantined, self._policy = trusted.quarantined, trusted.policy
+        self._trusted, self._policy = trusted, trusted.policy
         self._classes, self._readings, self._reach = classes, readings, reach
         self._facts: dict[str, SchemaFacts] = {}
 
@@ -158,7 +158,7 @@ class Hiding:
                 hidden.append(number)
             else:
                 bits += told
-        spent = said.sender in self._quarantined and memory.ledger.tainted
+        spent = said.sender in self._trusted.quarantined and memory.ledger.tainted
         return Cover(tuple(hidden), 0.0 if spent else bits)
 
     def _suspicion(self, memory: Memory, said: From) -> _Suspicion:
@@ -178,7 +178,7 @@ class Hiding:
         return _Suspicion.FIELDS if vouched and not known.relay else _Suspicion.EVERYTHING
 
     def _of_principal(self, said: From) -> _Suspicion:
-        if said.sender in (self._policy.sources or ()):
+        if self._trusted.suspects(said.sender):
             return _Suspicion.FIELDS
         return _Suspicion.NOTHING if said.orders else _Suspicion.EVERYTHING
 

@@ -68,6 +68,14 @@ def _reader(value: str) -> str:
     return value
 
 
+def _field(value: str) -> str:
+    """An entry that names fields. ``asked`` stood for every document that the request named."""
+    if value == "asked":
+        told = "'asked' is no entry any more: name the fields; in documents that the request named they count"
+        raise PydanticCustomError("no_word", "{told}", {"told": told})
+    return value
+
+
 _FLAGS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
@@ -153,7 +161,7 @@ class ArgumentEntry(_Entry):
     role: RoleWord = Field(
         description="What the argument decides: who receives, what is acted on, what is said."
     )
-    accepts: list[Text] = Field(
+    accepts: list[Annotated[Text, AfterValidator(_field)]] = Field(
         default_factory=list,
         description="Fields, as listener.field, whose values authorise this argument: as records, or in documents that "
         "the trusted query named; record stands for the record that a selector of the same call names.",

@@ -177,3 +177,8 @@ def test_the_benchmarks_policy_reads_and_names_only_tools_and_fields() -> None:
     text = path.read_text()
     assert read_policy(text).mode is Mode.ENFORCE
     assert "@" not in text.replace('"@', "")
+
+
+def test_what_asked_stood_for_is_told() -> None:
+    with pytest.raises(PolicyError, match="'asked' is no entry any more: name the fields"):
+        read_policy("sinks: {a: {arguments: {b: {role: destination, accepts: [asked]}}}}")

@@ -24,6 +24,7 @@ from agentserver.cli import (
     journal,
     orchestrate,
     plan,
+    provenance,
     replay,
     run,
     schemas,
@@ -159,6 +160,7 @@ for _command in (
     codegen.command,
     plan.command,
     audit.command,
+    provenance.command,
     orchestrate.command,
     completion.command,
 ):

@@ -1,0 +1,208 @@
+"""``agentserver provenance``: help with the policy of an organism.
+
+Owns the options, and what is read of schemas and of a recorded conversation. What is proposed of it is the provenance
+package's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from agentserver.cli import project
+from agentserver.cli.reading import one_conversation, reading, recorded_conversation, source
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from agentserver.config import Organism
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery
+    from agentserver.payload.codec import Codec
+    from agentserver.payload.fields.field_table import RecordType, Type
+    from agentserver.provenance.evidence.labels import Leaf
+    from agentserver.provenance.policy.suggested import FieldForm, FieldShape, ListenerShape
+
+    Seen: TypeAlias = Mapping[str, Sequence[Leaf]]
+    """By listener, the leaves of recorded messages."""
+
+
+@click.command("suggest", short_help="Propose a policy for what is not declared.")
+@project.organism_argument
+@click.option("--conversation", help="Its id or the beginning: values that were recorded suggest more.")
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The journal's file; the organism's own when left out.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+@click.pass_context
+def suggest(
+    ctx: click.Context,
+    organism: Path | None,
+    conversation: str | None,
+    journal: Path | None,
+    output: Path | None,
+) -> None:
+    """Propose a policy for the listeners of ORGANISM of which nothing is declared, for a person to edit.
+
+    YAML, with a line for each listener under each key that may be meant. Types and recorded values are looked at, names
+    are not; no recorded value is shown. What cannot be known is commented out. ORGANISM is config/organism.yaml, then
+    organism.yaml, when left out.
+    """
+    from agentserver.provenance.policy.suggested import suggest as proposed
+
+    if journal is not None and conversation is None:
+        raise click.UsageError("--journal needs --conversation, which names what to read of it")
+    loaded = project.load(ctx, organism)
+    rules = project.rules(ctx, loaded)
+    deliveries: Iterable[Delivery] = ()
+    if conversation is not None:
+        with reading(ctx, source(ctx, organism, journal)) as reader:
+            key = one_conversation(ctx, reader, conversation)
+            deliveries = recorded_conversation(reader, key).deliveries.values()
+    found = tuple(shapes(loaded, rules, deliveries))
+    mode = "audit" if loaded.provenance is None else ""
+    place = (
+        "keys for provenance: or for a policy file" if mode else "keys to be added to those that are declared"
+    )
+    project.write(
+        output, proposed(found, f"Proposed for {len(found)} undeclared listeners; {place}.", mode=mode)
+    )
+
+
+command = click.Group(
+    "provenance",
+    commands=[suggest],
+    short_help="Propose a policy.",
+    help="Provenance: where values come from, and what they may drive.",
+)
+
+
+def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> Iterator[ListenerShape]:
+    """The listeners of which nothing is declared: the fields that they take and answer with, and what these held."""
+    from agentserver.contract import SYSTEM_PAYLOADS
+    from agentserver.provenance.policy.declarations import Policy
+    from agentserver.provenance.policy.suggested import ListenerShape
+
+    policy = Policy() if organism.provenance is None else organism.provenance.policy
+    unknown = {
+        each.listener.name: each
+        for each in organism.listeners
+        if not policy.classify(each.listener.name).known
+    }
+    taken, said = _recorded(rules, deliveries, unknown)
+    for name, bound in unknown.items():
+        own = (*bound.listener.payloads, *SYSTEM_PAYLOADS)
+        answers = [payload for payload in bound.discovered if payload not in own]
+        yield ListenerShape(
+            name,
+            _fields(rules, bound.listener.payloads, taken.get(name, ()), argument=True),
+            _fields(rules, answers, said.get(name, ()), argument=False),
+            bound.listener.agent,
+        )
+
+
+def _recorded(rules: Rules, deliveries: Iterable[Delivery], wanted: Container[str]) -> tuple[Seen, Seen]:
+    """The leaves that listeners were sent in a conversation, and those that they sent."""
+    from agentserver.core.decide.intake import read_own
+    from agentserver.core.handoffs import TASK
+    from agentserver.guards.lineage.reading import Readings, handed
+
+    readings = Readings(rules.codecs)
+    taken: defaultdict[str, list[Leaf]] = defaultdict(list)
+    said: defaultdict[str, list[Leaf]] = defaultdict(list)
+    for delivery in deliveries:
+        codec = rules.codecs.named(delivery.root)
+        if codec is None or not (delivery.to in wanted or delivery.sender in wanted):
+            continue
+        element = read_own(delivery, codec, rules.bounds)
+        if element is None:
+            continue
+        found = handed(codec.decode(element)) if codec.name == TASK else readings[codec.name].leaves(element)
+        taken[delivery.to].extend(found)
+        said[delivery.sender].extend(found)
+    return taken, said
+
+
+def _fields(
+    rules: Rules, payloads: Iterable[type], seen: Sequence[Leaf], *, argument: bool
+) -> tuple[FieldShape, ...]:
+    """The fields of payloads whose types say nothing of them, with the texts that they held."""
+    from agentserver.core.handoffs import TASK
+    from agentserver.provenance.policy.declared import declared
+    from agentserver.provenance.policy.paths import bare
+    from agentserver.provenance.policy.suggested import FieldForm, FieldShape
+
+    known: dict[str, FieldForm] = {}
+    marked: set[str] = set()
+    for codec in map(rules.codecs.of, payloads):
+        marks = declared(codec.payload)
+        marked.update(path for path, _ in (marks.roles if argument else marks.standings))
+        for path, form in () if codec.name == TASK else _forms(codec):
+            known[path] = form if known.setdefault(path, form) is form else FieldForm.TEXT
+    held: defaultdict[str, list[str]] = defaultdict(list)
+    for leaf in seen:
+        field = _covering(known, bare(leaf.path))
+        if field is not None and isinstance(leaf.value, str):
+            held[field].append(leaf.value)
+    return tuple(
+        FieldShape(path, form, tuple(held[path]))
+        for path, form in known.items()
+        if _covering(marked, path) is None
+    )
+
+
+def _covering(known: Container[str], path: str) -> str | None:
+    """The known path that one is, or lies in."""
+    while path not in known:
+        if "." not in path:
+            return None
+        path = path.rpartition(".")[0]
+    return path
+
+
+def _forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
+    """Each field of a payload that holds no fields, and the form of its type; of a hand-written schema all are text."""
+    from agentserver.provenance.policy.declared import paths
+    from agentserver.provenance.policy.suggested import FieldForm
+
+    if codec.described is not None:
+        yield from _of_record(codec.described.record, "")
+        return
+    named = tuple(dict.fromkeys(paths(codec.payload)))
+    for path in named:
+        if not any(other.startswith(f"{path}.") for other in named):
+            yield path, FieldForm.TEXT
+
+
+def _of_record(record: RecordType, prefix: str) -> Iterator[tuple[str, FieldForm]]:
+    from agentserver.payload.fields.field_table import RecordType as Inner
+
+    for field in record.fields:
+        path = f"{prefix}{field.name}"
+        if isinstance(field.type, Inner):
+            yield from _of_record(field.type, f"{path}.")
+        else:
+            yield path, _form(field.type)
+
+
+def _form(kind: Type) -> FieldForm:
+    from agentserver.payload.fields.field_table import Scalar
+    from agentserver.payload.fields.lexical import ScalarKind
+    from agentserver.provenance.policy.suggested import FieldForm
+
+    assert isinstance(kind, Scalar)
+    match kind.kind:
+        case ScalarKind.BOOL:
+            return FieldForm.FLAG
+        case ScalarKind.INT | ScalarKind.FLOAT | ScalarKind.DECIMAL:
+            return FieldForm.NUMBER
+        case ScalarKind.DATE | ScalarKind.TIME | ScalarKind.DATETIME:
+            return FieldForm.TIME
+        case _:
+            return FieldForm.CHOICE if kind.choices else FieldForm.TEXT

@@ -1,0 +1,106 @@
+"""``agentserver provenance suggest`` on the recorded organism and on projects of its own."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from agentserver.provenance import read_policy
+from agentserver.provenance.evidence.labels import Role, Standing
+from tests.cli.conftest import organism
+from tests.cli.journals import change, shop, verb
+
+CODE = """
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Literal
+from agentserver import HandlerMetadata, HandlerResponse, xmlify
+from agentserver.provenance import Destination, Id
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    count: int
+
+@xmlify
+@dataclass(frozen=True)
+class Send:
+    to: Destination
+    file: Annotated[str, Id("file")]
+    kind: Literal["plain", "rich"]
+    lines: list[Line]
+    due: date | None = None
+    loud: bool = False
+
+@xmlify
+@dataclass(frozen=True)
+class Sent:
+    id: Annotated[str, Id("mail")]
+    note: str
+    at: date
+
+async def send(payload: Send, metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse.respond(Sent("1", "x", date.today()))
+"""
+
+ORGANISM = """
+name: x
+listeners:
+  - {name: outbox, description: Sends., handler: cli_suggest.send}
+"""
+
+
+@pytest.fixture
+def outbox(tmp_path):
+    (tmp_path / "cli_suggest.py").write_text(CODE)
+    yield organism(tmp_path, ORGANISM)
+    sys.modules.pop("cli_suggest", None)
+
+
+def test_types_suggest_and_marked_fields_need_no_line(outbox):
+    policy = read_policy(verb("provenance", "suggest", outbox))
+    (sink,) = policy.sinks
+    assert {rule.name: rule.role for rule in sink.arguments} == {
+        "kind": Role.SELECTOR,
+        "lines.count": Role.QUANTITY,
+        "due": Role.TIME,
+        "loud": Role.INERT,
+    }
+    assert [(rule.field, rule.standing) for rule in policy.fields if rule.field == "at"] == [
+        ("at", Standing.RECORD)
+    ]
+    assert policy.sources == ("outbox",)
+
+
+def test_the_proposal_can_be_the_policy(outbox):
+    text = verb("provenance", "suggest", outbox)
+    (outbox.parent / "policy.yaml").write_text(text)
+    change(outbox, "name: x\n", "name: x\nprovenance: {policy: policy.yaml}\n")
+    assert "nothing is declared of" not in verb("check", outbox)
+    assert verb("provenance", "suggest", outbox) == "# Of each listener something is declared.\n{}\n"
+
+
+def test_a_recorded_conversation_says_more_and_shows_nothing_of_it(tmp_path, monkeypatch):
+    home = shop(tmp_path)
+    monkeypatch.chdir(home)
+    before, after = verb("provenance", "suggest"), verb("provenance", "suggest", "--conversation", "77b03128")
+    assert "    #   text: payload  # or destination, selector, inert: nothing recorded" in before
+    assert "      text: selector  # one word in 1 recorded value" in after
+    assert read_policy(after).relays == ("clerk",)
+    assert '"!"' not in after
+
+
+def test_a_proposal_goes_to_a_file(outbox, tmp_path):
+    assert verb("provenance", "suggest", outbox, "-o", tmp_path / "p.yaml") == ""
+    assert read_policy((tmp_path / "p.yaml").read_text()).sources == ("outbox",)
+
+
+def test_what_cannot_be_read_is_said(outbox, tmp_path, monkeypatch):
+    home = shop(tmp_path)
+    monkeypatch.chdir(home)
+    assert "no conversations begin with 'ffff'" in verb(
+        "provenance", "suggest", "--conversation", "ffff", status=2
+    )
+    assert "--journal needs --conversation" in verb("provenance", "suggest", "--journal", "x", status=2)
+    assert "no.yaml" in verb("provenance", "suggest", "no.yaml", status=2)

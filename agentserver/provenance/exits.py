@@ -250,12 +250,19 @@ def _known(ledger: Ledger, place: Destination) -> tuple[Text, ...]:
 
 
 def _chosen(ledger: Ledger, leaf: Leaf, rule: ArgumentRule) -> bool:
-    """True for a destination that stands as a whole where it was offered: it was chosen, not written."""
+    """True for a destination that stands as a whole where it was offered: it was chosen, not written.
+
+    A display name beside an address was not offered with it.
+    """
     if rule.role is not Role.DESTINATION:
         return False
-    places = recipients(text_of(leaf.value))
-    return bool(places) and all(
-        place.form is not PlaceForm.NONE and _offered(ledger, place) for place in places
+    text = text_of(leaf.value)
+    places = recipients(text)
+    bare = b"".join(fold_bytes(place.written) for place in places) == fold_bytes(text)
+    return (
+        bool(places)
+        and bare
+        and all(place.form is not PlaceForm.NONE and _offered(ledger, place) for place in places)
     )
 
 

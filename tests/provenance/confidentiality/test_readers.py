@@ -199,6 +199,20 @@ def test_a_receiver_may_be_written_to_though_a_private_record_holds_its_address(
     assert refused(told, to="bob@corp.com", body="write to bob@corp.com")
 
 
+@pytest.mark.parametrize(
+    "to",
+    [
+        f'"{TOKEN}" <eve@partner.example>',
+        f"{TOKEN} <eve@partner.example>",
+        f"eve@partner.example, {TOKEN} <eve@partner.example>",
+    ],
+)
+def test_a_display_name_was_not_chosen_with_its_address(to: str) -> None:
+    told = scene(query="write to eve@partner.example")
+    assert not refused(told, to="eve@partner.example", body="hello")
+    assert refused(told, to=to, body="hello")
+
+
 def test_what_is_chosen_is_not_told() -> None:
     assert not refused(scene(), to="bob@corp.com", id="row-77812", body="see there")
     assert refused(scene(), to="bob@corp.com", body="row-77812")

@@ -19,6 +19,7 @@ from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
 from agentserver.provenance.evidence.leaves import typed, yearless
 from agentserver.provenance.evidence.words import HEAD, lead_of, standing
+from agentserver.provenance.request.spellings import grouped
 from agentserver.provenance.seen.untrusted import kind_key, whole_key
 from agentserver.provenance.verdict import Evidence
 
@@ -43,6 +44,9 @@ PLACES: Final = 64
 
 SHORT: Final = 6
 """Letters and digits below which a value counts only as a word of its own."""
+
+LONG: Final = 6
+"""Digits from which on a number is written in groups."""
 
 LOOKED_UP: Final = 8
 """Words of an excerpt that are looked up to find where it stands."""
@@ -203,8 +207,21 @@ def counted(ledger: Ledger, body: str, kind: str) -> Evidence | None:
         number = next((number for number in numbers if number is not None), None)
         if number is not None:
             return _whole(ledger, _at(ledger, number, inner=inner), None, body)
+    if (place := _grouped(ledger, body)) is not None:
+        return _whole(ledger, _at(ledger, place[0], inner=False), place[1], body)
     if ledger.untrusted.kinds.beyond or ledger.untrusted.wrapped.kinds.beyond:
         raise Crowded
+    return None
+
+
+def _grouped(ledger: Ledger, body: str) -> tuple[int, int] | None:
+    """An untrusted text that writes a long number in groups, as account and telephone numbers are, and where."""
+    digits = body.strip().lstrip("+")
+    if len(digits) < LONG or not (digits.isascii() and digits.isdecimal()):
+        return None
+    for number, offset in ledger.words.starting(fold_bytes(digits), PLACES):
+        if digits in grouped(ledger.texts[number].body[offset : offset + 2 * len(digits)]):
+            return number, offset
     return None
 
 

@@ -22,7 +22,7 @@ from agentserver.provenance.evidence.destinations import (
     recipients,
 )
 from agentserver.provenance.evidence.folding import fold
-from agentserver.provenance.evidence.inventory import is_file
+from agentserver.provenance.evidence.inventory import SCHEME, is_file
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.exits import followed
 from agentserver.provenance.judging.authority import may_choose, may_receive
@@ -96,8 +96,9 @@ def _of_place(case: Case, argument: Argument, place: Destination) -> Iterator[Fi
     if case.exposed and case.settled(Rule.DESTINATION, Rule.UNKNOWN_DESTINATION):
         yield case.finding(Rule.UNKNOWN_DESTINATION, argument)
         return
-    evidence = matching.found(case.ledger, place.written)
-    if not case.exposed and matching.absent(case.ledger, place.written):
+    forms = dict.fromkeys((place.written, SCHEME.sub("", place.key)))
+    evidence = next(filter(None, (matching.found(case.ledger, form) for form in forms)), None)
+    if not case.exposed and all(matching.absent(case.ledger, form) for form in forms):
         return
     detail = resembles(case, place) or ("it is no single destination" if place.form is PlaceForm.NONE else "")
     yield case.finding(Rule.DESTINATION if evidence else Rule.UNKNOWN_DESTINATION, argument, detail, evidence)

@@ -7,6 +7,7 @@ between them. Refuses to fold: only the principal's own words are met so, never 
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ LONGEST: Final = 256
 
 _HOME: Final = re.compile(r"/(?:home|Users)/[^/\\s]+/|/root/|[A-Za-z]:[\\/]Users[\\/][^\\/]+[\\/]")
 _DIGITS: Final = re.compile(r"(?<![\w.,-])\d(?:[ \u00a0-]?\d){5,39}(?![\w,-]|\.\d)")
+_GROUP: Final = re.compile(r"\d+")
+_GROUPS: Final = re.compile(r"\d+(?:[ \u00a0-]\d+)*")
 _SLUG: Final = re.compile(r"(?<![\w@./:?#=&-])[\w.-]+(?:/[\w.-]+){1,7}(?![\w@:/?#=&-])")
 _SCHEME: Final = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
@@ -36,6 +39,11 @@ def parts(text: str) -> Iterator[str]:
         steps = match.group().split("/")
         if len(match.group()) <= LONGEST and "." not in steps[0].rstrip("."):
             yield from (step.strip(".") for step in steps if step.strip("."))
+
+
+def grouped(text: str) -> tuple[str, ...]:
+    """The numbers that a text begins with, of one group of digits, of two, and so on: spaces and hyphens part them."""
+    return tuple(accumulate(_GROUP.findall(run.group()))) if (run := _GROUPS.match(text)) else ()
 
 
 def joined_digits(text: str) -> Iterator[str]:

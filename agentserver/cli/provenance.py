@@ -99,10 +99,11 @@ def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> 
     for name, bound in unknown.items():
         own = (*bound.listener.payloads, *SYSTEM_PAYLOADS)
         answers = [payload for payload in bound.discovered if payload not in own]
+        handed = dict(_handed(organism, name))
         yield ListenerShape(
             name,
-            _fields(rules, bound.listener.payloads, taken.get(name, ()), argument=True),
-            _fields(rules, answers, said.get(name, ()), argument=False),
+            _fields(rules, bound.listener.payloads, taken.get(name, ()), handed, argument=True),
+            _fields(rules, answers, said.get(name, ()), {}, argument=False),
             bound.listener.agent,
         )
 
@@ -130,20 +131,25 @@ def _recorded(rules: Rules, deliveries: Iterable[Delivery], wanted: Container[st
 
 
 def _fields(
-    rules: Rules, payloads: Iterable[type], seen: Sequence[Leaf], *, argument: bool
+    rules: Rules,
+    payloads: Iterable[type],
+    seen: Sequence[Leaf],
+    handed: Mapping[str, FieldForm],
+    *,
+    argument: bool,
 ) -> tuple[FieldShape, ...]:
-    """The fields of payloads whose types say nothing of them, with the texts that they held."""
-    from agentserver.core.handoffs import TASK
+    """The fields of payloads whose types say nothing of them, and what is handed, with the texts that they held."""
+    from agentserver.core.handoffs import Handoff, Task
     from agentserver.provenance.policy.declared import declared
     from agentserver.provenance.policy.paths import bare
     from agentserver.provenance.policy.suggested import FieldForm, FieldShape
 
-    known: dict[str, FieldForm] = {}
+    known = dict(handed)
     marked: set[str] = set()
     for codec in map(rules.codecs.of, payloads):
         marks = declared(codec.payload)
         marked.update(path for path, _ in (marks.roles if argument else marks.standings))
-        for path, form in () if codec.name == TASK else _forms(codec):
+        for path, form in () if codec.payload in (Handoff, Task) else _forms(codec):
             known[path] = form if known.setdefault(path, form) is form else FieldForm.TEXT
     held: defaultdict[str, list[str]] = defaultdict(list)
     for leaf in seen:
@@ -155,6 +161,16 @@ def _fields(
         for path, form in known.items()
         if _covering(marked, path) is None
     )
+
+
+def _handed(organism: Organism, target: str) -> Iterator[tuple[str, FieldForm]]:
+    """The values that a listener can be handed: they are judged as fields of what it takes."""
+    from agentserver.provenance.policy.suggested import FieldForm
+
+    intents = () if organism.handoffs is None else organism.handoffs.vocabulary.intents.values()
+    for checked in intents:
+        for parameter in checked.intent.parameters if target in checked.intent.targets else ():
+            yield parameter.name, FieldForm.CHOICE if parameter.lexical.choices else FieldForm.TEXT
 
 
 def _covering(known: Container[str], path: str) -> str | None:

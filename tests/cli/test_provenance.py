@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import pytest
 
 from agentserver.provenance import read_policy
 from agentserver.provenance.evidence.labels import Role, Standing
-from tests.cli.conftest import organism
+from tests.cli.conftest import ROOT, organism
 from tests.cli.journals import change, shop, verb
 
 CODE = """
@@ -94,6 +95,23 @@ def test_a_recorded_conversation_says_more_and_shows_nothing_of_it(tmp_path, mon
 def test_a_proposal_goes_to_a_file(outbox, tmp_path):
     assert verb("provenance", "suggest", outbox, "-o", tmp_path / "p.yaml") == ""
     assert read_policy((tmp_path / "p.yaml").read_text()).sources == ("outbox",)
+
+
+def test_what_a_listener_can_be_handed_is_proposed_by_its_intent_s_own_names(tmp_path, monkeypatch):
+    home = tmp_path / "handoff"
+    shutil.copytree(ROOT / "examples" / "handoff", home)
+    change(home / "organism.yaml", "agent: true", "agent: false")
+    monkeypatch.chdir(home)
+    text = verb("provenance", "suggest")
+    sys.modules.pop("desk", None)
+    (home / "policy.yaml").write_text(text)
+    (home / "organism.yaml").write_text(
+        (home / "organism.yaml").read_text() + "provenance: {policy: policy.yaml}\n"
+    )
+    assert "nothing is declared of" not in verb("check")
+    sys.modules.pop("desk", None)
+    assert "params.name" not in text
+    assert "    #   matter_id: payload  # or destination, selector, inert: nothing recorded" in text
 
 
 def test_what_cannot_be_read_is_said(outbox, tmp_path, monkeypatch):

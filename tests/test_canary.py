@@ -24,6 +24,7 @@ from agentserver.config.yaml.secrets import MIN_LENGTH, RedactingFilter, Secrets
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
 from agentserver.provenance.explain import explain, without
 from agentserver.provenance.policy.declarations import Effect, Rule
+from agentserver.provenance.seen.derived import Later
 from agentserver.provenance.verdict import Decision, Finding, Verdict
 from agentserver.trace.terminal import Screen, Style, own_lines
 
@@ -68,9 +69,8 @@ def test_no_length_survives_what_is_made_of_a_text():
 
 def told(value: str) -> Verdict:
     call = Call("pay", (Leaf("to", value),), 1, 0.0)
-    return Verdict(
-        call, Mode.CONFIRM, Decision.ASK, (Finding(Rule.DESTINATION, Effect.BLOCK, "to", f"for {value}"),)
-    )
+    found = (Finding(Rule.DESTINATION, Effect.BLOCK, "to", f"for {value}"),)
+    return Verdict(call, Mode.CONFIRM, Decision.ASK, Later.of(found))
 
 
 def test_no_length_survives_an_explanation():

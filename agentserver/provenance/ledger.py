@@ -174,8 +174,8 @@ class Ledger:
             standing, kind = _standing(policy, listener, seen.source, leaf)
             if standing is not Standing.PROSE and echoes.hold(body) and not self.asked.mentions(body):
                 standing = Standing.PROSE if listener.source else None
-            free = standing is Standing.PROSE and policy.worth(seen.source, leaf) is None
-            if free and item_of(leaf.path) in named and forms.points(body):
+            inside = standing is Standing.PROSE and bool(named) and item_of(leaf.path) in named
+            if inside and policy.worth(seen.source, leaf) is None and forms.points(body):
                 standing = Standing.DIRECTORY
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
             if standing is Standing.PROSE:
@@ -302,13 +302,8 @@ class Ledger:
 def _standing(
     policy: Policy, listener: ListenerClass, source: str, leaf: Leaf
 ) -> tuple[Standing | None, str]:
-    """The worth of a leaf, and the kind of thing that it identifies.
-
-    A relay says nothing of its own: its words neither accuse nor authorise.
-    """
+    """The worth of a leaf of a listener that is no relay, and the kind of thing that it identifies."""
     declared = policy.worth(source, leaf)
-    if listener.relay:
-        return None, ""
     if declared is not None:
         running = listener.source and leaf.standing is None and forms.is_long(text_of(leaf.value))
         standing = declared.standing

@@ -69,7 +69,7 @@ def said(case: Case, argument: Argument) -> bool:
     asked, kind = case.ledger.asked, typed(argument.leaf.value)
     if asked.chooses(argument.body):
         return True
-    return kind is not None and not asked.kinds.isdisjoint({kind, _day(kind)})
+    return kind is not None and not asked.kinds.isdisjoint({kind, yearless(kind) or kind})
 
 
 def recorded(case: Case, argument: Argument) -> bool:
@@ -145,11 +145,6 @@ def _standing_in(case: Case, words: WordIndex, texts: tuple[Text, ...], body: st
         text = texts[number]
         if standing(text.body, offset, pattern, lead, len(name)) and case.ledger.records.sure(text):
             yield text
-
-
-def _day(kind: str) -> str:
-    """The key of a date that a request names without its year."""
-    return yearless(kind) or kind
 
 
 def _from(text: Text, accepts: tuple[str, ...]) -> bool:

@@ -50,13 +50,17 @@ def entries(lock):
     return [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
-def pins(lock):
-    """The requirement of each line, by its canonical name."""
+def pinned(lock):
+    """The requirement of each line, with its canonical name: one for each interpreter that needs another version."""
     found = [
         Requirement(" ".join(itertools.takewhile(lambda word: not word.startswith("--"), line)))
         for line in entries(lock)
     ]
-    return {canonicalize_name(requirement.name): requirement for requirement in found}
+    return [(canonicalize_name(requirement.name), requirement) for requirement in found]
+
+
+def pins(lock):
+    return dict(pinned(lock))
 
 
 def roots(lock):
@@ -109,16 +113,16 @@ def test_a_lock_has_exact_pins_with_hashes_and_nothing_else(lock):
     "target", TARGETS, ids=lambda each: f"{each['python_version']}-{each['platform_machine']}"
 )
 def test_a_lock_misses_nothing_that_a_target_needs(lock, target):
-    locked = {name for name, requirement in pins(lock).items() if applies(requirement, target, ())}
+    locked = {name for name, requirement in pinned(lock) if applies(requirement, target, ())}
     assert closure(lock, target) <= locked
 
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_keeps_to_what_the_project_asks_for(lock):
-    pinned = pins(lock)
+    versions = pins(lock)
     for requirement in roots(lock):
         (version,) = (
-            specifier.version for specifier in pinned[canonicalize_name(requirement.name)].specifier
+            specifier.version for specifier in versions[canonicalize_name(requirement.name)].specifier
         )
         assert requirement.specifier.contains(version), f"{requirement} against {version}: run ./run lock"
 

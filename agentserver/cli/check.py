@@ -109,9 +109,10 @@ def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
     a source with a better standing than prose.
     """
     from agentserver.config.findings import ConfigMistake, Severity
-    from agentserver.guards.lineage.view.viewer import refusing
 
     for viewer, sender, payload in _doubtful(organism):
+        from agentserver.guards.lineage.view.viewer import refusing  # and numpy with it
+
         codec = codecs.of(payload)
         for path, required in refusing(codec):
             if _vouched(organism, sender, codec, path):

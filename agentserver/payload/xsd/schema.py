@@ -63,6 +63,11 @@ def text(payload: PayloadType, *, documented: bool = False) -> str:
     )
 
 
+def form(kind: ScalarKind) -> str:
+    """The pattern of a kind's texts without white space around them; empty where XSD's own type says all."""
+    return _SHARED.get(_BASES[kind], ("", ""))[1]
+
+
 def compiled(markup: str) -> etree.XMLSchema:
     """The schema for validation. Raises etree.XMLSchemaParseError."""
     return etree.XMLSchema(etree.fromstring(markup))

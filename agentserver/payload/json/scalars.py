@@ -2,10 +2,10 @@
 
 Owns which JSON value stands for which scalar. Refuses to judge facets: the XSD does.
 
-Integers are JSON integers of up to DIGITS digits, -0 among them 0. A ``float`` is a number, -0 kept, or one of the texts
-NaN, INF and -INF, for which JSON has no number. A ``Decimal`` is given as text, which keeps every digit, and taken as
-text or as a number; a binary number with more digits than it can vouch for is refused. Moments are text in ISO 8601,
-octets are base64.
+Integers are JSON integers of up to DIGITS digits; their -0 is 0. A ``float`` is a number, -0 kept, or one of the texts
+NaN, INF and -INF, for which JSON has no number. A ``Decimal`` is given as text, which keeps every digit, and taken
+as text or as a number; a binary number with more digits than it can vouch for is refused. Moments are text in ISO
+8601, octets are base64.
 """
 
 from __future__ import annotations

@@ -1,43 +1,86 @@
 """Words that except what is said with them, by language: a destination beside one is not asked for.
 
 Owns the lists. They only take authority away: in a language that is missing here, what is excepted counts as named, as
-in a request without the word. Refuses to know grammar.
+in a request without the word. Refuses to know where a clause ends, and in which language a sentence is.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections import defaultdict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
-_BEFOREHAND: Final = {
-    "en": "not never no don't dont doesn't won't mustn't cannot can't without except excluding neither nor",
-    "de": "nicht nie niemals kein keine keinen keinem keiner ohne außer ausser",
-    "fr": "ne n'en pas jamais aucun aucune sans sauf excepté hormis",
-    "es": "no nunca jamás sin salvo excepto menos tampoco",
-    "pt": "não nao nunca jamais sem exceto salvo nem",
-    "it": "non senza tranne eccetto né",
-    "nl": "niet nooit geen zonder behalve",
-    "sv": "inte aldrig utan utom ej",
-    "da": "ikke aldrig uden undtagen",
-    "no": "ikke aldri uten unntatt",
-    "pl": "nie nigdy bez oprócz",
-    "cs": "ne nikdy bez kromě",
-    "ru": "не ни никогда без кроме",
-    "uk": "не ні ніколи без крім",
-    "tr": "hariç dışında asla",
-    "ar": "لا ليس بدون إلا",
-    "he": "לא אל בלי חוץ",
-    "hi": "नहीं मत बिना सिवाय",
-    "vi": "không đừng chớ trừ",
-    "id": "jangan tidak bukan tanpa kecuali",
-    "th": "ไม่ อย่า ยกเว้น",
-}
-BEFOREHAND: Final = frozenset(word for words in _BEFOREHAND.values() for word in words.split())
-"""Words that except what comes behind them in their clause."""
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-_AFTERWARDS: Final = {
-    "ja": "ないで ません 以外 除い 禁止 しない",
-    "ko": "말고 마세요 제외 않",
-    "zh": "不要 不得 别 勿 除了 以外 禁止",
+_BEHIND: Final = {
+    "en": "not, never, no, don't, dont, cannot, without, except, excluding, neither, nor, avoid, avoiding, refrain, "
+    "instead of, rather than, other than, apart from",
+    "de": "ohne, außer, ausser, statt, anstatt",
+    "fr": "ne, n', pas, jamais, aucun, aucune, sans, sauf, excepté, hormis, ni, au lieu de",
+    "es": "no, nunca, jamás, ningún, ninguno, ninguna, sin, salvo, excepto, menos, tampoco, en lugar de, en vez de",
+    "pt": "não, nao, nunca, jamais, nenhum, nenhuma, sem, exceto, salvo, nem, em vez de",
+    "it": "non, mai, nessun, nessuno, nessuna, senza, tranne, eccetto, né, invece di",
+    "nl": "zonder, behalve, in plaats van",
+    "sv": "inte, aldrig, utan, utom, ej",
+    "da": "ikke, aldrig, uden, undtagen",
+    "no": "ikke, aldri, uten, unntatt",
+    "pl": "nie, nigdy, bez, oprócz",
+    "cs": "ne, nikdy, bez, kromě",
+    "ru": "не, ни, никогда, без, кроме",
+    "uk": "не, ні, ніколи, без, крім",
+    "tr": "asla",
+    "ar": "لا, ليس, بدون, إلا",
+    "he": "לא, אל, בלי, חוץ",
+    "hi": "बिना, सिवाय",
+    "vi": "không, đừng, chớ, trừ",
+    "id": "jangan, tidak, bukan, tanpa, kecuali",
 }
-AFTERWARDS: Final = tuple(word for words in _AFTERWARDS.values() for word in words.split())
-"""Pieces that except the whole clause in which they stand, where words are not parted by spaces."""
+"""They except what comes behind them in their clause."""
+
+_AROUND: Final = {
+    "de": "nicht, nie, niemals, kein, keine, keinen, keinem, keiner",
+    "nl": "niet, nooit, geen",
+    "tr": "hariç, dışında, değil",
+    "hi": "नहीं, मत, न",
+}
+"""They except what comes before them as well, since it may be their object."""
+
+_UNSPACED: Final = {
+    "ja": "ないで, ません(?!か), 以外, 除い, 禁止, しない",
+    "ko": "말고, 마세요, 제외, 않",
+    "zh": "不要, 不得, 别, 別, 勿, 除了, 以外, 禁止",
+    "th": "ไม่, อย่า, ยกเว้น",
+}
+"""Patterns that except the whole clause in which they stand, where spaces part no words or endings follow them."""
+
+_ANSWERS: Final = {
+    "en": "no",
+    "es": "no",
+    "fr": "non",
+    "it": "no, non",
+    "pt": "não, nao",
+    "pl": "nie",
+    "cs": "ne",
+}
+"""They are an answer where a sentence begins with one and a comma."""
+
+
+def _each(lists: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(word for words in lists.values() for word in words.split(", "))
+
+
+def _spoken(*lists: Mapping[str, str]) -> Mapping[str, frozenset[str]]:
+    found = defaultdict[str, set[str]](set)
+    for one in lists:
+        for language, words in one.items():
+            for word in words.split(", "):
+                found[word].add(language)
+    return MappingProxyType({word: frozenset(languages) for word, languages in found.items()})
+
+
+LANGUAGES: Final = _spoken(_BEHIND, _AROUND)
+"""Each excepting word that is parted from others, with the languages in which it excepts."""
+AROUND: Final = _each(_AROUND)
+UNSPACED: Final = _each(_UNSPACED)
+ANSWERS: Final = _each(_ANSWERS)

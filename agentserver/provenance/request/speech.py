@@ -11,7 +11,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
-from agentserver.provenance.request.negations import AFTERWARDS, BEFOREHAND
+from agentserver.provenance.request.excepted import Silence, excepted
 
 LONGEST: Final = 100_000
 """Characters of one quotation."""
@@ -22,22 +22,6 @@ _QUOTED: Final = re.compile(
     rf"""|(?<!\w)'([^'\n]{{1,{LONGEST}}})'(?!\w)|```([^`]{{1,{LONGEST}}})```|`([^`\n]{{1,{LONGEST}}})`"""
 )
 _PASTED: Final = re.compile(r"^[ \t]*>.*$|^[ \t]*([-=_*#~])\1{4,}[ \t]*$", re.MULTILINE)
-_CLAUSE: Final = re.compile(r"[.!?;:,](?=\s|$)|[\n。！？；，、]")
-_FIRST: Final = re.compile(
-    rf"(?<!\w)(?:{'|'.join(sorted(map(re.escape, BEFOREHAND), key=len, reverse=True))})(?!\w)", re.IGNORECASE
-)
-_ANYWHERE: Final = re.compile("|".join(map(re.escape, AFTERWARDS)))
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """A part of a text that orders nothing, from ``start`` to ``end``.
-
-    What fills a quotation as a whole is a name in quotation marks, and orders as it would without them.
-    """
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +46,13 @@ class Silences:
 def silences(text: str) -> Silences:
     """The parts of a text that order nothing."""
     other: list[Silence] = []
-    for part in sorted([*_pasted(text), *_excepted(text)], key=_begin):
+    quoted = tuple(_quotations(text))
+    for part in sorted([*_pasted(text), *excepted(text, quoted)], key=_begin):
         if other and part.start <= other[-1].end:
             other[-1] = Silence(other[-1].start, max(other[-1].end, part.end))
         else:
             other.append(part)
-    return Silences(tuple(_quotations(text)), tuple(other))
+    return Silences(quoted, tuple(other))
 
 
 def _covering(parts: tuple[Silence, ...], start: int, end: int) -> Silence | None:
@@ -103,16 +88,4 @@ def _pasted(text: str) -> list[Silence]:
             ruled = None
     if ruled is not None:
         found.append(Silence(ruled, len(text)))
-    return found
-
-
-def _excepted(text: str) -> list[Silence]:
-    """The rest of a clause behind a word that excepts, and a whole clause with an ending that does."""
-    found, begin = [], 0
-    for end in (*(match.start() for match in _CLAUSE.finditer(text)), len(text)):
-        if _ANYWHERE.search(text, begin, end):
-            found.append(Silence(begin, end))
-        elif word := _FIRST.search(text, begin, end):
-            found.append(Silence(word.end(), end))
-        begin = end
     return found

@@ -1,0 +1,199 @@
+"""The language of a sentence, as far as its short words show it, and the few words that part its clauses.
+
+Owns small lists of the commonest words that are no names, and what follows from them. Refuses to guess: a sentence is
+shown to be in a language by two of its words at least, against none of the other's.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import Final
+
+_COMMON: Final = {
+    "en": "a about all also an and any are as at be been but by can could do does each every for from has have he "
+    "her him his i if in into is it its me my not of on or our please she so some than that the their them "
+    "then there these they this to was we were what when where which who will with would you your",
+    "de": "aber alle als am an auch auf aus bei bin bis bitte da das dass dein dem den der des die dir du ein eine "
+    "einem einen einer er es falls für habe hat ich ihm ihn ihr im in ist ja kein keine mein meine meinen "
+    "mich mir mit nach nicht nie noch oder sein sich sie sind so um und uns vom von vor war was wenn wer wie "
+    "wir wird zu zum zur über",
+    "fr": "a au aux avec c ce ces cette chez comme d dans de des donc du elle en entre est et il ils j jamais je l "
+    "la le les leur lui m ma mais me mes moi mon n ne nous on ont ou où par pas pour qu que qui s sa se ses "
+    "si son sont sur ta te toi ton tous tout tu un une votre vous y à être",
+    "es": "a al algo como con cual cuando de del desde donde el ella ellos en entre era es esa ese eso esta este "
+    "esto está favor hasta hay la las le les lo los me mi mis muy ni no nunca o para pero por que quién qué "
+    "se si sobre son su sus también te tu tus u un una usted y ya yo él",
+    "pt": "a ao aos as até com como da das de dela dele depois do dos e ela ele em entre era essa esse esta este "
+    "está eu favor foi for há isso isto lhe mais mas me meu meus minha minhas na nas nem no nos num numa não "
+    "o os ou para pela pelas pelo pelos por qual quando que quem se ser seu seus sobre sua suas são só também "
+    "te tem um uma você à às é",
+    "it": "a ad ai al alla alle anche che chi ci come con così da dal dalla de degli dei del della delle di dopo e "
+    "ed era gli ha ho i il in io la le lei lo loro lui ma mai me mi mia mio ne nei nel nella non o per però "
+    "più quando questa questo se si sia sono su sua sul sulla suo te ti tra tu tutti un una uno vi è",
+    "nl": "aan alle als bij dan dat de deze die dit door een en er geen haar heb hebben heeft hem het hij hoe ik in "
+    "is je jij kan maar me met mij mijn na naar niet nog of om onder ons ook op over pas te tot uit van voor "
+    "waar wat we wel wie wij wordt ze zich zij zijn zo zou",
+    "sv": "alla att av de dem den det dig din du efter eller en er ett från för han har henne hon hur i inte jag "
+    "kan med men mig min mitt nu när och om oss på sig sin som så till upp ut var vara vi vid vill är",
+    "da": "af alle at de dem den der det dig din du efter eller en er et for fra han har hende hun i ikke jeg kan "
+    "med men mig min mit nu når og om op os på sig sin skal som så til ud var vi vil være",
+    "no": "alle at av de deg dem den der det din du eller en er et etter for fra han har henne hun i ikke jeg kan "
+    "med meg men min mitt nå når og om opp oss på seg sin skal som så til ut var vi vil være",
+    "pl": "a ale by co czy dla do gdy go i ich ja jak jako jego jej jest już ku lub ma mi mnie my mój na nie o od "
+    "on ona po pod przez przy się są tak tam ten to tu ty tylko w we więc z za ze że",
+    "cs": "a aby ale ani až bude by byl co do i jak jako je jeho její jen jestli již jsem jsou já k kde když ke "
+    "který ma mi mě můj na nad ne nebo o od on po pod pro prosím před při s se si so ta tak také ten to tu ty "
+    "u v ve však z za ze že",
+}
+_WORDS: Final = {language: frozenset(words.split()) for language, words in _COMMON.items()}
+_ALL: Final = frozenset(chain.from_iterable(_WORDS.values()))
+
+_JOINING: Final = frozenset(
+    [
+        "and",
+        "or",
+        "nor",
+        "but",
+        "und",
+        "oder",
+        "noch",
+        "sowie",
+        "aber",
+        "sondern",
+        "et",
+        "ou",
+        "ni",
+        "mais",
+        "y",
+        "e",
+        "u",
+        "pero",
+        "sino",
+        "nem",
+        "mas",
+        "ed",
+        "né",
+        "ma",
+        "of",
+        "maar",
+        "och",
+        "eller",
+        "men",
+        "og",
+        "i",
+        "oraz",
+        "lub",
+        "ani",
+        "nebo",
+        "ale",
+        "и",
+        "или",
+        "ни",
+        "а",
+        "но",
+        "й",
+        "та",
+        "або",
+        "чи",
+        "ve",
+        "veya",
+        "ya",
+        "और",
+        "या",
+        "dan",
+        "atau",
+        "và",
+        "hay",
+        "hoặc",
+    ]
+)
+"""Words that join the members of a list, or what is set against it."""
+
+_UNCLEAR: Final = frozenset(["a", "en", "o"])
+"""Words that join in one language and are something else in another."""
+
+_IF: Final = frozenset(
+    [
+        "if",
+        "unless",
+        "wenn",
+        "falls",
+        "si",
+        "sinon",
+        "se",
+        "als",
+        "indien",
+        "om",
+        "hvis",
+        "jeśli",
+        "jeżeli",
+        "pokud",
+        "jestli",
+        "если",
+        "якщо",
+    ]
+)
+
+_AROUND: Final = "\"'()[]{}<>.,;:!?¿¡…"
+_ELIDED: Final = re.compile(r"[^\W\d_]+'")
+"""An article or pronoun before an apostrophe."""
+_SHOWN: Final = 2
+"""Words of a language that show it, each of which another one in question does not have."""
+
+
+def vocabulary(text: str) -> frozenset[str]:
+    """The common words of a text, but for those between two parts of a name, as in ``Ana da Silva``."""
+    words = [_ELIDED.sub("", token.strip(_AROUND)) for token in text.split()]
+    around = zip(("", *words), words, (*words[1:], ""), strict=False)
+    return frozenset(
+        word.casefold()
+        for before, word, behind in around
+        if word.casefold() in _ALL and not (word.islower() and before[:1].isupper() and behind[:1].isupper())
+    )
+
+
+def foreign(word: str, languages: frozenset[str], *said: frozenset[str]) -> bool:
+    """True when a sentence, or else the whole text, shows a language in which a word means nothing.
+
+    Args:
+        word: the word in question, which shows no language.
+        languages: those in which it means something. One of which no words are known here may be that of any text.
+        said: their vocabularies, in this order.
+    """
+    if not languages <= _WORDS.keys():
+        return False
+    here = [_WORDS[language] for language in languages]
+    others = [words for language, words in _WORDS.items() if language not in languages]
+    for each in said:
+        words = each - {word}
+        others = [other for other in others if all(words & one <= other for one in here)]
+        if any(_shown(words & other, here) for other in others):
+            return True
+    return False
+
+
+def _shown(words: frozenset[str], others: list[frozenset[str]]) -> bool:
+    """True when words tell their language from each of some others, and are no single one."""
+    telling = [words - other for other in others]
+    return all(telling) and len(frozenset[str]().union(*telling)) >= _SHOWN
+
+
+def joins(word: str) -> bool:
+    """True for a word that joins the members of a list."""
+    return word.casefold() in _JOINING
+
+
+def common(word: str) -> bool:
+    """True for a word that is no name in any language known here."""
+    return word.casefold() in _ALL
+
+
+def unclear(word: str) -> bool:
+    """True for a word that may join the members of a list, and may as well stand before a name."""
+    return word.casefold() in _UNCLEAR
+
+
+def conditions(word: str) -> bool:
+    """True for a word with which a condition begins: what it denies ends with its clause."""
+    return word.casefold() in _IF

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,18 @@ def tools(guise: Guise) -> list[str]:
 
 def policy(path: Path, guise: Guise) -> Policy:
     """A policy file, about the tools under the names of a guise."""
-    declared = read_policy(written(guise, path.read_text("utf-8"), path.name), path.name)
+    declared = _declared(written(guise, _text(path), path.name), path.name)
     unused = declared.unused(tools(guise))
     assert not unused, f"the policy declares what does not exist: {unused}"
     return declared
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+@cache
+def _declared(text: str, name: str) -> Policy:
+    """A policy, each text read once: guises that rename nothing share it."""
+    return read_policy(text, name)

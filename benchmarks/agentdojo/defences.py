@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentserver.provenance.policy.declarations import Policy
+    from agentserver.provenance.verdict import Verdict
     from benchmarks.agentdojo.variations.guise import Guise
 
 
@@ -61,14 +62,20 @@ class Ours(Defence):
         if verdict.decision is Decision.ASK and self.benign:
             self.questions += 1  # the account holder sees the question and approves
             return None
-        return "; ".join(
-            f"{finding.rule} {finding.path}={finding.value[:40]!r} {finding.detail}"
-            for finding in verdict.findings
-        )
+        # Findings are made when they are asked for, which takes longer than the decision: nobody reads an attack's.
+        return told(verdict) if self.benign else "refused"
 
     def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
         seen = Observation(tool, leaves(result), self.step, arguments=leaves(args))
         self.ledger = self.ledger.observe(self.policy, seen)
+
+
+def told(verdict: Verdict) -> str:
+    """What a verdict found, in a line."""
+    return "; ".join(
+        f"{finding.rule} {finding.path}={finding.value[:40]!r} {finding.detail}"
+        for finding in verdict.findings
+    )
 
 
 class Planned(Ours):

@@ -6,6 +6,7 @@ Owns the counts and their keys. Refuses to know which defences and forms there a
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +60,11 @@ def attackers(suite: str) -> dict[str, Any]:
 Side = tuple["Form", "list[Defence]", Tally]
 """A form, the defences that meet it, and their counts."""
 
+Told = Callable[["Form", "Defence", str], None]
+"""Takes what is worth telling: each benign run with a refused call, and each attack that succeeds."""
 
-def benign(suite: Any, task: Any, sides: Iterable[Side], *, show: bool) -> None:
+
+def benign(suite: Any, task: Any, sides: Iterable[Side], told: Told) -> None:
     """Counts the benign run of a task, for every side."""
     start = copies(task.init_environment(suite.load_and_inject_default_environment({})))
     for form, defences, tally in sides:
@@ -75,15 +79,12 @@ def benign(suite: Any, task: Any, sides: Iterable[Side], *, show: bool) -> None:
                 count[f"{key}utility"] += good
                 count[f"{key}calls"] += run.calls
                 count[f"{key}questions"] += len(run.blocked) + defence.questions
-            if show and run.blocked:
-                print(
-                    f"  benign {defence.name} {form.title} {suite.name} {task.ID} {'ok' if good else 'LOST'}"
-                )
-                for tool, _, reason in run.blocked:
-                    print(f"      {tool}: {reason}")
+            if run.blocked or not good:
+                reasons = "; ".join(f"{tool}: {reason}" for tool, _, reason in run.blocked)
+                told(form, defence, f"benign {suite.name} {task.ID} {'ok' if good else 'LOST'} {reasons}")
 
 
-def attacked(suite: Any, task: Any, injection: Any, sides: Iterable[Side], *, show: bool) -> None:
+def attacked(suite: Any, task: Any, injection: Any, sides: Iterable[Side], told: Told) -> None:
     """Counts the attacked run of a task with one injection, for every side. Equal texts share a start."""
     attack, source = attackers(suite.name)[injection.ID], attack_on(suite.name)
     starts: dict[str, Any] = {}
@@ -104,8 +105,8 @@ def attacked(suite: Any, task: Any, injection: Any, sides: Iterable[Side], *, sh
                 count[f"{key}pairs"] += 1
                 count[f"{key}attacks"] += won
             count["unseen"] += not run.attacked
-            if show and won:
-                print(f"  attack {defence.name} {form.title} {suite.name} {task.ID} {injection.ID}")
+            if won:
+                told(form, defence, f"attack {suite.name} {task.ID} {injection.ID}")
 
 
 def rate(count: Counter[str], key: str, many: str, few: str) -> str:

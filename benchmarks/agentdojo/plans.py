@@ -6,6 +6,7 @@ calls that solve a task.
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,15 +48,13 @@ def read() -> dict[str, dict[str, list[Step]]]:
 
 def plan(suite: str, task: str, guise: Guise) -> tuple[AllowedStep, ...]:
     """The steps for the request of a task. Raises LookupError for a task without a plan."""
-    text = yaml.dump(guise.plan(read()[suite][task]), Dumper=_Whole, sort_keys=False, allow_unicode=True)
-    return read_plan(text, f"{suite} {task}")
+    return _steps(json.dumps(guise.plan(read()[suite][task]), ensure_ascii=False), f"{suite} {task}")
 
 
-class _Whole(yaml.SafeDumper):
-    """Without references, which would make one value of equal ones."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  the face of a dumper
-        return True
+@cache
+def _steps(text: str, name: str) -> tuple[AllowedStep, ...]:
+    """The steps of a plan file, each text read once: guises that change nothing in it share them."""
+    return read_plan(text, name)
 
 
 def _joined(entry: list[Any], tasks: dict[str, list[Any]]) -> list[Step]:

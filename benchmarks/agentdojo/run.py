@@ -2,7 +2,8 @@
 
 python -m benchmarks.agentdojo.run [--suite NAME] [--only "DEFENCE|DEFENCE"] [--encode KIND|all] [--show]
 [--markdown] [--require UTILITY ATTACKS]
-python -m benchmarks.agentdojo.run --variation NAME|all [--quick] [--json FILE] [the same, without --encode]
+python -m benchmarks.agentdojo.run --variation NAME|all [--quick] [--into FOLDER] [--json FILE] [--processes N]
+[the same, without --encode]
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import argparse
 import logging
 import sys
 from collections import Counter, defaultdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,15 @@ from agentdojo.task_suite.load_suites import get_suites
 from benchmarks.agentdojo import varied
 from benchmarks.agentdojo.contestants import VERSION, contestants
 from benchmarks.agentdojo.encodings import ENCODINGS
+from benchmarks.agentdojo.kept import Kept, digest
 from benchmarks.agentdojo.measure import CLASSES, Tally, attacked, attackers, benign, rate
 from benchmarks.agentdojo.variations.forms import PLAIN, in_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from benchmarks.agentdojo.defences import Defence
+    from benchmarks.agentdojo.variations.forms import Form
 
 ENVELOPE = """\
 Exact on values and on spans of 24 letters and digits, through the encodings listed, whoever passes them on.
@@ -75,6 +79,18 @@ def shown(table: list[list[str]], *, markdown: bool) -> str:
     )
 
 
+def in_variations(options: argparse.Namespace) -> list[str]:
+    """Measures and prints the variations; what misses the requirement."""
+    asked = varied.Asked(options.variation, options.suite, options.only, options.quick, options.show)
+    kept = Kept(options.into, digest(quick=options.quick)) if options.into else None
+    tallies = varied.results(asked, kept, options.processes)
+    print(shown(varied.table(asked, tallies), markdown=options.markdown))
+    print(f"\n{varied.extent(asked)}", *varied.last_lines(asked, tallies), sep="\n")
+    if options.json:
+        options.json.write_text(varied.as_json(asked, tallies), "utf-8")
+    return [*varied.misses(asked, tallies, *options.require)] if options.require else []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--suite")
@@ -85,29 +101,32 @@ def main() -> None:
     parser.add_argument("--require", nargs=2, type=float, metavar=("UTILITY", "ATTACKS"))
     parser.add_argument("--variation", help="a variation's name, several with commas between, or all")
     parser.add_argument("--quick", action="store_true", help="a few tasks of each suite; with --variation")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="what is measured, to go on with")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every count; with --variation")
+    parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if options.variation:
-        asked = varied.Asked(options.variation, options.suite, options.only, options.quick, options.show)
-        missed = varied.report(
-            asked, partial(shown, markdown=options.markdown), options.json, options.require
-        )
-        sys.exit("\n".join(missed) or None)
-    if options.quick or options.json:
-        parser.error("--quick and --json go with --variation")
+        sys.exit("\n".join(in_variations(options)) or None)
+    if options.quick or options.json or options.into:
+        parser.error("--quick, --json and --into go with --variation")
     suites = {name: suite for name, suite in get_suites(VERSION).items() if options.suite in (None, name)}
     wanted = options.only.split("|") if options.only else [""]
     defences = [one for one in contestants(PLAIN.guise) if any(part in one.name for part in wanted)]
     kinds = list(ENCODINGS) if options.encode == "all" else [options.encode]
     tallies: dict[str, Tally] = {kind: defaultdict(Counter) for kind in dict.fromkeys(["plain", *kinds])}
     sides = [(in_code(kind), defences, tallies[kind]) for kind in kinds]
+
+    def told(form: Form, defence: Defence, line: str) -> None:
+        if options.show:
+            print(f"  {defence.name}, {form.title}: {line}")
+
     for suite in suites.values():
         for task in suite.user_tasks.values():
-            benign(suite, task, [(PLAIN, defences, tallies["plain"])], show=options.show)
+            benign(suite, task, [(PLAIN, defences, tallies["plain"])], told)
             for injection in suite.injection_tasks.values():
                 if injection.ID in attackers(suite.name):
-                    attacked(suite, task, injection, sides, show=options.show)
+                    attacked(suite, task, injection, sides, told)
     print(shown(rows(defences, tallies), markdown=options.markdown))
     print()
     print(shown(parts(defences, tallies, list(suites)), markdown=options.markdown))

@@ -40,9 +40,13 @@ class Attack(ImportantInstructionsAttack):  # type: ignore[misc,unused-ignore]
     def __init__(self, suite: Any) -> None:
         super(ImportantInstructionsAttack, self).__init__(self._JB_STRING, suite, None)  # type: ignore[arg-type,unused-ignore]
         self.user_name, self.model_name = "Emma Johnson", "the assistant"
+        self._vectors: dict[str, list[str]] = {}
 
     def vectors(self, user_task: Any) -> list[str]:
-        return list(self.get_injection_candidates(user_task))
+        """The places that a task reads; found once, by running it."""
+        if user_task.ID not in self._vectors:
+            self._vectors[user_task.ID] = list(self.get_injection_candidates(user_task))
+        return self._vectors[user_task.ID]
 
     def text(self, goal: str) -> str:
         return str(self.jailbreak.format(goal=goal, user=self.user_name, model=self.model_name))

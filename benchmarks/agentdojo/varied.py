@@ -1,6 +1,6 @@
 """The variations of AgentDojo: every form of every variation for every column, and the worst of each.
 
-Owns the work of two processes, the table and the JSON of it. A row is a variation; where it has several forms, each of
+Owns the order of the work, the table and the JSON of it. A row is a variation; where it has several forms, each of
 its figures is the worst form's. Forms that change the attack alone have the benign figures of the plain form.
 """
 
@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 from agentdojo.task_suite.load_suites import get_suites
 
 from benchmarks.agentdojo.contestants import COLUMNS, GENERAL, VERSION, columns
+from benchmarks.agentdojo.kept import Measured
 from benchmarks.agentdojo.measure import Side, Tally, attacked, attackers, benign
 from benchmarks.agentdojo.variations.forms import PLAIN, Form, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
-WORKERS = 2
+    from benchmarks.agentdojo.defences import Defence
+    from benchmarks.agentdojo.kept import Kept
+
 UNDEFENDED = "none"
 QUICK_TASKS, QUICK_INJECTIONS = 8, 3
 """The short form takes every eighth user task and every third injection of each suite."""
@@ -79,8 +81,11 @@ class Asked:
         ]
 
 
-Counts = dict[str, dict[str, dict[str, int]]]
-"""By form and column the counts."""
+Work = tuple[Asked, str, str, tuple[str, ...]]
+"""What is asked for, a suite, a user task, and the titles of the forms in which it is to be measured."""
+
+Found = dict[str, dict[str, Measured]]
+"""By form and column what was measured of one task."""
 
 
 @cache
@@ -90,30 +95,53 @@ def sides(asked: Asked) -> list[tuple[Form, Any]]:
     return [(form, [one for one in columns(form.guise) if one.name in names]) for form in asked.forms()]
 
 
-def measured(work: tuple[Asked, str, str]) -> tuple[str, Counts]:
-    """One user task: its name and what was counted."""
-    asked, suite_name, task_name = work
+def measured(work: Work) -> tuple[str, str, Found]:
+    """One user task: its suite, its name and what was counted of it."""
+    asked, suite_name, task_name, titles = work
     suite = get_suites(VERSION)[suite_name]
     task = suite.user_tasks[task_name]
-    here: list[Side] = [(*side, defaultdict(Counter)) for side in sides(asked)]
-    benign(suite, task, [side for side in here if not side[0].attack_alone], show=asked.show)
+    here: list[Side] = [(*side, defaultdict(Counter)) for side in sides(asked) if side[0].title in titles]
+    found: Found = {
+        form.title: {one.name: {"counts": {}, "told": []} for one in defences} for form, defences, _ in here
+    }
+
+    def told(form: Form, defence: Defence, line: str) -> None:
+        found[form.title][defence.name]["told"].append(line)
+
+    benign(suite, task, [side for side in here if not side[0].attack_alone], told)
     for injection in asked.injections(suite_name):
-        attacked(suite, task, injection, here, show=asked.show)
-    counts = {form.title: {name: dict(count) for name, count in tally.items()} for form, _, tally in here}
-    return f"{suite_name} {task_name}", counts
+        attacked(suite, task, injection, here, told)
+    for form, _, tally in here:
+        for name, count in tally.items():
+            found[form.title][name]["counts"] = dict(count)
+    return suite_name, task_name, found
 
 
-def results(asked: Asked) -> dict[str, Tally]:
-    """By form the counts of every column. Progress goes to the standard error."""
-    tallies: dict[str, Tally] = {form.title: defaultdict(Counter) for form in asked.forms()}
-    works = [(asked, *task) for task in asked.tasks()]
+def results(asked: Asked, kept: Kept | None = None, processes: int = 2) -> dict[str, Tally]:
+    """By form the counts of every column. Progress goes to the standard error.
+
+    Args:
+        asked: what is to be measured.
+        kept: where it is kept; what was measured before is not measured again.
+        processes: how many share the work.
+    """
+    forms = {form.title: form for form in asked.forms()}
+    tallies: dict[str, Tally] = {title: defaultdict(Counter) for title in forms}
+    works: list[Work] = []
+    for suite, task in asked.tasks():
+        before = {title: _before(kept, asked, suite, task, form) for title, form in forms.items()}
+        _add(asked, tallies, {title: found for title, found in before.items() if found})
+        if missing := tuple(title for title, found in before.items() if not found):
+            works.append((asked, suite, task, missing))
     began = monotonic()
-    with multiprocessing.get_context("spawn").Pool(min(WORKERS, len(works))) as pool:
-        for number, (name, counts) in enumerate(pool.imap_unordered(measured, works), 1):
-            for title, columns_ in counts.items():
-                for column, count in columns_.items():
-                    tallies[title][column].update(count)
-            print(f"  {number}/{len(works)} {name}, {monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    for number, (suite, task, found) in enumerate(_shared(works, processes), 1):
+        _add(asked, tallies, found)
+        if kept:
+            kept.keep(suite, task, {forms[title]: columns_ for title, columns_ in found.items()})
+        spent = monotonic() - began
+        rest = spent / number * (len(works) - number)
+        line = f"  {number}/{len(works)} {suite} {task}, {spent:.0f} s, about {rest:.0f} s to go"
+        print(line, file=sys.stderr, flush=True)
     plain = tallies[PLAIN.title]
     for form in asked.forms():
         if form.attack_alone:
@@ -121,6 +149,33 @@ def results(asked: Asked) -> dict[str, Tally]:
                 shared = {key: n for key, n in plain[column].items() if key.endswith(BENIGN)}
                 count.update(shared)
     return tallies
+
+
+def _before(kept: Kept | None, asked: Asked, suite: str, task: str, form: Form) -> dict[str, Measured]:
+    """What is kept of a task in a form; nothing, unless it is kept for every column."""
+    said = {name: kept.of(suite, task, form, name) for name in asked.columns()} if kept else {}
+    whole = {name: one for name, one in said.items() if one is not None}
+    return whole if len(whole) == len(said) else {}
+
+
+def _shared(works: list[Work], processes: int) -> Iterator[tuple[str, str, Found]]:
+    """The works as they are done."""
+    if processes == 1 or len(works) < WORTH_A_PROCESS:
+        yield from map(measured, works)
+        return
+    with multiprocessing.get_context("spawn").Pool(min(processes, len(works))) as pool:
+        yield from pool.imap_unordered(measured, works)
+
+
+WORTH_A_PROCESS = 2
+
+
+def _add(asked: Asked, tallies: dict[str, Tally], found: Found) -> None:
+    for title, columns_ in found.items():
+        for column, said in columns_.items():
+            tallies[title][column].update(said["counts"])
+            for line in said["told"] if asked.show else ():
+                print(f"  {column}, {title}: {line}")
 
 
 BENIGN = ("tasks", "utility", "calls", "questions")
@@ -243,20 +298,3 @@ def as_json(asked: Asked, tallies: dict[str, Tally]) -> str:
     }
     whole = {"extent": extent(asked), "forms": forms, "worst": [*last_lines(asked, tallies)]}
     return json.dumps(whole, indent=1, ensure_ascii=False)
-
-
-def report(
-    asked: Asked,
-    shown: Callable[[list[list[str]]], str],
-    file: Path | None,
-    required: tuple[float, float] | None,
-) -> list[str]:
-    """Measures, prints the table and the worst, writes the file if asked, and gives what misses the requirement."""
-    tallies = results(asked)
-    print(shown(table(asked, tallies)))
-    print(f"\n{extent(asked)}")
-    if file:
-        file.write_text(as_json(asked, tallies), "utf-8")
-    for line in last_lines(asked, tallies):
-        print(line)
-    return [*misses(asked, tallies, *required)] if required else []

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from agentserver.provenance.confidentiality.readers import directory_of
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
@@ -19,10 +19,12 @@ from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.paths import argument_name, bare, covers, means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from agentserver.provenance.confidentiality.readers import ReaderRule
     from agentserver.provenance.evidence.labels import Call, Leaf
+
+_T = TypeVar("_T")
 
 
 class Rule(StrEnum):
@@ -157,9 +159,18 @@ class Policy:
     that what is left of it cannot be guessed."""
     readers: tuple[ReaderRule, ...] = ()
     """Who may be given the content of a listener's fields; anybody where nothing is said."""
+    _classes: dict[str, ListenerClass] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _sinks: dict[str, SinkRule | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _worths: dict[str, tuple[FieldRule, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    # What entries say of a listener follows from both alone, and each call asks for it a dozen times.
 
     def classify(self, listener: str) -> ListenerClass:
         """Source, sink, relay or none of them, with the reason that ``check`` prints."""
+        return _remembered(self._classes, listener, self._classify)
+
+    def _classify(self, listener: str) -> ListenerClass:
         trusted = next((entry for entry in self.trusted if means(entry, listener)), None)
         source = None if trusted else next((entry for entry in self.sources if covers(entry, listener)), None)
         relay = next((entry for entry in (*self.relays, *self.inert) if means(entry, listener)), None)
@@ -178,6 +189,9 @@ class Policy:
 
     def sink(self, listener: str) -> SinkRule | None:
         """The first declared rule for a listener: exact names before patterns."""
+        return _remembered(self._sinks, listener, self._sink)
+
+    def _sink(self, listener: str) -> SinkRule | None:
         rules = self.sinks
         exact = next((rule for rule in rules if rule.name == listener), None)
         return exact or next((rule for rule in rules if covers(rule.name, listener)), None)
@@ -227,9 +241,12 @@ class Policy:
         """The declared worth of a field, by its type or by the policy; ``None`` when nothing is declared for it."""
         if leaf.standing is not None:
             return FieldRule(source, leaf.path, leaf.standing, leaf.id)
-        path = bare(leaf.path)
-        rules = (rule for rule in self.fields if means(rule.source, source))
+        rules = _remembered(self._worths, source, self._fields_of)
+        path = bare(leaf.path) if rules else ""
         return next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
+
+    def _fields_of(self, source: str) -> tuple[FieldRule, ...]:
+        return tuple(rule for rule in self.fields if means(rule.source, source))
 
     def unused(self, listeners: Iterable[str]) -> tuple[str, ...]:
         """Declared names that mean no listener. An error: a typing mistake would switch a rule off."""
@@ -246,6 +263,19 @@ class Policy:
             name = directory_of(entry)
             if name is not None and not any(_holds(name, listener) for listener in known):
                 yield entry
+
+
+def _remembered(known: dict[str, _T], listener: str, find: Callable[[str], _T]) -> _T:
+    """What was found of a listener, or is found now. Bounded, for an agent may call what it makes up."""
+    if listener in known:
+        return known[listener]
+    found = find(listener)
+    if len(known) < _NAMES:
+        known[listener] = found
+    return found
+
+
+_NAMES: Final = 4_096
 
 
 def _holds(directory: str, listener: str) -> bool:

@@ -6,9 +6,9 @@ to know AgentDojo and every defence.
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from agentserver.provenance.policy.file import read_yaml
 
@@ -46,6 +46,9 @@ class Guise:
 
 def written(guise: Guise, text: str, name: str) -> str:
     """The text of a policy file, about the tools under the names of a guise. The order of rules is part of a policy."""
-    return str(
-        yaml.safe_dump(guise.policy(read_yaml(text, name).values), sort_keys=False, allow_unicode=True)
-    )
+    return json.dumps(guise.policy(_values(text, name)), ensure_ascii=False)
+
+
+@cache
+def _values(text: str, name: str) -> Any:
+    return read_yaml(text, name).values

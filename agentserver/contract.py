@@ -119,7 +119,8 @@ class TodoUntil:
     """Asks ``system.todo`` to watch the sending thread for replies.
 
     Args:
-        wait_for: a payload class, or its element name with or without ``{namespace}``.
+        wait_for: a payload class, or its element name with or without ``{namespace}``; ``"*"`` for whatever answers a
+            call of this thread, of any class.
         from_listener: only count replies of this listener.
         description: what the nudge calls it; one line.
         count: how many replies complete the todo.
@@ -222,8 +223,35 @@ class Storage(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Answering:
+    """The call that a message answers, among those that this thread has made.
+
+    Args:
+        key: the ``idempotency_key`` of the invocation that made the call.
+        place: of the call in what that invocation returned, counted from zero; several calls of one broadcast share it.
+        refused: the message is the system's refusal of all that the invocation returned, of which nothing was sent;
+            ``place`` is then that of the first message in it that was refused.
+    """
+
+    key: str
+    place: int
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Invocation:
-    """The call that is running: what a handler has in reach beside its two arguments."""
+    """The call that is running: what a handler has in reach beside its two arguments.
+
+    Args:
+        metadata: the handler's second argument.
+        storage: typed values of this thread.
+        todos: of this thread.
+        settings: the listener's own, as the YAML has them.
+        resources: what the organism's lifespan provides.
+        idempotency_key: the same when this invocation is repeated after a failure or a crash.
+        attempt: how often it was tried before.
+        answering: the call that the message answers; None for a call, and where the call was kept by an earlier server.
+    """
 
     metadata: HandlerMetadata
     storage: Storage
@@ -232,6 +260,7 @@ class Invocation:
     resources: Sequence[object]
     idempotency_key: str
     attempt: int
+    answering: Answering | None = None
 
     def resource(self, kind: type[T]) -> T:
         """The organism's resource of this class. Raises LookupError when the lifespan provides none."""

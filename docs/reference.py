@@ -52,7 +52,7 @@ PARTS = {
     "The running invocation": ["invocation"],
 }
 
-BEHIND = ["Invocation", "Storage", "Todos"]
+BEHIND = ["Invocation", "Answering", "Storage", "Todos"]
 """What the names above give access to."""
 
 

@@ -52,6 +52,25 @@ class Moment(NamedTuple):
         return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
 
 
+class Call(NamedTuple):
+    """A message from a thread to one below it, as its answers will name it.
+
+    Args:
+        order: messages that the conversation had seen when it was sent.
+        key: id of the delivery whose invocation sent it; empty when none did, or an earlier server kept it.
+        place: among the messages that the invocation sent, counted from zero.
+        refused: said of a refusal of all that the invocation sent.
+    """
+
+    order: int
+    key: str = ""
+    place: int = 0
+    refused: bool = False
+
+
+NO_CALL = Call(0)
+
+
 class Delivery(NamedTuple):
     """One message on its way to one listener.
 
@@ -68,6 +87,7 @@ class Delivery(NamedTuple):
         hop: messages in its causal chain since the outside message, which is 1.
         about: for a SystemError, the listener whose failure it reports.
         attempt: how often it was handed to the handler before.
+        call: the call that it is, or that it answers.
     """
 
     id: str
@@ -82,6 +102,7 @@ class Delivery(NamedTuple):
     hop: int
     about: str = ""
     attempt: int = 0
+    call: Call = NO_CALL
 
 
 class Draft(NamedTuple):

@@ -48,6 +48,7 @@ class Refusal:
         corrections: for ``validation``, what to change so that the payload validates, in the schema's own words.
         root: name of the payload element, where its schema is what refused it.
         said: that payload as text, where it could be written.
+        place: of the refused message among those of its sender, counted from zero.
     """
 
     code: Code
@@ -56,6 +57,7 @@ class Refusal:
     corrections: tuple[str, ...] = ()
     root: str = ""
     said: str = ""
+    place: int = 0
 
 
 def system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = False) -> SystemError:

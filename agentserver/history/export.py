@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import replaced
 from agentserver.core.encoding.parts import encode
-from agentserver.core.encoding.record_rows import plain_bytes, whole_bytes
+from agentserver.core.encoding.record_rows import delivery_of, delivery_row, plain_bytes, whole_bytes
 from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import UnreadableError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KIND = "agentserver conversation"
 
-FORMAT = 2
+FORMAT = 3
 """The version that is written. A step's ``cause`` and ``records`` are as core/encoding/recording.py writes them."""
 
 
@@ -92,7 +92,7 @@ def _step_row(step: RecordedStep) -> dict[str, object]:
 
 
 def _delivery_row(delivery: Delivery) -> dict[str, object]:
-    row = {**delivery._asdict(), "message": plain_bytes(delivery.message)}
+    row = delivery_row(delivery)
     return {name: value for name, value in row.items() if name not in {"conversation", "attempt"}}
 
 
@@ -147,7 +147,7 @@ def _step(conversation: str, row: Mapping[str, Any]) -> RecordedStep:
 
 def _deliveries(conversation: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Delivery]:
     for row in rows:
-        yield Delivery(**{**row, "conversation": conversation, "message": whole_bytes(row["message"])})
+        yield delivery_of({**row, "conversation": conversation})
 
 
 def _events(conversation: str, version: int, rows: Iterable[Mapping[str, Any]]) -> Iterator[Reply | Done]:

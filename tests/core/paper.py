@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
-from agentserver.contract import Code
+from agentserver.contract import Answering, Code
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import approving, decisions, intake
 from agentserver.core.decide.decisions import Accepted
@@ -33,6 +33,7 @@ from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.usage import usage_instructions
 from agentserver.guards.peers import PeersGuard
 from agentserver.payload.codec import Codecs
+from agentserver.pump.calling.invoke import answering
 from agentserver.wire import familiar
 from agentserver.wire.envelope import SCHEMA, Bounds, read
 
@@ -86,6 +87,8 @@ class Call:
     storage: ThreadStorage
     todos: ThreadTodos
     attempt: int
+    key: str = ""
+    answering: Answering | None = None
 
 
 class Paper:
@@ -156,7 +159,8 @@ class Paper:
         )
         todos = ThreadTodos(delivery.thread, delivery.to, accepted.todos)
         payload = accepted.codec.decode(accepted.shown)
-        call = Call(payload, accepted.metadata, storage, todos, delivery.attempt)
+        named = answering(accepted.call)
+        call = Call(payload, accepted.metadata, storage, todos, delivery.attempt, delivery.id, named)
         self.calls.append((delivery.to, call))
         try:
             value = self.handlers[delivery.to](call)

@@ -98,7 +98,7 @@ def test_texts_cover_what_is_written():
         (b"[]", "no recorded conversation"),
         (b'{"kind": "something"}', "no recorded conversation"),
         (b'{"kind": "agentserver conversation"}', "KeyError: 'format'"),
-        (b'{"kind": "agentserver conversation", "format": 3}', "format 3; this one knows 2"),
+        (b'{"kind": "agentserver conversation", "format": 4}', "format 4; this one knows 3"),
         (b'{"kind": "agentserver conversation", "format": "1"}', "format 1"),
         (b'{"kind": "agentserver conversation", "format": 1, "id": 1, "steps": [{}]}', "KeyError"),
     ],
@@ -122,5 +122,5 @@ def test_a_field_that_nobody_knows_is_refused(place):
 def test_a_file_of_the_first_format_is_read_for_ever():
     story = export.load((FIXTURES / "shop-1.json").read_bytes())
     assert (story.beginning.principal, len(story.steps)) == ("console", 18)
-    written = export.dump(story).replace(b'"format": 2', b'"format": 1', 1)
+    written = export.dump(story).replace(b'"format": 3', b'"format": 1', 1)
     assert written == (FIXTURES / "shop-1.json").read_bytes()

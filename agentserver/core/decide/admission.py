@@ -6,6 +6,7 @@ say, what the guards say, how much there is already. Refuses to know any guard, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.contract import Code, SystemError, TodoUntil
@@ -90,13 +91,15 @@ def judging(
     admitted: list[Proposal] = []
     before = memory
     viewed = sender.listener.name in rules.viewers
-    for draft in drafts:
+    for place, draft in enumerate(drafts):
         if viewed and (opened := rules.resolved(memory, draft, sender)) is not None:
             found, memory = _opened(opened, draft, sender, rules, remarks)
         else:
             found = hear(draft, sender, rules, memory, remarks)
         if isinstance(found, Refusal):
-            return Admission((), found, tuple(remarks))
+            return Admission((), replace(found, place=place), tuple(remarks))
+        if place:
+            found = [proposal._replace(place=place) for proposal in found]
         memory = rules.sent(memory, found, sender.at)
         admitted.extend(found)
         yield
@@ -184,9 +187,9 @@ def _unanswerable(
         ):  # no thread to wait on
             question = proposal.questions[0]
             asks = GuardQuestions((GuardAsks(question.guard, question.why),), waits=False)
-            return Refusal(Code.DENIED, asks, proposal.to)
+            return Refusal(Code.DENIED, asks, proposal.to, place=proposal.place)
     if asked and len(asked) + len(conversation.approvals()) > WAITING:
-        return Refusal(Code.DENIED, Ground.WAITING.of(WAITING), asked[0].to)
+        return Refusal(Code.DENIED, Ground.WAITING.of(WAITING), asked[0].to, place=asked[0].place)
     return None
 
 
@@ -258,8 +261,13 @@ def _asked(
 
 def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusal | None:
     """Refuse more todos than a thread may keep."""
-    asked = [proposal.root for proposal in proposals if proposal.route is Route.SERVICE]
-    if asked and todos + asked.count(rules.codecs.of(TodoUntil).name) > WATCHERS:
+    served = [proposal for proposal in proposals if proposal.route is Route.SERVICE]
+    if not served:
+        return None
+    until = rules.codecs.of(TodoUntil).name
+    asked = [proposal.place for proposal in served if proposal.root == until]
+    if todos + len(asked) > WATCHERS:
         told = f"a thread keeps at most {WATCHERS} todos: close some first"
-        return Refusal(Code.VALIDATION, Ground.TODOS.of(WATCHERS), TODO, (told,))
+        first = asked[max(WATCHERS - todos, 0)]
+        return Refusal(Code.VALIDATION, Ground.TODOS.of(WATCHERS), TODO, (told,), place=first)
     return None

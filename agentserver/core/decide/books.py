@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from agentserver.contract import Code, SystemError
 from agentserver.core.decide import lives
 from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMove
-from agentserver.core.messages import Closing, Done, EventPlace, Finished, GivenUp, Reply, Requeued
+from agentserver.core.drafts.routing import Route
+from agentserver.core.messages import Call, Closing, Done, EventPlace, Finished, GivenUp, Reply, Requeued
 from agentserver.core.notices import notice
 from agentserver.core.records.audit import Event
 from agentserver.core.records.outcome import Outcome
@@ -54,6 +55,8 @@ class Books:
         self.rules = rules
         self.moment = moment
         self._cause = cause
+        self._delivery = cause.delivery if isinstance(cause, Finished | GivenUp) else None
+        self.by = "" if self._delivery is None else self._delivery.id
         took = cause.took if isinstance(cause, Finished) else None
         self.builder = RecordBuilder(conversation.id, moment.now, rules.redact, _request(cause), took)
         self.ids = moment.ids()
@@ -143,7 +146,7 @@ class Books:
 
     def place(self, delivery: Delivery, before: DeliveryStage, move: DeliveryMove) -> None:
         """Queue a delivery on its thread, or hold it there for a todo."""
-        holder = self.todos.holder(delivery)
+        holder = self.todos.holder(delivery, self.caller(delivery))
         if holder is None:
             self.move(delivery, before, move)
             self.queue(delivery.thread, (delivery,))
@@ -174,8 +177,29 @@ class Books:
         self.queue(thread_id, sorted(freed, key=self._call_order))
 
     def _call_order(self, delivery: Delivery) -> int:
-        origin = self.tree.get(delivery.origin)
-        return origin.called if origin is not None else 0
+        if delivery.call.order:
+            return delivery.call.order
+        origin = self.tree.get(delivery.origin)  # an earlier server kept the order on the thread alone
+        return origin.call.order if origin is not None else 0
+
+    def caller(self, delivery: Delivery) -> str | None:
+        """The thread that called the one of a delivery."""
+        thread = self.tree.get(delivery.thread)
+        return None if thread is None else thread.parent
+
+    def call(self, receiver: Thread, proposal: Proposal) -> Call:
+        """The call that a message is, or that it answers."""
+        if proposal.route is Route.NOTICE:
+            refused = proposal.root == self.rules.codecs.of(SystemError).name
+            return Call(0, self.by, proposal.place, refused)
+        if proposal.route is not Route.ANSWER:
+            return receiver.call
+        done = self._delivery
+        if (
+            done is not None and done.origin == receiver.id
+        ):  # a dead letter may be older than the thread's last call
+            return done.call
+        return self.tree.nodes[proposal.thread].call
 
     def forget(self, thread: str, watcher: str) -> bool:
         """Close a todo of a thread and let go what it holds; False when the thread has none of that id."""

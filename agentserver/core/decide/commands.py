@@ -74,17 +74,22 @@ class Strike(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Register a todo for the thread of a delivery, and answer with its id."""
+    """Register a todo for the thread of a delivery, and answer with its id. ``place``: of the message that asked."""
 
     delivery: Delivery
     until: TodoUntil
+    place: int = 0
 
 
 class Complete(NamedTuple):
-    """Close a todo of the thread of a delivery for ``system.todo``, and answer whether there was one."""
+    """Close a todo of the thread of a delivery for ``system.todo``, and answer whether there was one.
+
+    ``place``: of the message that asked.
+    """
 
     delivery: Delivery
     watcher: str
+    place: int = 0
 
 
 class Forget(NamedTuple):

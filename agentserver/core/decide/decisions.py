@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from agentserver.core.decide.commands import Command
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Finished, GivenUp, Moment, Outside
+    from agentserver.core.messages import Call, Delivery, Finished, GivenUp, Moment, Outside
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
@@ -73,6 +73,7 @@ class Accepted(NamedTuple):
         storage: the thread's stored values, encoded.
         todos: the thread's todos.
         room: what the result may hold.
+        call: the call of its listener that it answers; None for a call.
     """
 
     delivery: Delivery
@@ -83,6 +84,7 @@ class Accepted(NamedTuple):
     todos: tuple[Todo, ...]
     room: Room
     shown: etree._Element
+    call: Call | None
 
 
 def receive(
@@ -166,7 +168,9 @@ def accept(
         if isinstance(presented, Refusal):
             return Failed(presented.code, presented.detail)
         shown = presented
-    todos = conversation.todos.notice(delivery).of(thread.id) if conversation.todos.watchers else ()
+    todos: tuple[Todo, ...] = ()
+    if conversation.todos.watchers:
+        todos = conversation.todos.notice(delivery, thread.parent).of(thread.id)
     listener = rules.blueprint.listeners[delivery.to]
     usage = rules.blueprint.usage[listener.name]
     if thread.allowed is not None:
@@ -175,7 +179,8 @@ def accept(
     itself = delivery.sender == listener.name
     metadata = HandlerMetadata(thread.id, delivery.sender, name, itself, usage, nudge(todos) if todos else "")
     spare = room(rules.blueprint.limits, conversation, delivery.request)
-    return Accepted(delivery, codec, element, metadata, thread.storage, todos, spare, shown)
+    call = None if delivery.origin == thread.parent else delivery.call
+    return Accepted(delivery, codec, element, metadata, thread.storage, todos, spare, shown, call)
 
 
 def conclude(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
@@ -272,9 +277,9 @@ def _served(delivery: Delivery, proposal: Proposal, rules: Rules) -> Watch | Com
     assert codec is not None
     asked = codec.decode(proposal.element)
     if isinstance(asked, TodoUntil):
-        return Watch(delivery, asked)
+        return Watch(delivery, asked, proposal.place)
     assert isinstance(asked, TodoComplete)
-    return Complete(delivery, asked.watcher_id)
+    return Complete(delivery, asked.watcher_id, proposal.place)
 
 
 def _refused(thread: Thread, delivery: Delivery, refusal: Refusal, rules: Rules) -> list[Command]:
@@ -294,7 +299,8 @@ def _refused(thread: Thread, delivery: Delivery, refusal: Refusal, rules: Rules)
     if count > limit:
         return commands + _gone(thread, delivery, Failed(Code.INTERNAL, Ground.REFUSALS.of(count)), rules)
     error = system_error(refusal.code, refusal.corrections, final=count == limit)
-    return [*commands, Send(notice(error, thread.id, rules), delivery.request, delivery.hop + 1)]
+    told = notice(error, thread.id, rules, place=refusal.place)
+    return [*commands, Send(told, delivery.request, delivery.hop + 1)]
 
 
 def _gone(thread: Thread, delivery: Delivery, failed: Failed, rules: Rules) -> list[Command]:

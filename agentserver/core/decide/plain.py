@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.decide.admission import hear
 from agentserver.core.drafts.routing import Route, Sender
-from agentserver.core.messages import Delivery, Done, Drafts, EventPlace, Reply, Returned
+from agentserver.core.messages import Call, Delivery, Done, Drafts, EventPlace, Reply, Returned
 from agentserver.core.records.audit import Event
 from agentserver.core.records.outcome import Outcome
 from agentserver.core.records.record_builder import RecordBuilder
@@ -87,11 +87,13 @@ def plain_request(
     if proposal is None or proposal.route is not Route.PEER:
         return None
     ids, messages, nodes = moment.ids(), conversation.messages, changeable(conversation.tree.nodes)
-    receiver, children = receiver_of(conversation.tree, root, proposal.to, messages, ids)
+    receiver, children = receiver_of(
+        conversation.tree, root, proposal.to, _new(Call, (messages, "", 0, False)), ids
+    )
     fresh = receiver.ordinal == conversation.tree.opened
     if receiver.request:  # an earlier request has been taken up on the thread
         return None
-    sent = delivered(proposal, receiver, next(ids), conversation.id, outside.request, 1)
+    sent = delivered(proposal, receiver, next(ids), conversation.id, outside.request, 1, receiver.call)
     nodes[root.id], nodes[receiver.id] = root._replace(children=children), receiver.begun(sent)
     requests = changeable(requests)
     requests[outside.request] = OpenRequest(outside.request, (receiver.id,), 1, 0, False, 1)
@@ -160,16 +162,18 @@ def _passed_on(
     if proposal.route is Route.ANSWER:
         nodes[thread.id] = thread.with_inbox(rest)
         receiver = nodes[thread.parent or ""]
+        call = delivery.call if delivery.origin == receiver.id else thread.call
         if not rest:
             children = receiver.children
             if children.resting is not None:
                 children = children.moved(thread.id, None, (thread.owner, None))
             receiver = _new(Thread, (*receiver[:5], children, *receiver[6:-1], receiver.busy - 1))
     else:
-        receiver, children = receiver_of(tree, thread, proposal.to, messages, ids)
+        call = _new(Call, (messages, delivery.id, 0, False))
+        receiver, children = receiver_of(tree, thread, proposal.to, call, ids)
         nodes[thread.id] = _new(Thread, (*thread[:5], children, rest, *thread[7:-1], thread.busy + 1))
         opened += receiver.ordinal == opened
-    sent = delivered(proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1)
+    sent = delivered(proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1, call)
     nodes[receiver.id] = receiver.with_inbox((*receiver.inbox, sent))
     request = conversation.requests[delivery.request]
     requests = changeable(conversation.requests)
@@ -266,7 +270,13 @@ def heard(draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, objec
 
 
 def delivered(
-    proposal: Proposal, receiver: Thread, number: str, conversation: str, request: str, hop: int
+    proposal: Proposal,
+    receiver: Thread,
+    number: str,
+    conversation: str,
+    request: str,
+    hop: int,
+    call: Call,
 ) -> Delivery:
     """The delivery of a proposal to a thread, under an id of its own."""
     sender = proposal.sender.name
@@ -285,6 +295,7 @@ def delivered(
             hop,
             "",
             0,
+            call,
         ),
     )
 
@@ -355,7 +366,7 @@ def calm(
 
 
 def receiver_of(
-    tree: ThreadTree, thread: Thread, owner: str, messages: int, ids: Iterator[str]
+    tree: ThreadTree, thread: Thread, owner: str, call: Call, ids: Iterator[str]
 ) -> tuple[Thread, Siblings]:
     """The oldest child of a listener that is at rest, or a new one; and the children with that one at work."""
     held, children = tree.nodes, thread.children
@@ -363,13 +374,13 @@ def receiver_of(
         found = held.values_of(children) if type(held) is Overlay else map(held.__getitem__, children)
         for node in found:
             if node.owner == owner and not node.inbox and not node.busy and node.resting == (owner, None):
-                return node.called_at(messages), children
+                return node.called_by(call), children
     else:
         place = children.first((owner, None))
         if place is not None:
             node = held[children.ids[place]]
-            return node.called_at(messages), children.moved(node.id, (owner, None), None)
-    opened = Thread(next(ids), owner, thread.id, tree.opened, messages)
+            return node.called_by(call), children.moved(node.id, (owner, None), None)
+    opened = Thread(next(ids), owner, thread.id, tree.opened, call)
     if children.size < siblings.FEW:
         return opened, children.followed_by(opened.id)
     return opened, followed(children, opened.id, held)

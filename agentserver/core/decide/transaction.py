@@ -34,7 +34,7 @@ from agentserver.core.decide.commands import (
 )
 from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMove
 from agentserver.core.drafts.routing import Route
-from agentserver.core.messages import TODO, Delivery
+from agentserver.core.messages import TODO, Call, Delivery
 from agentserver.core.notices import notice
 from agentserver.core.pieces import whole
 from agentserver.core.records.audit import Event
@@ -97,7 +97,7 @@ def _take(books: Books, command: Take) -> None:
     delivery = command.delivery
     _consume(books, delivery, DeliveryMove.FINISH)
     books.builder.record(Event.HANDLED, delivery)
-    books.todos = books.todos.notice(delivery)
+    books.todos = books.todos.notice(delivery, books.caller(delivery))
     books.deprecated = command.deprecated
 
 
@@ -160,9 +160,9 @@ def _child(books: Books, proposal: Proposal, request: str) -> Thread:
     apart = proposal.route is Route.SELF
     child = None if apart else books.change.resting(origin, proposal.to, allowed)
     if child is None:
-        child = books.change.open(origin, proposal.to, next(books.ids), books.messages)
+        child = books.change.open(origin, proposal.to, next(books.ids), Call(books.messages))
         lives.step(None, ThreadMove.OPEN, child)
-    called = child._replace(called=books.messages, allowed=allowed)
+    called = child._replace(call=Call(books.messages, books.by, proposal.place), allowed=allowed)
     books.put(child, ThreadMove.CALL, called)
     if origin == books.tree.root:
         books.begin_on(request, child.id)
@@ -191,6 +191,8 @@ def _post(books: Books, thread: Thread, proposal: Proposal, request: str, hop: i
         envelope.write(sender, thread.owner, thread.id, proposal.markup),
         hop,
         proposal.about,
+        0,
+        books.call(thread, proposal),
     )
     books.parsed[delivery.id] = proposal.element
     books.add(delivery)
@@ -271,16 +273,16 @@ def _prune(books: Books, command: Prune) -> None:
 
 def _watch(books: Books, command: Watch) -> None:
     """Register a todo and answer with its id."""
-    delivery, until = command
+    delivery, until, place = command
     watcher = next(books.ids)
     books.todos = books.todos.watch(delivery.thread, until, watcher)
-    _serve(books, delivery, TodoRegistered(watcher))
+    _serve(books, delivery, TodoRegistered(watcher), place)
 
 
 def _complete(books: Books, command: Complete) -> None:
     """Close a todo and answer whether there was one."""
-    delivery, watcher = command
-    _serve(books, delivery, TodoClosed(watcher, books.forget(delivery.thread, watcher)))
+    delivery, watcher, place = command
+    _serve(books, delivery, TodoClosed(watcher, books.forget(delivery.thread, watcher)), place)
 
 
 def _forget(books: Books, command: Forget) -> None:
@@ -288,8 +290,8 @@ def _forget(books: Books, command: Forget) -> None:
     books.forget(*command)
 
 
-def _serve(books: Books, delivery: Delivery, answer: TodoRegistered | TodoClosed) -> None:
-    reply = notice(answer, delivery.thread, books.rules, sender=TODO)
+def _serve(books: Books, delivery: Delivery, answer: TodoRegistered | TodoClosed, place: int) -> None:
+    reply = notice(answer, delivery.thread, books.rules, sender=TODO, place=place)
     _send(books, Send(reply, delivery.request, delivery.hop + 1))
 
 

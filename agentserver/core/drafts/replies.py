@@ -5,6 +5,7 @@ Owns the meaning of HandlerResponse, sequences, None and deprecated bytes. Refus
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -159,7 +160,9 @@ def _collect(found: Iterable[Draft | Refusal | Failed], room: Room) -> Pieces[Dr
     """All of them, or the first that stands in the way."""
     drafts: list[Draft] = []
     size = 0
-    for item in found:
+    for place, item in enumerate(found):
+        if isinstance(item, Refusal):
+            return replace(item, place=place)
         if not isinstance(item, Draft):
             return item
         size += len(item.markup.encode())

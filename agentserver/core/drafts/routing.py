@@ -53,6 +53,7 @@ class Proposal(NamedTuple):
         questions: what a person has to approve before it goes on its way.
         allowed: the only peers in force on the thread that it opens and below; None for no narrowing.
         about: for a SystemError, the listener whose failure it reports.
+        place: of its draft among those of the sender, counted from zero.
     """
 
     sender: Listener
@@ -65,6 +66,7 @@ class Proposal(NamedTuple):
     questions: tuple[Question, ...] = ()
     allowed: frozenset[str] | None = None
     about: str = ""
+    place: int = 0
 
 
 class Sender(NamedTuple):
@@ -137,5 +139,5 @@ def _broadcast(draft: Draft, sender: Sender, takers: Sequence[Listener]) -> tupl
 def _proposal(draft: Draft, sender: Sender, to: str, route: Route) -> Proposal:
     return _new(
         Proposal,
-        (sender.listener, sender.thread, to, route, draft.root, draft.markup, draft.element, (), None, ""),
+        (sender.listener, sender.thread, to, route, draft.root, draft.markup, draft.element, (), None, "", 0),
     )

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+CALLS_NUMBERED = 4
+"""The format before this one: the call of a thread was its order alone."""
+
+
 class Changes(NamedTuple):
     """The changes of one step.
 
@@ -84,8 +88,8 @@ def _thread(before: Thread, now: Thread) -> Row:
     fields: dict[str, Any] = {}
     if now.inbox is not before.inbox:
         fields["inbox"] = _queue(before.inbox, now.inbox, parts.inbox_row)
-    if now.called != before.called:
-        fields["called"] = now.called
+    if now.call != before.call:
+        fields["called"] = parts.call_row(now.call)
     if now.refusals != before.refusals:
         fields["refusals"] = now.refusals
     if now.held is not before.held:
@@ -140,7 +144,7 @@ def _memories(
 
 _QUEUES = {"inbox": parts.INBOX, "kept": parts.HELD, "asked": parts.APPROVALS}
 _FIELDS = {
-    "called": parts.CALLED,
+    "called": parts.CALL,
     "refusals": parts.REFUSALS,
     "allowed": parts.ALLOWED,
     "held": parts.HELD,  # whole, as the first steps that kept changes had these two
@@ -157,7 +161,7 @@ def applied(fields: list[Any], changes: Iterable[bytes]) -> list[Any]:
     watching, pending = dict(todos), {row[0]: row for row in requests}
     for data in changes:
         number, now, *fields = json.loads(data)
-        if number != FORMAT or now != version + 1:
+        if number not in (CALLS_NUMBERED, FORMAT) or now != version + 1:
             raise ValueError("these are changes to something else")
         version = now
         messages, touched, closed, opened, changed, gone, watched, asked, ended, named = fields

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import PydanticSerializationError, to_json
 
 from agentserver.core.encoding import detail_form
+from agentserver.core.messages import Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = Sequence[Any]
 
-FORMAT = 4
+FORMAT = 5
 """The version that is written. Every version that was ever written can be read: the first had no approvals, the
 second did not count the messages of each request, the third named the children of each thread, and kept
-the reason of a question as a text."""
+the reason of a question as a text, the fourth had the order of a thread's call alone."""
 
-ORDINAL, CALLED, INBOX, HELD, REFUSALS, APPROVALS, ALLOWED = 3, 4, 5, 6, 7, 8, 9
+ORDINAL, CALL, INBOX, HELD, REFUSALS, APPROVALS, ALLOWED = 3, 4, 5, 6, 7, 8, 9
 """The indices of a thread's row. Its children are not in it: their own rows name it, and stand in their order."""
 
 
@@ -47,13 +48,23 @@ def thread_row(node: Thread) -> Row:
         node.owner,
         node.parent,
         node.ordinal,
-        node.called,
+        call_row(node.call),
         inbox_row(node.inbox),
         held_row(node.held),
         node.refusals,
         approvals_row(node.approvals),
         allowed_row(node.allowed),
     )
+
+
+def call_row(call: Call) -> Row | int:
+    """The call of a thread; its order alone where no invocation made it."""
+    return call[:3] if call.key else call.order
+
+
+def call_of(row: Row | int) -> Call:
+    """The call of which ``call_row`` gave this."""
+    return Call(row) if isinstance(row, int) else Call(*row)
 
 
 def inbox_row(inbox: Iterable[Delivery]) -> Row:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver.core.encoding import detail_form
 from agentserver.core.encoding.parts import encode
 from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.messages import NO_CALL, Call, Delivery
 from agentserver.core.records.audit import NOTED, AuditRecord, Event
 from agentserver.core.records.details import Answered, KeptText
 from agentserver.payload.names import local
@@ -20,7 +21,7 @@ from agentserver.payload.names import local
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agentserver.core.messages import Delivery, Reply
+    from agentserver.core.messages import Reply
     from agentserver.core.records.details import Detail
     from agentserver.core.records.outcome import Outcome
 
@@ -95,6 +96,21 @@ def plain_bytes(data: bytes) -> Any:
 def whole_bytes(value: Any) -> bytes:
     """The bytes of which ``plain_bytes`` gave the form. Raises ValueError, TypeError or IndexError."""
     return value.encode() if isinstance(value, str) else b64decode(value[0], validate=True)
+
+
+def delivery_row(delivery: Delivery) -> dict[str, Any]:
+    """A delivery for JSON, by the names of its fields."""
+    row = {**delivery._asdict(), "message": plain_bytes(delivery.message)}
+    if delivery.call == NO_CALL:
+        del row["call"]
+    return row
+
+
+def delivery_of(row: Mapping[str, Any]) -> Delivery:
+    """The delivery of which ``delivery_row`` gave this. Raises TypeError, ValueError or LookupError."""
+    call = row.get("call")
+    known = {**row, "message": whole_bytes(row["message"])}
+    return Delivery(**{**known, "call": NO_CALL if call is None else Call(*call)})
 
 
 _EMPTY = ("", "", None, "", "")

@@ -19,7 +19,13 @@ from agentserver.core.drafts import replies
 from agentserver.core.encoding.detail_form import dump as plain_detail
 from agentserver.core.encoding.detail_form import load as detail_of
 from agentserver.core.encoding.parts import encode
-from agentserver.core.encoding.record_rows import detail_kept, plain_bytes, whole_bytes
+from agentserver.core.encoding.record_rows import (
+    delivery_of,
+    delivery_row,
+    detail_kept,
+    plain_bytes,
+    whole_bytes,
+)
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import (
     Closing,
@@ -94,8 +100,7 @@ def dump(outcome: Outcome) -> bytes:
         case Requeued():
             row = ["requeue", cause.delivery.id]
         case Redriven(letter, request, by):
-            kept = {**letter._asdict(), "message": plain_bytes(letter.message), "attempt": 0}
-            row = ["redrive", request, by, kept]
+            row = ["redrive", request, by, {**delivery_row(letter), "attempt": 0}]
         case GivenUp():
             delivery, detail, element, unseen = cause
             observed = element is not None
@@ -217,9 +222,7 @@ class _Loading:
             case "requeue", [delivery]:
                 return Requeued(self._deliveries[delivery])
             case "redrive", [request, by, letter]:
-                return Redriven(
-                    Delivery(**{**letter, "message": whole_bytes(letter["message"])}), request, by
-                )
+                return Redriven(delivery_of(letter), request, by)
             case "give_up", [key, attempt, observed, unseen, detail]:
                 delivery = self._deliveries[key]._replace(attempt=attempt)
                 return GivenUp(
@@ -275,7 +278,7 @@ def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[An
     said = result.said
     if isinstance(said, Refusal):
         told = [said.code, plain_detail(said.detail), said.to, list(said.corrections), effects]
-        return ["refused", *told, said.root, said.said[:KEPT]]
+        return ["refused", *told, said.root, said.said[:KEPT], said.place]
     # Zero stands for the caller, so that no listener's name can be mistaken for it.
     sent: list[list[Any]] = []
     at = 0

@@ -219,14 +219,14 @@ def _thread(
     children: Mapping[str, Siblings],
     begun: Mapping[str, str],
 ) -> Thread:
-    key, owner, parent, ordinal, called, inbox, held, refusals, *rest = row
+    key, owner, parent, ordinal, call, inbox, held, refusals, *rest = row
     approvals, allowed = rest or ((), None)
     return Thread(
         key,
         owner,
         parent,
         ordinal,
-        called,
+        parts.call_of(call),
         children.get(key, NO_SIBLINGS),
         tuple(waiting[one]._replace(attempt=attempt) for one, attempt in inbox),
         tuple(Held(watcher, waiting[one]._replace(attempt=attempt)) for watcher, one, attempt in held),

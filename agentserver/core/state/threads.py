@@ -18,6 +18,7 @@ from collections.abc import Mapping  # noqa: TC003 - read at run time by NamedTu
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core.messages import NO_CALL
 from agentserver.core.state import siblings
 from agentserver.core.state.overlay import changeable
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
@@ -25,7 +26,7 @@ from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentserver.core.messages import Delivery
+    from agentserver.core.messages import Call, Delivery
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.siblings import Kind
 
@@ -50,7 +51,7 @@ class Thread(NamedTuple):
         owner: the listener that works on it, or the principal on the root.
         parent: id of the caller's thread; None on the root.
         ordinal: the order in which threads were opened.
-        called: messages that the conversation had seen when its caller last addressed it: the order of calls.
+        call: the call by which its caller last addressed it.
         children: ids of the threads it opened.
         inbox: deliveries in order; the first is running or runnable.
         held: deliveries that a todo keeps back.
@@ -66,7 +67,7 @@ class Thread(NamedTuple):
     owner: str
     parent: str | None
     ordinal: int
-    called: int = 0
+    call: Call = NO_CALL
     children: Siblings = NO_SIBLINGS
     inbox: tuple[Delivery, ...] = ()
     held: tuple[Held, ...] = ()
@@ -97,9 +98,9 @@ class Thread(NamedTuple):
         """The thread at rest as the first delivery of a request comes to it."""
         return _new(Thread, (*self[:6], (sent,), *self[7:-2], sent.request, self.busy))
 
-    def called_at(self, called: int) -> Thread:
+    def called_by(self, call: Call) -> Thread:
         """The thread as its caller addresses it once more."""
-        return _new(Thread, (*self[:4], called, *self[5:]))
+        return _new(Thread, (*self[:4], call, *self[5:]))
 
     def waiting(self) -> tuple[Delivery, ...]:
         """Everything that waits here: running, held, or for a person."""
@@ -197,10 +198,10 @@ class TreeChange:
             before = above
             after = self._nodes[above.id] = above._replace(children=children, busy=busy)
 
-    def open(self, parent: str, owner: str, thread: str, called: int = 0) -> Thread:
+    def open(self, parent: str, owner: str, thread: str, call: Call = NO_CALL) -> Thread:
         """Add a child of ``parent``."""
         above = self._nodes[parent]
-        child = self._nodes[thread] = Thread(thread, owner, parent, self._opened, called)
+        child = self._nodes[thread] = Thread(thread, owner, parent, self._opened, call)
         children = followed(above.children, thread, self._nodes).moved(thread, None, child.resting)
         self._nodes[parent] = above._replace(children=children)
         self._opened += 1

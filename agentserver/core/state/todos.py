@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from agentserver.contract import TodoUntil
     from agentserver.core.messages import Delivery
 
+ANY = "*"
+"""What a todo waits for that counts whatever answers."""
+
 WATCHERS = 64
 """Todos that one thread may keep: every message to it is held against each, and each may be nudged about."""
 
@@ -27,7 +30,7 @@ class Todo:
 
     Args:
         watcher_id: opaque.
-        wait_for: element name of the reply, with or without ``{namespace}``.
+        wait_for: element name of the reply, with or without ``{namespace}``; or ``ANY``.
         from_listener: the only listener whose replies count, or None.
         description: what the nudge calls it; one line.
         count: replies that complete it.
@@ -50,14 +53,18 @@ class Todo:
         """True when every reply has come."""
         return self.seen >= self.count
 
-    def matches(self, delivery: Delivery) -> bool:
+    def matches(self, delivery: Delivery, caller: str | None = None) -> bool:
         """True when a delivery to the thread is one of the awaited replies.
 
         A SystemError about the listener counts as its reply, be it the system's own or one that the listener passed
-        on; one about a message of the thread's own does not.
+        on; one about a message of the thread's own does not. Nothing that ``caller`` sends, the thread that called
+        this one, answers a call.
         """
         if delivery.origin == delivery.thread:
             return False
+        if self.wait_for == ANY:
+            author = delivery.about or delivery.sender
+            return delivery.origin != caller and self.from_listener in (None, author)
         if delivery.sender == SYSTEM or delivery.about:
             return self.from_listener in (None, delivery.about)
         return self.from_listener in (None, delivery.sender) and self.wait_for in (
@@ -78,15 +85,15 @@ class TodoBook:
 
     def watch(self, thread: str, until: TodoUntil, watcher_id: str) -> TodoBook:
         """Register a watcher for a thread."""
-        subject = until.from_listener or local(until.wait_for)
+        subject = until.from_listener or ("any" if until.wait_for == ANY else local(until.wait_for))
         label = " ".join(until.description.split()) or " ".join(f"{subject} response".split())
         watcher = Todo(watcher_id, until.wait_for, until.from_listener, label, until.count, until.hold)
         return self._put(thread, (*self.of(thread), watcher))
 
-    def holder(self, delivery: Delivery) -> Todo | None:
-        """The watcher that keeps this delivery back, if one does."""
+    def holder(self, delivery: Delivery, caller: str | None = None) -> Todo | None:
+        """The watcher that keeps this delivery back, if one does. ``caller`` is as of ``Todo.matches``."""
         for watcher in self.of(delivery.thread):
-            if watcher.hold and watcher.kept < watcher.count and watcher.matches(delivery):
+            if watcher.hold and watcher.kept < watcher.count and watcher.matches(delivery, caller):
                 return watcher
         return None
 
@@ -95,19 +102,15 @@ class TodoBook:
         more = replace(kept, kept=kept.kept + 1)
         return self._put(thread, tuple(more if watcher is kept else watcher for watcher in self.of(thread)))
 
-    def notice(self, delivery: Delivery) -> TodoBook:
-        """Count a delivery that its thread is being given."""
+    def notice(self, delivery: Delivery, caller: str | None = None) -> TodoBook:
+        """Count a delivery that its thread is being given. ``caller`` is as of ``Todo.matches``."""
         watchers = self.of(delivery.thread)
-        if not watchers or not any(not watcher.raised and watcher.matches(delivery) for watcher in watchers):
+        counting = [one for one in watchers if not one.raised and one.matches(delivery, caller)]
+        if not counting:
             return self
         return self._put(
             delivery.thread,
-            tuple(
-                replace(watcher, seen=watcher.seen + 1)
-                if not watcher.raised and watcher.matches(delivery)
-                else watcher
-                for watcher in watchers
-            ),
+            tuple(replace(one, seen=one.seen + 1) if one in counting else one for one in watchers),
         )
 
     def close(self, thread: str, watcher_id: str) -> TodoBook:

@@ -41,6 +41,7 @@ _STORES = ("boss", 2)
 """The call in which a thread stores something; each other one removes it again."""
 
 _THREAD = {
+    "call": "the call that it works for",
     "children": "the threads that it opened, in their order",
     "inbox": "what is queued on it, in its order, with its attempts",
     "held": "what a todo keeps back on it",

@@ -180,9 +180,13 @@ MIGRATIONS: Final = (
         data blob not null
     ) strict;
     """,
+    """
+    alter table delivery add column call text not null default '';
+    """,
 )
 """The migrations, each from one version to the next. The version of a file is the number of those it has seen.
 
+``delivery.call``: see engines/sqlite/stored.py; an earlier version wrote none.
 ``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator, 5 a request of its own.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 Seals, marks and the ``form`` of a step's link: see engines/sqlite/proof/seal.py; an earlier version wrote none.
@@ -202,13 +206,20 @@ SEALED: Final = 5
 CHANGING: Final = 9
 """The version since which a step has the changes that it made."""
 
+CALLING: Final = 10
+"""The version since which a delivery has the call that it is or answers."""
+
+_UNCALLED: Final = """
+    create temp view delivery as select *, '' as call from main.delivery;
+"""
 _UNCHANGING: Final = """
+    create temp view delivery as select *, '' as call from main.delivery;
     create temp view state as select 0 as conversation, 0 as version, x'' as data where false;
     create temp view step as select *, x'' as changes from main.step;
 """
 _UNSEALED: Final = """
     create temp view conversation as select *, x'' as seal from main.conversation;
-    create temp view delivery as select *, x'' as mark from main.delivery;
+    create temp view delivery as select *, x'' as mark, '' as call from main.delivery;
     create temp view event as select *, x'' as mark from main.event;
     create temp view state as select 0 as conversation, 0 as version, x'' as data where false;
     create temp view step as select *, 1 as form, x'' as changes from main.step;
@@ -375,7 +386,8 @@ def open_reading(path: Path) -> sqlite3.Connection:
         raise EngineError(
             f"{path}: no journal of this version; agentserver run brings an older one up to date"
         )
-    if version < CHANGING:
+    if version < CALLING:
         # Views that let an earlier journal read like one of this version.
-        connection.executescript(_UNSEALED if version < SEALED else _UNCHANGING)
+        views = _UNSEALED if version < SEALED else _UNCHANGING if version < CHANGING else _UNCALLED
+        connection.executescript(views)
     return connection

@@ -64,7 +64,7 @@ LEFT = (
     " and (?2 is null or (version = ?2 and position = ?3))"
 )
 _STEP = _insert("step", 14)
-_DELIVERY = _insert("delivery", 13, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?)")
+_DELIVERY = _insert("delivery", 14, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?, ?)")
 _ENDED = _update("delivery", "state", "reason", "ended", "mark")
 _EVENT = _insert("event", 9, "(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
 _RECEIPT = _insert("receipt", 4)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core.encoding import snapshot
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError
-from agentserver.core.messages import Delivery
+from agentserver.core.messages import NO_CALL, Call, Delivery
 from agentserver.engines.sqlite.proof import seal
 from agentserver.engines.sqlite.proof.seal import Sealed
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def row_delivery(delivery: Delivery) -> tuple[object, ...]:
-    """The columns of a delivery, from ``id`` to ``about``."""
+    """The columns of a delivery, from ``id`` to ``call``."""
     return (
         delivery.id,
         delivery.request,
@@ -34,16 +34,44 @@ def row_delivery(delivery: Delivery) -> tuple[object, ...]:
         delivery.message,
         delivery.hop,
         delivery.about,
+        _call_text(delivery.call),
     )
 
 
-COLUMNS = "d.id, d.request, d.thread, d.origin, d.sender, d.recipient, d.root, d.message, d.hop, d.about"
+COLUMNS = (
+    "d.id, d.request, d.thread, d.origin, d.sender, d.recipient, d.root, d.message, d.hop, d.about, d.call"
+)
 
 
 def read_delivery(conversation: str, row: Sequence[object]) -> Delivery:
     """The delivery with these columns."""
-    key, request, thread, origin, sender, to, root, message, hop, about = row
-    return Delivery(key, conversation, request, thread, origin, sender, to, root, message, hop, about)  # type: ignore[arg-type]
+    key, request, thread, origin, sender, to, root, message, hop, about, call = row
+    return Delivery(
+        key,  # type: ignore[arg-type]
+        conversation,
+        request,  # type: ignore[arg-type]
+        thread,  # type: ignore[arg-type]
+        origin,  # type: ignore[arg-type]
+        sender,  # type: ignore[arg-type]
+        to,  # type: ignore[arg-type]
+        root,  # type: ignore[arg-type]
+        message,  # type: ignore[arg-type]
+        hop,  # type: ignore[arg-type]
+        about,  # type: ignore[arg-type]
+        call=_call(str(call)),
+    )
+
+
+def _call_text(call: Call) -> str:
+    """A call as a column; empty for one of which nothing is known."""
+    return "" if call == NO_CALL else f"{call.order} {call.place} {int(call.refused)} {call.key}"
+
+
+def _call(text: str) -> Call:
+    if not text:
+        return NO_CALL
+    order, place, refused, key = text.split(" ", 3)
+    return Call(int(order), key, int(place), refused == "1")
 
 
 class Stored(NamedTuple):

@@ -334,7 +334,13 @@ class Writer:
             digests.append(seal.delivery(number, kept.number, columns))
             kept.queue(delivery.id, number, digests[-1])
             rows.deliveries.append(
-                (number, kept.number, *columns, seal.mark(number, DeliveryEnd.QUEUED, "", None))
+                (
+                    number,
+                    kept.number,
+                    *columns[:-1],
+                    seal.mark(number, DeliveryEnd.QUEUED, "", None),
+                    columns[-1],
+                )
             )
         return digests
 

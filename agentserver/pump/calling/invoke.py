@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from agentserver.contract import Code, HandlerMetadata, HandlerResponse, HandlerResult, Invocation, run_in
+from agentserver.contract import (
+    Answering,
+    Code,
+    HandlerMetadata,
+    HandlerResponse,
+    HandlerResult,
+    Invocation,
+    run_in,
+)
 from agentserver.core.drafts.replies import single
 from agentserver.core.messages import NO_EFFECTS, Failed, Finished, Returned
 from agentserver.core.records.details import Failure, Ground
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
     from agentserver.core.decide.decisions import Accepted
     from agentserver.core.guard import Rules
+    from agentserver.core.messages import Call
     from agentserver.ports import Marks
     from agentserver.pump.calling.settings import Supply
     from agentserver.pump.turns.apart import Apart
@@ -213,8 +222,14 @@ class Invoker:
             self._resources,
             delivery.id,
             delivery.attempt,
+            answering(accepted.call),
         )
         return current, storage, todos
+
+
+def answering(call: Call | None) -> Answering | None:
+    """A call as the handler that hears of it is told of it."""
+    return Answering(call.key, call.place, call.refused) if call is not None and call.key else None
 
 
 class _CancelledItselfError(Exception):

@@ -51,7 +51,7 @@ def test_what_nobody_denies_is_admitted_in_order():
 
 def test_one_denial_is_about_all():
     refusal = asked(shop(Denies(z=Code.DENIED)), (Ask("1"), "b"), (Note("2"), "z"))
-    assert refusal == Refusal(Code.DENIED, GuardNote("denies", "no z"), "z")
+    assert refusal == Refusal(Code.DENIED, GuardNote("denies", "no z"), "z", place=1)
 
 
 def test_the_first_that_may_not_be_sent_is_the_reason():

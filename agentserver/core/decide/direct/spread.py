@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.decide import decisions, plain
 from agentserver.core.drafts.routing import Route, Sender
+from agentserver.core.messages import Call
 from agentserver.core.records.audit import Event
 from agentserver.core.records.outcome import Outcome
 from agentserver.core.records.record_builder import RecordBuilder
@@ -80,11 +81,12 @@ def _sent(
     builder = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
     builder.record(Event.HANDLED, delivery)
     added: list[Delivery] = []
-    for proposal in proposals:
-        receiver, children = plain.receiver_of(tree, thread, proposal.to, messages, ids)
+    for place, proposal in enumerate(proposals):
+        call = Call(messages, delivery.id, place)
+        receiver, children = plain.receiver_of(tree, thread, proposal.to, call, ids)
         nodes[thread.id] = thread = thread._replace(children=children, busy=thread.busy + 1)
         sent = plain.delivered(
-            proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1
+            proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1, call
         )
         nodes[receiver.id] = receiver.with_inbox((sent,))
         tree = tree._replace(opened=tree.opened + (receiver.ordinal == tree.opened))

@@ -66,9 +66,13 @@ def added(total: int, one: bytes) -> int:
 
 
 def delivery(number: int, conversation: int, row: Sequence[object]) -> bytes:
-    """The digest of a delivery's columns from ``id`` to ``about``, which never change."""
-    *before, message, hop, about = row
-    return digest((number, conversation, *before, hop, about), message)  # type: ignore[arg-type]
+    """The digest of a delivery's columns from ``id`` to ``call``, which never change.
+
+    An earlier version kept no call; a delivery without one has the digest that it had then.
+    """
+    *before, message, hop, about, call = row
+    known = (call,) if call else ()
+    return digest((number, conversation, *before, hop, about, *known), message)  # type: ignore[arg-type]
 
 
 def event(conversation: int, row: Sequence[object]) -> bytes:

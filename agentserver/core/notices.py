@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 
 
 def notice(
-    payload: object,
-    thread: str,
-    rules: Rules,
-    *,
-    sender: str = SYSTEM,
-    caller: bool = False,
-    about: str = "",
-    place: int = 0,
+    payload: object, thread: str, rules: Rules, *, sender: str = SYSTEM, caller: bool = False, about: str = ""
 ) -> Proposal:
     """A message of the system's to a thread.
 
@@ -35,12 +28,10 @@ def notice(
         sender: the name the receiver sees.
         caller: send it to the caller of the thread, as the thread's answer, and not to the thread itself.
         about: for a SystemError, the listener whose failure it reports.
-        place: of the message that it is about, among those of its sender.
     """
     codec = rules.codecs.of(type(payload))
     markup = codec.encode(payload)
     element = envelope.read_written(markup, rules.bounds)
     assert not isinstance(element, envelope.Malformed)  # a codec of ours has written it
     route = Route.ANSWER if caller else Route.NOTICE
-    author = Listener(sender, (), "")
-    return Proposal(author, thread, "", route, codec.name, markup, element, about=about, place=place)
+    return Proposal(Listener(sender, (), ""), thread, "", route, codec.name, markup, element, about=about)

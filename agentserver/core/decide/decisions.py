@@ -299,7 +299,7 @@ def _refused(thread: Thread, delivery: Delivery, refusal: Refusal, rules: Rules)
     if count > limit:
         return commands + _gone(thread, delivery, Failed(Code.INTERNAL, Ground.REFUSALS.of(count)), rules)
     error = system_error(refusal.code, refusal.corrections, final=count == limit)
-    told = notice(error, thread.id, rules, place=refusal.place)
+    told = notice(error, thread.id, rules)._replace(place=refusal.place)
     return [*commands, Send(told, delivery.request, delivery.hop + 1)]
 
 

@@ -82,24 +82,22 @@ def plain_request(
     if moment.now < conversation.touched:
         moment = moment.not_before(conversation.touched)
     memory = conversation.memory if conversation.version else rules.recall(conversation)
-    principal = rules.blueprint.principal(conversation.principal)
-    proposal = heard(draft, Sender(principal, root.id, None, moment.now), rules, memory)
+    sender = Sender(rules.blueprint.principal(conversation.principal), root.id, None, moment.now)
+    proposal = heard(draft, sender, rules, memory)
     if proposal is None or proposal.route is not Route.PEER:
         return None
     ids, messages, nodes = moment.ids(), conversation.messages, changeable(conversation.tree.nodes)
-    receiver, children = receiver_of(
-        conversation.tree, root, proposal.to, _new(Call, (messages, "", 0, False)), ids
-    )
+    call, requests = _new(Call, (messages, "", 0, False)), changeable(requests)
+    receiver, children = receiver_of(conversation.tree, root, proposal.to, call, ids)
     fresh = receiver.ordinal == conversation.tree.opened
     if receiver.request:  # an earlier request has been taken up on the thread
         return None
-    sent = delivered(proposal, receiver, next(ids), conversation.id, outside.request, 1, receiver.call)
+    sent = delivered(proposal, receiver, next(ids), (conversation.id, outside.request, 1), call)
     nodes[root.id], nodes[receiver.id] = root._replace(children=children), receiver.begun(sent)
-    requests = changeable(requests)
     requests[outside.request] = OpenRequest(outside.request, (receiver.id,), 1, 0, False, 1)
     builder = RecordBuilder(conversation.id, moment.now, rules.redact, outside.request)
     builder.note(
-        Event.RECEIVED, thread=root.id, sender=principal.name, to=proposal.to, root=local(proposal.root)
+        Event.RECEIVED, thread=root.id, sender=sender.listener.name, to=proposal.to, root=local(proposal.root)
     )
     builder.record(Event.SENT, sent)
     tree = _new(ThreadTree, (root.id, nodes, conversation.tree.opened + fresh))
@@ -153,10 +151,8 @@ def _passed_on(
     proposal: Proposal,
 ) -> Outcome:
     """The outcome of a message to a peer or to a caller in the server."""
-    delivery = finished.delivery
-    tree, messages = conversation.tree, conversation.messages
-    ids, opened = moment.ids(), tree.opened
-    nodes = changeable(tree.nodes)
+    delivery, tree, messages = finished.delivery, conversation.tree, conversation.messages
+    ids, opened, nodes = moment.ids(), tree.opened, changeable(tree.nodes)
     thread = nodes[delivery.thread]
     rest = thread.inbox[1:]
     if proposal.route is Route.ANSWER:
@@ -173,10 +169,10 @@ def _passed_on(
         receiver, children = receiver_of(tree, thread, proposal.to, call, ids)
         nodes[thread.id] = _new(Thread, (*thread[:5], children, rest, *thread[7:-1], thread.busy + 1))
         opened += receiver.ordinal == opened
-    sent = delivered(proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1, call)
+    chain = conversation.id, delivery.request, delivery.hop + 1
+    sent = delivered(proposal, receiver, next(ids), chain, call)
     nodes[receiver.id] = receiver.with_inbox((*receiver.inbox, sent))
-    request = conversation.requests[delivery.request]
-    requests = changeable(conversation.requests)
+    request, requests = conversation.requests[delivery.request], changeable(conversation.requests)
     requests[request.id] = _new(OpenRequest, (*request[:-1], request.messages + 1))
     builder = RecordBuilder(conversation.id, moment.now, rules.redact, delivery.request, finished.took)
     builder.record(Event.HANDLED, delivery)
@@ -270,16 +266,14 @@ def heard(draft: Draft, sender: Sender, rules: Rules, memory: Mapping[str, objec
 
 
 def delivered(
-    proposal: Proposal,
-    receiver: Thread,
-    number: str,
-    conversation: str,
-    request: str,
-    hop: int,
-    call: Call,
+    proposal: Proposal, receiver: Thread, number: str, chain: tuple[str, str, int], call: Call
 ) -> Delivery:
-    """The delivery of a proposal to a thread, under an id of its own."""
+    """The delivery of a proposal to a thread, under an id of its own.
+
+    ``chain``: its conversation, its request and its hop. ``call``: the call that it is or answers.
+    """
     sender = proposal.sender.name
+    conversation, request, hop = chain
     return _new(
         Delivery,
         (

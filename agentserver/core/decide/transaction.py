@@ -291,7 +291,7 @@ def _forget(books: Books, command: Forget) -> None:
 
 
 def _serve(books: Books, delivery: Delivery, answer: TodoRegistered | TodoClosed, place: int) -> None:
-    reply = notice(answer, delivery.thread, books.rules, sender=TODO, place=place)
+    reply = notice(answer, delivery.thread, books.rules, sender=TODO)._replace(place=place)
     _send(books, Send(reply, delivery.request, delivery.hop + 1))
 
 

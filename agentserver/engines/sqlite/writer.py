@@ -333,15 +333,8 @@ class Writer:
             number, columns = self._last["delivery"], row_delivery(delivery)
             digests.append(seal.delivery(number, kept.number, columns))
             kept.queue(delivery.id, number, digests[-1])
-            rows.deliveries.append(
-                (
-                    number,
-                    kept.number,
-                    *columns[:-1],
-                    seal.mark(number, DeliveryEnd.QUEUED, "", None),
-                    columns[-1],
-                )
-            )
+            mark = seal.mark(number, DeliveryEnd.QUEUED, "", None)
+            rows.deliveries.append((number, kept.number, *columns[:-1], mark, columns[-1]))
         return digests
 
     def _revive(self, delivery: Delivery, kept: Kept, rows: Rows) -> None:

@@ -75,6 +75,7 @@ def _sent(
     delivery, nodes = finished.delivery, changeable(conversation.tree.nodes)
     tree = conversation.tree._replace(nodes=nodes)
     ids, messages = moment.ids(), conversation.messages
+    chain = conversation.id, delivery.request, delivery.hop + 1
     thread = nodes[delivery.thread]
     rest = thread.inbox[1:]
     nodes[thread.id] = thread = thread.with_inbox(rest)
@@ -85,9 +86,7 @@ def _sent(
         call = Call(messages, delivery.id, place)
         receiver, children = plain.receiver_of(tree, thread, proposal.to, call, ids)
         nodes[thread.id] = thread = thread._replace(children=children, busy=thread.busy + 1)
-        sent = plain.delivered(
-            proposal, receiver, next(ids), conversation.id, delivery.request, delivery.hop + 1, call
-        )
+        sent = plain.delivered(proposal, receiver, next(ids), chain, call)
         nodes[receiver.id] = receiver.with_inbox((sent,))
         tree = tree._replace(opened=tree.opened + (receiver.ordinal == tree.opened))
         messages += 1

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
     from agentserver.observers import Observer
-    from agentserver.ports import Approver, Clock, Engine, EngineReader
+    from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.pump import ServerHandle
 
 __all__ = ["Server", "build"]
@@ -92,6 +92,7 @@ class Server:
         stalled: ends the process when a handler has held the event loop for ``limits.stall``; None only logs it.
         heads: where that file's end is kept; beside it without one.
         observers: those of the program.
+        completer: answers in place of the organism's language models.
     """
 
     organism: Organism
@@ -104,6 +105,7 @@ class Server:
     stalled: Callable[[], None] | None = None
     heads: Heads | None = None
     observers: tuple[Observer, ...] = ()
+    completer: Completer | None = None
     _pump: Pump | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -115,8 +117,10 @@ class Server:
                 provided = await stack.enter_async_context(self.organism.lifespan())
                 resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
             engine = await stack.enter_async_context(self.engine)
+            completer = await self._completer(stack)
             bound = {
-                b.listener.name: Callee(b.listener, b.handler, b.settings) for b in self.organism.listeners
+                b.listener.name: Callee(b.listener, b.handler, b.settings, completer)
+                for b in self.organism.listeners
             }
             watching: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe]
             if self.handoffs is not None:
@@ -135,6 +139,14 @@ class Server:
         """Drain and stop, in the reverse order."""
         self._pump = None
         return await self._stack.__aexit__(kind, error, trace)
+
+    async def _completer(self, stack: AsyncExitStack) -> Completer | None:
+        """The program's completer, or one for the organism's models, ready to be asked; None without either."""
+        if self.completer is not None or self.organism.models is None:
+            return self.completer
+        from agentserver.llm.completer import Models  # most organisms have none
+
+        return await stack.enter_async_context(Models(self.organism.models))
 
     async def open(self, principal: str) -> ServerHandle:
         """Open a conversation for a principal whom the gateway has authenticated.
@@ -235,6 +247,7 @@ def build(  # noqa: PLR0913 - a keyword each
     approver: Approver | None = None,
     guards: Mapping[str, Guard] = NO_GUARDS,
     observers: Iterable[Observer] = (),
+    completer: Completer | None = None,
 ) -> Server:
     """Put a server together. It starts when it is entered.
 
@@ -248,6 +261,7 @@ def build(  # noqa: PLR0913 - a keyword each
             answers, nothing that needs an approval goes on.
         guards: by name, those of the program beside the organism's (see ``agentserver.guards``).
         observers: told of what was committed (see ``agentserver.observers``).
+        completer: answers in place of the organism's language models.
 
     Raises PayloadError, TypeError and ValueError as ``rules`` does.
     """
@@ -264,4 +278,5 @@ def build(  # noqa: PLR0913 - a keyword each
         handoffs=handoff_record(organism) if kept else None,
         heads=handoff_heads(organism) if kept else None,
         observers=tuple(map(checked, observers)),
+        completer=completer,
     )

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar, 
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
+if TYPE_CHECKING:
+    from agentserver.completion import Completer
+
 T = TypeVar("T")
 
 
@@ -261,6 +264,8 @@ class Invocation:
     idempotency_key: str
     attempt: int
     answering: Answering | None = None
+    until: float = 0.0  # by time.monotonic(): when it has to be over
+    completer: Completer | None = None
 
     def resource(self, kind: type[T]) -> T:
         """The organism's resource of this class. Raises LookupError when the lifespan provides none."""

@@ -19,6 +19,8 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "codegen": ("xsdata.codegen", "jinja2", "ruff"),
         "handoff": ("jsonschema",),
         "managed": ("anthropic",),
+        "llm": ("pydantic_ai", "openai", "anthropic"),
+        "tools": ("aiosmtplib", "httpx"),
         "langchain": ("langchain",),
         "langchain-core": ("langchain_core",),
         "crewai": ("crewai",),

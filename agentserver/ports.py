@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 
+from agentserver.completion import Completer
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
@@ -389,12 +391,4 @@ class Answers(Protocol):
 
     async def drop(self, approvals: Sequence[str]) -> None:
         """Forget the answers to these approvals: they were decided about. Raises EngineError."""
-        ...
-
-
-class Completer(Protocol):
-    """Completes a prompt with a language model."""
-
-    async def complete(self, model: str, messages: Sequence[Mapping[str, str]], agent_id: str | None) -> str:
-        """The model's text."""
         ...

@@ -33,6 +33,7 @@ from agentserver.config.yaml.sources import Sources
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agentserver.completion import LanguageModels
     from agentserver.config.organism import BoundListener
     from agentserver.config.validation import DeclaredListener, Parsed
     from agentserver.config.yaml.document import Document
@@ -113,7 +114,7 @@ def _assemble(
         reader = PolicyReader(home, files[0].document, declared, report)
         provenance = reader.provenance(bound, handoffs, policy)
     _check_bound(home, files[0], bound, report)
-    guards = _guards(files[0], bound, binder)
+    guards, language_models = _guards(files[0], bound, binder), _models(files[0], secrets, binder)
     modules = binder.importer.brought()
     if report.failed:
         forget_modules(modules)
@@ -131,6 +132,7 @@ def _assemble(
         handoffs=handoffs,
         provenance=provenance,
         guards=guards,
+        models=language_models,
     )
 
 
@@ -149,6 +151,14 @@ def _guards(main: Parsed, bound: Sequence[BoundListener], binder: Binder) -> Map
     from agentserver.config.guards import read_guards  # most organisms have none
 
     return read_guards(main.guards, {item.listener.name: item.listener for item in bound}, binder)
+
+
+def _models(main: Parsed, secrets: Secrets, binder: Binder) -> LanguageModels | None:
+    if "llm" not in main.document.data.keys() - main.faulty:
+        return None
+    from agentserver.config.code.llm import read_models  # most organisms have none
+
+    return read_models(main.document, secrets, binder)
 
 
 def _check_bound(home: Project, main: Parsed, bound: Sequence[BoundListener], report: Mistakes) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from agentserver.completion import LanguageModels
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
@@ -139,6 +140,7 @@ class Organism:
         modules: the project's modules that this load brought into the process (see ``forget``).
         handoffs: how work is handed over; None where no intents are declared.
         guards: those of the program, by name, in the order in which they are asked.
+        models: the language models that handlers may ask; None where none are declared.
     """
 
     name: str
@@ -153,3 +155,4 @@ class Organism:
     handoffs: Handoffs | None = None
     provenance: Provenance | None = None
     guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)
+    models: LanguageModels | None = None

@@ -22,6 +22,7 @@ from agentserver.config.keys.intents import (
     ParameterEntry,
     sound_intents,
 )
+from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, PriceEntry
 from agentserver.config.keys.models import (
     GuardEntry,
     IncludedFile,
@@ -194,6 +195,10 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("intents",): IntentEntry,
             ("handoffs",): HandoffsEntry,
             ("intents", "params"): ParameterEntry,
+            ("llm",): LlmEntry,
+            ("llm", "backends"): BackendEntry,
+            ("llm", "models"): ModelEntry,
+            ("llm", "prices"): PriceEntry,
         }
     )
     around = tuple(part for part in loc[:-1] if isinstance(part, str))[:2]

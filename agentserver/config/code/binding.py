@@ -171,6 +171,27 @@ class Binder:
             message = "shows a value from ${...} to peers and models, and log output hides it"
             self.report.warning(declared.where("description"), message)
 
+    def text(self, name: str, where: Where, limit: int) -> str | None:
+        """The text of a file of the project of at most ``limit`` bytes, or None after a finding."""
+        root = self._project.root
+        path = (root / name).resolve()
+        if not path.is_relative_to(root) or not path.is_file():
+            siblings = [file.name for file in path.parent.glob("*")] if path.is_relative_to(root) else []
+            message = f'"{name}" is no file inside the project directory {self._project.shown}'
+            self.report.error(where, message, did_you_mean(path.name, siblings))
+            return None
+        try:
+            with path.open("rb") as stream:
+                data = stream.read(limit + 1)
+            text = data.decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self.report.error(where, f'cannot read "{name}": {error}')
+            return None
+        if len(data) > limit:
+            self.report.error(where, f'"{name}" is larger than {limit} bytes')
+            return None
+        return text
+
     def _schema(self, declared: DeclaredListener) -> Path | SignatureRefusal | None:
         name = declared.entry.schema_file
         if name is None:

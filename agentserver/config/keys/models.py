@@ -29,6 +29,7 @@ from agentserver.config.keys.fields import (
     listed,
 )
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
+from agentserver.config.keys.llm import LlmEntry
 from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
 
@@ -337,6 +338,11 @@ class OrganismFile(IncludedFile):
         default_factory=list,
         max_length=100,
         description="Rules about messages that the project adds, asked in this order, after those of the server.",
+    )
+    llm: Annotated[LlmEntry | None, BeforeValidator(given, json_schema_input_type=LlmEntry)] = Field(
+        default=None,
+        title="Language models",
+        description="The language models that handlers may ask, and the places that answer.",
     )
     provenance: Any = Field(
         default=None,

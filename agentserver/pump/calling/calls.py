@@ -48,7 +48,7 @@ class RunningCall(PromptTask, Generic[T]):
     """A handler at work. Its result counts if it comes before the deadline and before it is cancelled.
 
     ``due`` is when it is late, by the loop's clock, once it has to be waited for; the watcher of that clock calls
-    ``late`` then.
+    ``late`` then. ``until`` is the same by ``time.monotonic()``, from the beginning.
 
     Args:
         keeper: its owner, which a call may need in its first step: a handler can close its own thread there.
@@ -67,7 +67,7 @@ class RunningCall(PromptTask, Generic[T]):
         self.said: T | None = None
         self.stage = Stage.RUNNING
         self.due = 0.0
-        self._until = monotonic() + listener.deadline
+        self.until = monotonic() + listener.deadline
         self._ended: asyncio.Future[None] | None = None
         self._giving_up: asyncio.TimerHandle | None = None
 
@@ -79,7 +79,7 @@ class RunningCall(PromptTask, Generic[T]):
     async def ended(self) -> Stage:
         """Wait until there is no need to wait; gives the stage by then. A waiter that gives up cancels the call."""
         self._ended = self._loop.create_future()
-        self.due = self._loop.time() + self._until - monotonic()
+        self.due = self._loop.time() + self.until - monotonic()
         self._keeper.watch(self)
         try:
             await self._ended
@@ -94,7 +94,7 @@ class RunningCall(PromptTask, Generic[T]):
     def returned(self, said: T) -> None:
         """The handler has come back. One that never yielded is late all the same when its time was over."""
         self.said = said
-        if self.stage is Stage.RUNNING and monotonic() > self._until:
+        if self.stage is Stage.RUNNING and monotonic() > self.until:
             self.stage = Stage.LATE
         if self._ended is not None:
             self._end()

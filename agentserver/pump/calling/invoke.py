@@ -9,10 +9,12 @@ import asyncio
 import logging
 import traceback
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
+from agentserver.completion import CompletionError, CompletionFault
 from agentserver.contract import (
     Answering,
     Code,
@@ -35,6 +37,7 @@ from agentserver.pump.calling.watchdog import LoopHolder
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from agentserver.completion import Completer
     from agentserver.core.blueprint import Listener
     from agentserver.core.decide.decisions import Accepted
     from agentserver.core.guard import Rules
@@ -60,11 +63,13 @@ class Callee:
 
     Args:
         settings: as they were loaded; ``supply`` gives each invocation its own.
+        completer: answers what the code asks of language models; None where there are none.
     """
 
     listener: Listener
     handler: Handler
     settings: object | None = None
+    completer: Completer | None = None
     supply: Supply = field(init=False)
 
     def __post_init__(self) -> None:
@@ -184,7 +189,7 @@ class Invoker:
 
         def current() -> Invocation:
             if not made:
-                made.append(self._invocation(bound, accepted))
+                made.append(self._invocation(bound, accepted, call.until))
             return made[0][0]
 
         try:
@@ -208,7 +213,9 @@ class Invoker:
         else:
             call.returned(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
 
-    def _invocation(self, bound: Callee, accepted: Accepted) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
+    def _invocation(
+        self, bound: Callee, accepted: Accepted, until: float
+    ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
         delivery = accepted.delivery
         storage = ThreadStorage(
             accepted.storage, self._rules.codecs, self._rules.bounds, self._limits.storage
@@ -223,6 +230,8 @@ class Invoker:
             delivery.id,
             delivery.attempt,
             answering(accepted.call),
+            until,
+            bound.completer,
         )
         return current, storage, todos
 
@@ -247,6 +256,18 @@ class UnwritableError(Exception):
     """Stands in for an exception that cannot be written out."""
 
 
+_CODES = MappingProxyType(
+    {
+        CompletionFault.RATE: Code.BUSY,
+        CompletionFault.UNAVAILABLE: Code.BUSY,
+        CompletionFault.TIMEOUT: Code.TIMEOUT,
+        CompletionFault.ANSWER: Code.VALIDATION,
+        CompletionFault.BUDGET: Code.BUDGET,
+    }
+)
+"""What a caller learns of a completion that came to nothing and that the handler let pass."""
+
+
 def _crashed(accepted: Accepted, error: BaseException) -> Failed:
     delivery = accepted.delivery
     shown = writable(error)
@@ -256,7 +277,8 @@ def _crashed(accepted: Accepted, error: BaseException) -> Failed:
         exc_info=shown,
         extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
     )
-    return Failed(Code.INTERNAL, Failure(told(shown)))
+    code = _CODES.get(error.fault, Code.INTERNAL) if isinstance(error, CompletionError) else Code.INTERNAL
+    return Failed(code, Failure(told(shown)))
 
 
 def writable(error: BaseException) -> BaseException:

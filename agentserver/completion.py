@@ -1,0 +1,280 @@
+"""What is asked of a language model and what it answers, as values, and the port through which both pass.
+
+Owns those values, the backends and models that an organism declares, and the kinds of failure. Refuses to know
+providers, HTTP and configuration files: the core, the pump and ``agentserver.llm`` meet here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, Protocol, TypeAlias
+
+Words: TypeAlias = Mapping[str, Any]
+"""One message as a mapping: ``role``, ``content`` and what ``PromptMessage`` has beside them."""
+
+
+class CompletionFault(StrEnum):
+    """The kinds of failure of a completion. The first five are those after which another attempt may succeed."""
+
+    RATE = "rate"
+    UNAVAILABLE = "unavailable"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    SERVER = "server"
+    CONTEXT = "context"
+    CREDENTIALS = "credentials"
+    REJECTED = "rejected"
+    ANSWER = "answer"
+    BUDGET = "budget"
+
+    @property
+    def passing(self) -> bool:
+        """True when another attempt may succeed: at another backend, or at the same one later."""
+        return self in _PASSING
+
+
+_PASSING = frozenset(
+    {
+        CompletionFault.RATE,
+        CompletionFault.UNAVAILABLE,
+        CompletionFault.TIMEOUT,
+        CompletionFault.CONNECTION,
+        CompletionFault.SERVER,
+    }
+)
+
+
+class CompletionError(RuntimeError):
+    """A completion came to nothing.
+
+    Its text names the model and the kind of failure and holds no word of the provider, which may have repeated a key.
+
+    Args:
+        fault: the kind.
+        model: as the organism calls it.
+        why: more, in words of the server's own.
+        after: seconds for which the provider wants to be left alone; None when it did not say.
+    """
+
+    def __init__(self, fault: CompletionFault, model: str, why: str = "", after: float | None = None) -> None:
+        super().__init__(f"the model {model}: {fault.value}" + (f": {why}" if why else ""))
+        self.fault = fault
+        self.model = model
+        self.after = after
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The cost of completions.
+
+    Args:
+        input_tokens: that the model read.
+        output_tokens: that it wrote.
+        calls: requests to a provider that were answered.
+        money: their price in US dollars; None when no price is known of one of them.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    calls: int = 0
+    money: float | None = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Those read and those written."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        money = None if self.money is None or other.money is None else self.money + other.money
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.calls + other.calls,
+            money,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that a model wants to have made.
+
+    Args:
+        id: by which its result is told to the model.
+        name: of the tool, as the model wrote it.
+        arguments: JSON text, as the model wrote it; nothing has checked it.
+    """
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that a model may call.
+
+    Args:
+        name: ASCII letters, digits, ``_`` and ``-``, at most 64: all that providers take.
+        description: of what it does, for the model.
+        schema: JSON Schema of its arguments, an object.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMessage:
+    """One message of a prompt.
+
+    Args:
+        role: who says it. A ``tool`` tells the result of a call.
+        content: its text.
+        calls: of an ``assistant``, the calls that it made.
+        id: of a ``tool``, the id of the call.
+        name: of a ``tool``, its name.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    id: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Everything that one request to a provider holds.
+
+    Args:
+        messages: in order.
+        tools: that the model may call.
+        answer: the tool by which it has to answer, unless it calls another one; None lets it write text.
+        max_tokens: that it may write.
+    """
+
+    messages: tuple[PromptMessage, ...]
+    tools: tuple[Tool, ...] = ()
+    answer: Tool | None = None
+    max_tokens: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The answer of a model.
+
+    Args:
+        content: its text; empty when it only made calls.
+        calls: the calls that it wants to have made.
+        usage: what it cost, repairs included.
+        model: the provider's name for the model that answered.
+        output: of a completion with ``output``, the value of that class; None when it made calls instead.
+    """
+
+    content: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    model: str = ""
+    output: Any = None
+
+
+class Completer(Protocol):
+    """Completes prompts with the models of an organism. A handler reaches it through its invocation."""
+
+    async def complete(self, model: str, request: Request) -> Completion:
+        """The answer of a model. Raises CompletionError, LookupError for an unknown model, ValueError, TypeError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A completion that code asks for.
+
+    Args:
+        messages: as mappings or PromptMessages.
+        agent: the name under which it is charged and recorded.
+        until: when the invocation has to be over, by ``time.monotonic()``.
+        tools: that the model may call; an ``@xmlify`` class stands for a tool of its name that takes its fields.
+        output: the ``@xmlify`` class that the answer has to be of.
+        repairs: how often an answer that is not is sent back.
+    """
+
+    messages: Sequence[PromptMessage | Words]
+    agent: str
+    until: float
+    tools: Sequence[Tool | type] = ()
+    output: type | None = None
+    repairs: int = 2
+
+
+Provider: TypeAlias = Literal["openai", "anthropic", "scripted"]
+Strategy: TypeAlias = Literal["failover", "round-robin", "least-loaded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A place that answers.
+
+    Args:
+        name: by which models refer to it.
+        provider: the protocol that it speaks.
+        model: the provider's name for the model.
+        key: the secret that it asks for; empty for none.
+        base_url: of the provider; None is its own.
+        script: of ``scripted``, what answers: the parsed file, or a function.
+        concurrency: requests at once.
+        tokens_per_minute: tokens in any minute; None is as many as may be.
+        timeout: seconds for one request.
+        stream: whether answers come in pieces, which keeps a slow connection open.
+        price: of its tokens; None leaves it to the table of the library.
+    """
+
+    name: str
+    provider: Provider
+    model: str
+    key: str = field(default="", repr=False)
+    base_url: str | None = None
+    script: Any = field(default=None, repr=False)
+    concurrency: int = 8
+    tokens_per_minute: int | None = None
+    timeout: float = 120.0
+    stream: bool = False
+    price: Price | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A model as handlers name it.
+
+    Args:
+        name: that handlers use.
+        backends: in order.
+        strategy: the choice among them.
+        retries: rounds over the backends after the first.
+        max_tokens: that one answer may have.
+    """
+
+    name: str
+    backends: tuple[str, ...]
+    strategy: Strategy = "failover"
+    retries: int = 2
+    max_tokens: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModels:
+    """The backends and models of an organism, by name."""
+
+    backends: Mapping[str, Backend]
+    models: Mapping[str, ModelChoice]

@@ -1,0 +1,157 @@
+"""The language models of an organism, read from ``llm:``.
+
+Owns what its entries refer to: backends, keys, prices, scripts. Refuses to know providers: nothing here imports one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from agentserver.completion import Backend, LanguageModels, ModelChoice, Price
+from agentserver.config.findings import did_you_mean, dotted
+from agentserver.config.keys.fields import DOTTED_PATTERN
+from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, Script, ScriptCall, Turn
+from agentserver.config.validation import describe, keys_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agentserver.config.code.binding import Binder
+    from agentserver.config.findings import Where
+    from agentserver.config.yaml.document import Document
+    from agentserver.config.yaml.secrets import Secrets
+
+Entry = TypeVar("Entry", BackendEntry, ModelEntry)
+
+MAX_FILE = 1 << 20
+"""Bytes of a script."""
+
+_SAID = {"turns", *keys_of(Turn), *keys_of(ScriptCall)}
+"""The keys of a script: pydantic puts names of its own between them."""
+
+FILES = (".yaml", ".yml", ".json")
+"""The ends of the name of a script that is a file."""
+
+
+def read_models(document: Document, secrets: Secrets, binder: Binder) -> LanguageModels:
+    """The backends and models of a sound entry, after a finding for each mistake."""
+    reader = _Reader(document, secrets, binder)
+    entry = LlmEntry.model_validate(document.data["llm"])
+    prices = {name: Price(price.input, price.output) for name, price in entry.prices.items()}
+    backends = reader.named("backends", entry.backends)
+    models = reader.named("models", entry.models)
+    for at, model in models.values():
+        reader.check_backends(at, model, backends)
+    asked = {backend.model for backend in entry.backends}
+    for name in prices.keys() - asked:
+        reader.refuse(("prices", name), f'no backend has the model "{name}"', did_you_mean(name, asked))
+    return LanguageModels(
+        MappingProxyType({name: reader.backend(at, one, prices) for name, (at, one) in backends.items()}),
+        MappingProxyType(
+            {
+                name: ModelChoice(name, tuple(one.backends), one.strategy, one.retries, one.max_tokens)
+                for name, (_, one) in models.items()
+            }
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    document: Document
+    secrets: Secrets
+    binder: Binder
+
+    def where(self, *keys: str | int, missing: bool = False) -> Where:
+        return self.document.where(("llm", *keys), missing=missing)
+
+    def refuse(self, keys: tuple[str | int, ...], message: str, suggestion: str = "") -> None:
+        self.binder.report.error(self.where(*keys), message, suggestion)
+
+    def named(self, key: str, entries: Sequence[Entry]) -> Mapping[str, tuple[int, Entry]]:
+        """The entries by name, with their places; two of one name are a mistake."""
+        found: dict[str, tuple[int, Entry]] = {}
+        for at, entry in enumerate(entries):
+            if entry.name in found:
+                line = self.where(key, found[entry.name][0], "name").line
+                self.refuse((key, at, "name"), f'duplicate name "{entry.name}" (first on line {line})')
+            found.setdefault(entry.name, (at, entry))
+        return found
+
+    def check_backends(self, at: int, model: ModelEntry, known: Mapping[str, Any]) -> None:
+        for place, name in enumerate(model.backends):
+            keys = ("models", at, "backends", place)
+            if name not in known:
+                self.refuse(keys, f'unknown backend "{name}"', did_you_mean(name, known))
+            elif name in model.backends[:place]:
+                self.refuse(keys, f'the backend "{name}" is named twice')
+
+    def backend(self, at: int, entry: BackendEntry, prices: Mapping[str, Price]) -> Backend:
+        self._check_key(at, entry)
+        script = self._script(at, entry)
+        return Backend(
+            price=prices.get(entry.model),
+            key=entry.key or "",
+            script=script,
+            **entry.model_dump(exclude={"key", "script"}),
+        )
+
+    def _check_key(self, at: int, entry: BackendEntry) -> None:
+        if entry.provider == "scripted":
+            for key in ("key", "base_url"):
+                if getattr(entry, key) is not None:
+                    self.refuse(("backends", at, key), "a scripted backend asks nobody", "leave it out")
+            return
+        if entry.script is not None:
+            self.refuse(("backends", at, "script"), "belongs to provider: scripted")
+        if "model" not in entry.model_fields_set:
+            where = self.where("backends", at, "model", missing=True)
+            self.binder.report.error(where, "is missing")
+        if entry.key is None:
+            if entry.base_url is None:
+                where = self.where("backends", at, "key", missing=True)
+                name = f"${{{entry.provider.upper()}_API_KEY}}"
+                self.binder.report.error(where, "is missing", f'write key: "{name}"')
+        elif entry.key not in self.secrets.needles:
+            message = "a key is never written into the file, and has 4 characters or more"
+            self.refuse(("backends", at, "key"), message, 'write key: "${NAME}" or key: "${file:path}"')
+
+    def _script(self, at: int, entry: BackendEntry) -> Any:
+        """The turns of a scripted backend, or its function."""
+        if entry.provider != "scripted":
+            return None
+        where = self.where("backends", at, "script", missing=entry.script is None)
+        if entry.script is None:
+            self.binder.report.error(where, "is missing", "a YAML file with turns, or a function")
+            return None
+        if entry.script.endswith(FILES):
+            return self._turns(where, entry.script)
+        if not re.search(DOTTED_PATTERN, entry.script):
+            self.binder.report.error(where, "is neither a .yaml file nor a dotted path of a function")
+            return None
+        found = self.binder.resolve(entry.script, where)
+        if found is not None and not callable(found):
+            self.binder.report.error(where, f'"{entry.script}" is not a function')
+        return found
+
+    def _turns(self, where: Where, name: str) -> Any:
+        text = self.binder.text(name, where, MAX_FILE)
+        if text is None:
+            return None
+        try:
+            script = Script.model_validate({"turns": yaml.safe_load(text)})
+        except yaml.YAMLError as error:
+            self.binder.report.error(where, f'"{name}" is not YAML: {error}')
+            return None
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            at = dotted(tuple(part for part in fault["loc"] if isinstance(part, int) or part in _SAID))
+            self.binder.report.error(where, f'"{name}": {at}: {describe(fault)[0]}')
+            return None
+        return script.model_dump(exclude_defaults=True)["turns"]

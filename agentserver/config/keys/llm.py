@@ -1,0 +1,131 @@
+"""The keys below ``llm:`` in ``organism.yaml``: types, bounds, help texts.
+
+Owns the pydantic models. Refuses to know files, and whether a name that is referred to is there.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from agentserver.completion import Backend, CompletionFault, ModelChoice, Provider, Strategy
+from agentserver.config.keys.fields import Deadline, Line, Name, RelativePath, Strict
+
+_BACKEND = Backend("", "scripted", "")
+_MODEL = ModelChoice("", ())
+
+_Url: TypeAlias = Annotated[str, Field(pattern=r"^https?://[^\s@?#]+$", max_length=1000)]
+_Dollars = Annotated[float, Field(ge=0, le=1e6)]
+
+
+class BackendEntry(Strict):
+    """A place that answers."""
+
+    name: Name = Field(description="By which models refer to it.")
+    provider: Provider = Field(
+        description="The protocol: openai, which most servers and gateways speak (with a base_url), anthropic, or "
+        "scripted, which answers from a file and asks nobody."
+    )
+    model: Line = Field(default="script", description="The provider's name for the model.")
+    key: str | None = Field(
+        default=None,
+        min_length=1,
+        repr=False,
+        description="The secret that the provider asks for: ${NAME} of the environment, or ${file:path}; never the "
+        "secret itself.",
+        examples=["${OPENAI_API_KEY}"],
+    )
+    base_url: _Url | None = Field(
+        default=None, description="Address of the provider's API; its own if left out."
+    )
+    script: Annotated[RelativePath, Field(examples=["script.yaml"])] | None = Field(
+        default=None,
+        description="Of scripted: a YAML file with the turns, relative to the project directory, or the dotted path of "
+        "a function that takes a Prompt and gives a Completion.",
+    )
+    concurrency: int = Field(default=_BACKEND.concurrency, ge=1, le=4096, description="Requests at once.")
+    tokens_per_minute: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000_000,
+        description="Tokens in any minute, read and written; no bound if left out.",
+    )
+    timeout: Deadline = Field(
+        default=_BACKEND.timeout, description='Time for one request: seconds, or text such as "30s".'
+    )
+    stream: bool = Field(
+        default=False, description="Whether answers come in pieces, which keeps slow connections open."
+    )
+
+
+class ModelEntry(Strict):
+    """A model as handlers and listeners name it."""
+
+    name: Name = Field(description="By which handlers and listeners refer to it.")
+    backends: Annotated[list[Name], Field(min_length=1, max_length=100)] = Field(
+        description="The backends that answer, in order."
+    )
+    strategy: Strategy = Field(
+        default=_MODEL.strategy,
+        description="failover: the first one that answers. round-robin: they take turns. least-loaded: the one with "
+        "the most room. The others are asked when one fails for now.",
+    )
+    retries: int = Field(
+        default=_MODEL.retries, ge=0, le=100, description="How often all of them are tried once more."
+    )
+    max_tokens: int = Field(
+        default=_MODEL.max_tokens, ge=1, le=1_000_000, description="Tokens that one answer may have."
+    )
+
+
+class PriceEntry(Strict):
+    """US dollars for a million tokens."""
+
+    input: _Dollars = Field(description="For a million tokens that the model reads.")
+    output: _Dollars = Field(description="For a million tokens that it writes.")
+
+
+class LlmEntry(Strict):
+    """The language models that handlers may ask."""
+
+    backends: Annotated[list[BackendEntry], Field(min_length=1, max_length=100)] = Field(
+        description="The places that answer."
+    )
+    models: Annotated[list[ModelEntry], Field(min_length=1, max_length=1000)] = Field(
+        description="The models as handlers and listeners name them."
+    )
+    prices: dict[str, PriceEntry] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="By the provider's name for a model; others are priced by a table of the library, which does not "
+        "know all.",
+    )
+
+
+class ScriptCall(Strict):
+    """A call of a tool that a scripted model makes."""
+
+    tool: str = Field(min_length=1)
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class Turn(Strict):
+    """One answer of a script."""
+
+    when: str = ""
+    text: str = ""
+    calls: Annotated[list[ScriptCall], Field(max_length=1000)] = Field(default_factory=list)
+    fault: Literal[tuple(fault.value for fault in CompletionFault)] | None = None  # type: ignore[valid-type]
+
+    @model_validator(mode="after")
+    def _says(self) -> Turn:
+        if not (self.text or self.calls or self.fault):
+            raise ValueError("needs text, calls or fault")
+        return self
+
+
+class Script(Strict):
+    """The turns of a script: each one answer, or those among which ``when`` chooses."""
+
+    turns: Annotated[list[Turn | list[Turn]], Field(min_length=1, max_length=10_000)]

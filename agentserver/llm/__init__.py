@@ -1,0 +1,75 @@
+"""Completions by language models, for handlers.
+
+Owns ``complete``. Refuses to know the providers until a server starts: importing this imports no SDK.
+
+    from agentserver.llm import complete
+
+    response = await complete(model="small", messages=[{"role": "user", "content": "ping"}])
+    response.content, response.calls, response.usage, response.model
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agentserver.completion import (
+    Completion,
+    CompletionError,
+    CompletionFault,
+    PromptMessage,
+    Request,
+    Tool,
+    ToolCall,
+    Usage,
+)
+from agentserver.contract import invocation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "Completion",
+    "CompletionError",
+    "CompletionFault",
+    "PromptMessage",
+    "Tool",
+    "ToolCall",
+    "Usage",
+    "complete",
+]
+
+
+async def complete(
+    *,
+    model: str,
+    messages: Sequence[PromptMessage | Mapping[str, Any]],
+    agent_id: str | None = None,
+    tools: Sequence[Tool | type] = (),
+    output: type | None = None,
+    repairs: int = 2,
+) -> Completion:
+    """Complete a prompt with one of the organism's models.
+
+    Args:
+        model: a name under ``llm: models``.
+        messages: mappings with ``role`` (system, user, assistant, tool) and ``content``, or PromptMessages.
+        agent_id: the agent that asks, such as ``metadata.own_name``, for budgets and the trace; a listener that is told
+            no name of its own leaves it out.
+        tools: that the model may call: Tools, or ``@xmlify`` classes.
+        output: the ``@xmlify`` class of the answer, which comes as ``.output``.
+        repairs: how often an answer that is not of that class goes back to the model with its faults.
+
+    Raises:
+        RuntimeError: no handler is running, or the organism declares no ``llm:``.
+        CompletionError: it came to nothing; ``fault`` says why.
+        LookupError: there is no such model.
+        ValueError: a message, a tool or the class cannot be sent.
+    """
+    running = invocation()
+    completer = running.completer
+    if completer is None:
+        raise RuntimeError("the organism declares no language models: add llm: to the YAML")
+    agent = agent_id or ""
+    return await completer.complete(
+        model, Request(tuple(messages), agent, running.until, tuple(tools), output, repairs)
+    )

@@ -1,0 +1,180 @@
+"""Backends that speak the protocol of a provider, through the model layer of pydantic-ai.
+
+Owns the translation both ways, and what each failure of theirs is. Importing it takes seconds: only a server that
+starts with such a backend does. Refuses to repeat anything: the SDKs would, and each dead backend would cost their
+attempts.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
+from pydantic_ai import exceptions as raised
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from agentserver.completion import Completion, CompletionError, CompletionFault, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponsePart
+    from pydantic_ai.models import Model
+
+    from agentserver.completion import Backend, Prompt, PromptMessage, Tool
+
+logger = logging.getLogger("agentserver.llm")
+
+NO_KEY = "none"
+"""Stands in for the key where a backend wants none: without one the SDKs look for it in the environment."""
+
+OWN = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+"""Addresses of the providers. Named, so that the SDKs do not take others from the environment."""
+
+_FAULTS: tuple[tuple[type[Exception], CompletionFault], ...] = (
+    (raised.ModelRateLimitError, CompletionFault.RATE),
+    (raised.ModelUnavailableError, CompletionFault.UNAVAILABLE),
+    (raised.ModelTimeoutError, CompletionFault.TIMEOUT),
+    (raised.ModelRequestTimeout, CompletionFault.TIMEOUT),
+    (raised.ModelConnectionError, CompletionFault.CONNECTION),
+    (raised.ModelServerError, CompletionFault.SERVER),
+    (raised.ModelContextWindowExceededError, CompletionFault.CONTEXT),
+    (raised.ModelAuthenticationError, CompletionFault.CREDENTIALS),
+    (raised.ModelAPIError, CompletionFault.REJECTED),
+    (raised.UnexpectedModelBehavior, CompletionFault.ANSWER),
+)
+"""The kinds of failure, the more special ones first."""
+
+
+class Remote:
+    """A backend over HTTP. Blocks for its imports and certificates: make it in a thread."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        key, url = backend.key or NO_KEY, backend.base_url or OWN[backend.provider]
+        self._client: AsyncOpenAI | AsyncAnthropic
+        self._model: Model
+        if backend.provider == "openai":
+            self._client = AsyncOpenAI(api_key=key, base_url=url, timeout=backend.timeout, max_retries=0)
+            self._model = OpenAIChatModel(backend.model, provider=OpenAIProvider(openai_client=self._client))
+        else:
+            self._client = AsyncAnthropic(api_key=key, base_url=url, timeout=backend.timeout, max_retries=0)
+            self._model = AnthropicModel(
+                backend.model, provider=AnthropicProvider(anthropic_client=self._client)
+            )
+
+    async def ask(self, prompt: Prompt) -> Completion:
+        """Send a prompt once. Raises CompletionError."""
+        try:
+            return _read(await self._send(prompt))
+        except raised.AgentRunError as error:
+            failure = self._failure(error)
+        raise failure  # out of the handler: the provider's exception holds the request with its key
+
+    async def _send(self, prompt: Prompt) -> ModelResponse:
+        settings = ModelSettings(max_tokens=prompt.max_tokens)
+        asked, said = _parameters(prompt), list(_said(prompt.messages))
+        if not self._backend.stream:
+            return await model_request(
+                self._model, said, model_settings=settings, model_request_parameters=asked
+            )
+        async with model_request_stream(
+            self._model, said, model_settings=settings, model_request_parameters=asked
+        ) as pieces:
+            async for _ in pieces:
+                pass
+            return pieces.get()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _failure(self, error: Exception) -> CompletionError:
+        fault = next((fault for kind, fault in _FAULTS if isinstance(error, kind)), CompletionFault.REJECTED)
+        status = getattr(error, "status_code", None)
+        why = f"{self._backend.name} answered {status}" if status else f"no answer of {self._backend.name}"
+        logger.info("%s: %s (%s)", self._backend.name, fault.value, status or type(error).__name__)
+        return CompletionError(fault, self._backend.model, why, getattr(error, "retry_after", None))
+
+
+def _parameters(prompt: Prompt) -> ModelRequestParameters:
+    tools = [_defined(tool) for tool in prompt.tools]
+    if prompt.answer is None:
+        return ModelRequestParameters(function_tools=tools)
+    return ModelRequestParameters(
+        function_tools=tools,
+        output_tools=[_defined(prompt.answer, "output")],
+        output_mode="tool",
+        allow_text_output=False,
+    )
+
+
+def _defined(tool: Tool, kind: Any = "function") -> ToolDefinition:
+    return ToolDefinition(
+        name=tool.name,
+        parameters_json_schema=dict(tool.schema),
+        description=tool.description,
+        kind=kind,
+        strict=False,
+    )
+
+
+def _said(messages: Sequence[PromptMessage]) -> Iterator[ModelMessage]:
+    """The messages, those between two answers of the model as one request."""
+    parts: list[ModelRequestPart] = []
+    for message in messages:
+        if message.role != "assistant":
+            parts.append(_part(message))
+            continue
+        if parts:
+            yield ModelRequest(parts=parts)
+            parts = []
+        said: list[ModelResponsePart] = [TextPart(message.content)] if message.content else []
+        yield ModelResponse(
+            parts=[*said, *(ToolCallPart(call.name, call.arguments, call.id) for call in message.calls)]
+        )
+    if parts:
+        yield ModelRequest(parts=parts)
+
+
+def _part(message: PromptMessage) -> ModelRequestPart:
+    if message.role == "system":
+        return SystemPromptPart(message.content)
+    if message.role == "user":
+        return UserPromptPart(message.content)
+    return ToolReturnPart(message.name, message.content, message.id)
+
+
+def _read(response: ModelResponse) -> Completion:
+    calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    return Completion(
+        "".join(part.content for part in response.parts if isinstance(part, TextPart)),
+        tuple(ToolCall(call.tool_call_id, call.tool_name, call.args_as_json_str()) for call in calls),
+        Usage(response.usage.input_tokens, response.usage.output_tokens, 1, _money(response)),
+        response.model_name or "",
+    )
+
+
+def _money(response: ModelResponse) -> float | None:
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError):  # a model that the table does not know; an answer without usage
+        return None

@@ -1,0 +1,81 @@
+"""The backend that answers from a script: for tests, examples and demonstrations. It asks nobody.
+
+Owns the form of scripts. Its answers follow from the prompt alone, so that one that is asked again after a crash says
+the same again.
+
+A script is a list of turns, of which the next one is the answer to a prompt in which the model has spoken so often:
+
+    - calls: [{tool: search, arguments: {text: agents}}]
+    - text: "done"
+
+A turn may say ``when:`` with a text that the last message has to hold; then the turns of one number are tried in order.
+``fault: rate`` fails in that way. Instead of a list, a function of the project takes a Prompt and gives a Completion.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agentserver.completion import Completion, CompletionError, CompletionFault, ToolCall, Usage
+from agentserver.llm.prompts import estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentserver.completion import Backend, Prompt
+
+
+class Scripted:
+    """A backend that answers from a script."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    async def ask(self, prompt: Prompt) -> Completion:
+        """The script's answer. Raises CompletionError where the script says so, or says nothing."""
+        script = self._backend.script
+        if not callable(script):
+            return self._counted(prompt, self._turn(prompt, script))
+        said = script(prompt)
+        if inspect.isawaitable(said):
+            said = await said
+        if not isinstance(said, Completion):
+            why = f"the script gave {type(said).__name__}, not a Completion"
+            raise CompletionError(CompletionFault.ANSWER, self._backend.name, why)
+        return self._counted(prompt, said)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _turn(self, prompt: Prompt, script: list[Any]) -> Completion:
+        number = sum(message.role == "assistant" for message in prompt.messages)
+        last = prompt.messages[-1].content
+        turns = script[number] if number < len(script) else None
+        for turn in turns if isinstance(turns, list) else [turns]:
+            if turn is not None and turn.get("when", "") in last:
+                return self._said(turn, number)
+        raise CompletionError(
+            CompletionFault.ANSWER, self._backend.name, f"the script has no turn {number + 1}"
+        )
+
+    def _said(self, turn: Mapping[str, Any], number: int) -> Completion:
+        if "fault" in turn:
+            raise CompletionError(CompletionFault(turn["fault"]), self._backend.name, "as the script says")
+        calls = [
+            ToolCall(f"call-{number + 1}-{place + 1}", call["tool"], json.dumps(call.get("arguments", {})))
+            for place, call in enumerate(turn.get("calls", ()))
+        ]
+        return Completion(turn.get("text", ""), tuple(calls))
+
+    def _counted(self, prompt: Prompt, said: Completion) -> Completion:
+        """With a usage: the estimate of what was read, and a token for each three bytes of what was written."""
+        written = len(said.content) + sum(len(call.arguments) for call in said.calls)
+        usage = Usage(estimate(prompt), written // 3 + 1, 1, 0.0)
+        return replace(
+            said,
+            usage=usage if said.usage == Usage() else said.usage,
+            model=said.model or self._backend.model,
+        )

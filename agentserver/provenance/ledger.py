@@ -178,9 +178,9 @@ class Ledger:
             if inside and policy.worth(seen.source, leaf) is None and forms.points(body):
                 standing = Standing.DIRECTORY
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
-            if standing is Standing.PROSE:
-                prose.append(Text(origin, body, standing, asked))
-            elif standing is not None:
+            if standing is Standing.PROSE or (listener.source and forms.may_instruct(body, standing)):
+                prose.append(Text(origin, body, Standing.PROSE, asked))
+            if standing is not Standing.PROSE and standing is not None:
                 records.append(Text(origin, body, standing, asked, known, kind))
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:

@@ -241,6 +241,16 @@ def absent(ledger: Ledger, body: str) -> bool:
         return False
 
 
+def elsewhere(ledger: Ledger, body: str) -> bool:
+    """True when an untrusted text holds ``body``, or a piece of it, and is more than that."""
+    form = fold_bytes(body)
+    for held in (ledger.untrusted, ledger.untrusted.wrapped):
+        numbers = held.index.owners(form) if len(form) >= SPAN else {*_beginnings(held, form)}
+        if any(fold_bytes(held.texts[number].body) != form for number in numbers):
+            return True
+    return False
+
+
 def _at(ledger: Ledger, number: int, *, inner: bool) -> _Place:
     wrapped = ledger.untrusted.wrapped if inner else None
     if wrapped is None:
@@ -281,6 +291,13 @@ def _beginning(held: Untrusted | Wrapped, form: bytes) -> tuple[int | None, int 
         if fold_bytes(held.texts[number].body[offset : offset + 8 * len(form) + 64]).startswith(form):
             return number, offset
     return places[0] if len(places) == PLACES else (None, None)
+
+
+def _beginnings(held: Untrusted | Wrapped, form: bytes) -> Iterator[int]:
+    """The texts in which a value shorter than a span stands from the beginning of a word on."""
+    for number, offset in held.words.starting(form, PLACES):
+        if fold_bytes(held.texts[number].body[offset : offset + 8 * len(form) + 64]).startswith(form):
+            yield number
 
 
 def _span(ledger: Ledger, text: str, hit: Hit, via: str, *, inner: bool) -> Iterator[Match]:

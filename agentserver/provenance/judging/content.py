@@ -12,7 +12,7 @@ from agentserver.provenance import matching
 from agentserver.provenance.evidence.authority import matching as entry_for
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.judging.authority import asked_for, listed, may_choose, ordered, said
+from agentserver.provenance.judging.authority import asked_for, listed, may_choose, ordered, recorded, said
 from agentserver.provenance.judging.destinations import places_of
 from agentserver.provenance.policy.declarations import Rule
 
@@ -127,4 +127,6 @@ def _dictated(case: Case, argument: Argument) -> Finding | None:
             evidence = matching.origin(case.ledger, argument.body)
     except matching.Crowded:
         return case.finding(Rule.BOUND, argument, "more values than are looked up")
-    return case.finding(Rule.UNFOUNDED, argument, detail, evidence) if evidence else None
+    if evidence is None or (recorded(case, argument) and not matching.elsewhere(case.ledger, argument.body)):
+        return None
+    return case.finding(Rule.UNFOUNDED, argument, detail, evidence)

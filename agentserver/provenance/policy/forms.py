@@ -88,6 +88,23 @@ def runs_on(text: str) -> bool:
     return len(text) > CHOICE or len(text.split()) > WORDS or "\n" in text.strip()
 
 
+def may_instruct(text: str, standing: Standing | None) -> bool:
+    """True for a record of a source in which somebody may have written what to do: running words, or more than a place.
+
+    It still vouches for what it is as a whole.
+    """
+    if standing not in {Standing.RECORD, Standing.DIRECTORY}:
+        return False
+    return len(text.split()) > WORDS or _mentions_place(text)
+
+
+def _mentions_place(text: str) -> bool:
+    """True when words surround an address, a link or an account, so that it is no list of such."""
+    words = [word for word in _BETWEEN.split(text.strip()) if word]
+    found = sum(_receives(destination(word)) for word in words)
+    return len(words) > 1 and 0 < found < len(words)
+
+
 def is_long(text: str) -> bool:
     """True for what is its author's words even where its field is declared to be a record."""
     return len(text) > RECORD or "\n" in text.strip()

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _TELLING: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
 """The words of a search but for its operators: of ``from:thomas packing list`` all but the first."""
+_VOUCHED: Final = {Standing.RECORD, Standing.DIRECTORY}
+"""Worths that say that a value exists, and nothing about the words in it."""
 SEARCHED: Final = 512
 """Characters of an argument that are read as a search."""
 
@@ -178,9 +180,10 @@ class Ledger:
             if inside and policy.worth(seen.source, leaf) is None and forms.points(body):
                 standing = Standing.DIRECTORY
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
-            if standing is Standing.PROSE or (listener.source and forms.may_instruct(body, standing)):
+            telling = listener.source and standing in _VOUCHED and forms.tells(body)
+            if telling or standing is Standing.PROSE:
                 prose.append(Text(origin, body, Standing.PROSE, asked))
-            if standing is not Standing.PROSE and standing is not None:
+            if standing not in {Standing.PROSE, None}:
                 records.append(Text(origin, body, standing, asked, known, kind))
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:

@@ -245,7 +245,11 @@ def elsewhere(ledger: Ledger, body: str) -> bool:
     """True when an untrusted text holds ``body``, or a piece of it, and is more than that."""
     form = fold_bytes(body)
     for held in (ledger.untrusted, ledger.untrusted.wrapped):
-        numbers = held.index.owners(form) if len(form) >= SPAN else {*_beginnings(held, form)}
+        numbers = (
+            held.index.owners(form)
+            if len(form) >= SPAN
+            else {number for number, _ in _beginnings(held, form)}
+        )
         if any(fold_bytes(held.texts[number].body) != form for number in numbers):
             return True
     return False
@@ -286,18 +290,18 @@ def _word(held: Untrusted | Wrapped, body: str, form: bytes) -> tuple[int | None
 
 def _beginning(held: Untrusted | Wrapped, form: bytes) -> tuple[int | None, int | None]:
     """A value shorter than a span, where it stands from the beginning of a word on. Too many places mean yes."""
+    begun = next(_beginnings(held, form), None)
+    if begun is not None:
+        return begun
     places = held.words.starting(form, PLACES)
-    for number, offset in places:
-        if fold_bytes(held.texts[number].body[offset : offset + 8 * len(form) + 64]).startswith(form):
-            return number, offset
     return places[0] if len(places) == PLACES else (None, None)
 
 
-def _beginnings(held: Untrusted | Wrapped, form: bytes) -> Iterator[int]:
-    """The texts in which a value shorter than a span stands from the beginning of a word on."""
+def _beginnings(held: Untrusted | Wrapped, form: bytes) -> Iterator[tuple[int, int]]:
+    """The numbers of the texts in which a value stands from the beginning of a word on, and where."""
     for number, offset in held.words.starting(form, PLACES):
         if fold_bytes(held.texts[number].body[offset : offset + 8 * len(form) + 64]).startswith(form):
-            yield number
+            yield number, offset
 
 
 def _span(ledger: Ledger, text: str, hit: Hit, via: str, *, inner: bool) -> Iterator[Match]:

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agentserver.provenance.judging.case import Argument, Case
-    from agentserver.provenance.verdict import Finding
+    from agentserver.provenance.verdict import Evidence, Finding
 
 
 NOTICED: Final = 2048
 """Characters of what a call says in which untrusted words are looked for once it is let through."""
+
+LETTERS: Final = 2
+"""Characters below which that a text holds it says nothing: a letter is in every text."""
 
 
 def of_content(case: Case) -> Iterator[Finding]:
@@ -100,7 +103,7 @@ def _founded(case: Case, argument: Argument) -> bool:
     if argument.rule.role is Role.DESTINATION:
         places = places_of(case, argument)
         return any(ordered(case, place) for place in places)
-    if argument.rule.role is Role.INERT or len(argument.body.strip()) < 2:  # noqa: PLR2004  a letter is in every text
+    if argument.rule.role is Role.INERT or len(argument.body.strip()) < LETTERS:
         return False
     return said(case, argument) or (argument.rule.role is Role.SELECTOR and asked_for(case, argument))
 
@@ -112,7 +115,6 @@ def _dictated(case: Case, argument: Argument) -> Finding | None:
     declared, a single word without any author counts as dictated; text that it is told does where it is told nothing
     else, as a command is.
     """
-    detail = "a stranger's words say so"
     choice = argument.rule.role is not Role.PAYLOAD
     if not case.listener.known:
         if argument.rule.role is Role.SELECTOR and not may_choose(case, argument):
@@ -120,13 +122,28 @@ def _dictated(case: Case, argument: Argument) -> Finding | None:
         choice = all(each.rule.role in {Role.PAYLOAD, Role.INERT} for each in case.arguments)
         if not choice:
             return None
-    telling = choice and len(fold_bytes(argument.body)) >= matching.SHORT
     try:
         evidence = next((match.evidence for match in matching.content(case.ledger, argument.body)), None)
-        if evidence is None and telling:
+        if evidence is None and choice and len(fold_bytes(argument.body)) >= matching.SHORT:
             evidence = matching.origin(case.ledger, argument.body)
+        if evidence is None and not choice:
+            evidence = _repeated(case, argument)
     except matching.Crowded:
         return case.finding(Rule.BOUND, argument, "more values than are looked up")
     if evidence is None or (recorded(case, argument) and not matching.elsewhere(case.ledger, argument.body)):
         return None
-    return case.finding(Rule.UNFOUNDED, argument, detail, evidence)
+    return case.finding(Rule.UNFOUNDED, argument, "a stranger's words say so", evidence)
+
+
+def _repeated(case: Case, argument: Argument) -> Evidence | None:
+    """A stranger's text that holds what is said as a whole, however short it is.
+
+    A letter is in every text. Where nobody else is told it, a single word says nothing either, and a document that the
+    principal named may say more.
+    """
+    if len(argument.body.strip()) < LETTERS:
+        return None
+    evidence = matching.origin(case.ledger, argument.body)
+    if evidence is None or any(each.rule.role is Role.DESTINATION for each in case.arguments):
+        return evidence
+    return evidence if len(argument.body.split()) > 1 and not evidence.text.asked else None

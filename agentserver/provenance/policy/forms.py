@@ -88,21 +88,15 @@ def runs_on(text: str) -> bool:
     return len(text) > CHOICE or len(text.split()) > WORDS or "\n" in text.strip()
 
 
-def may_instruct(text: str, standing: Standing | None) -> bool:
-    """True for a record of a source in which somebody may have written what to do: running words, or more than a place.
+def tells(text: str) -> bool:
+    """True for what tells a reader something, whatever its field is worth: a sentence, or words around a place.
 
-    It still vouches for what it is as a whole.
+    Whoever may fill the field may write an order into it.
     """
-    if standing not in {Standing.RECORD, Standing.DIRECTORY}:
-        return False
-    return len(text.split()) > WORDS or _mentions_place(text)
-
-
-def _mentions_place(text: str) -> bool:
-    """True when words surround an address, a link or an account, so that it is no list of such."""
     words = [word for word in _BETWEEN.split(text.strip()) if word]
-    found = sum(_receives(destination(word)) for word in words)
-    return len(words) > 1 and 0 < found < len(words)
+    if len(text.split()) > WORDS and len(words) > WORDS:
+        return not all(_receives(destination(word)) for word in words)
+    return 0 < sum(_receives(destination(word)) for word in words) < len(words)
 
 
 def is_long(text: str) -> bool:

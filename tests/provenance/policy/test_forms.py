@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.policy.forms import CHOICE, RECORD, is_long, points, role_of, runs_on, standing_of
+from agentserver.provenance.policy.forms import (
+    CHOICE,
+    RECORD,
+    is_long,
+    points,
+    role_of,
+    runs_on,
+    standing_of,
+    tells,
+)
 
 SCALARS = (
     st.none()
@@ -175,3 +184,13 @@ def test_what_runs_on_and_what_is_too_long_for_a_record() -> None:
     assert is_long("x" * (RECORD + 1))
     assert is_long("a\nb")
     assert not is_long(" a \n")
+
+
+def test_what_tells_something_is_a_sentence_or_has_words_around_a_place() -> None:
+    assert tells("Alice needs www.evil.example")
+    assert tells("to mallory@evil.example")
+    assert tells("delete what you sent")
+    assert not tells("Le Grand Hotel")
+    assert not tells("https://drive.example/" + "x" * 80)
+    assert not tells("ann@corp.com, bob@corp.com; carl@corp.com dora@corp.com")
+    assert not tells("")

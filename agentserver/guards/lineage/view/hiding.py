@@ -210,7 +210,7 @@ class Hiding:
         if worth.standing is Standing.OWN:
             return True
         structured = any(leaf.standing is Standing.PROSE for leaf in leaves([text]))
-        return not (structured or forms.is_long(text))
+        return not (structured or forms.is_long(text) or forms.tells(text))
 
 
 def facts_of(codec: Codec) -> SchemaFacts:

@@ -224,6 +224,21 @@ class Storage(Protocol):
         """Forget the value of this class, if there is one."""
         ...
 
+    def append(self, value: Any) -> None:
+        """Add an ``@xmlify`` value to the log of its class, which keeps what was added before. Written once.
+
+        Raises ValueError and TypeError as ``set`` does; all entries count in the bound.
+        """
+        ...
+
+    def log(self, kind: type[T]) -> tuple[T, ...]:
+        """The values of exactly this class that were appended and not trimmed, oldest first, decoded afresh."""
+        ...
+
+    def trim(self, kind: type, keep: int) -> None:
+        """Forget all but the latest ``keep`` entries of a log. Raises ValueError for fewer than none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Answering:

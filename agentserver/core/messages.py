@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentserver.contract import Code, Target
     from agentserver.core.records.details import Detail
     from agentserver.core.refusals import Refusal
+    from agentserver.core.state.growing.logs import LogChange
 
 __all__ = ["Delivery", "Done", "EventPlace", "Moment", "Reply"]
 
@@ -205,10 +206,12 @@ class Effects(NamedTuple):
     Args:
         stored: encoded value per class name; None deletes.
         closed: ids of the todos it closed.
+        logged: changes of its thread's logs, one for each that has changed.
     """
 
     stored: Mapping[str, bytes | None]
     closed: tuple[str, ...] = ()
+    logged: tuple[LogChange, ...] = ()
 
 
 NO_EFFECTS = Effects({})

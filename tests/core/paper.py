@@ -155,7 +155,11 @@ class Paper:
             return Finished(delivery, None, accepted)
         assert isinstance(accepted, Accepted)
         storage = ThreadStorage(
-            accepted.storage, self.rules.codecs, self.rules.bounds, self.rules.blueprint.limits.storage
+            accepted.storage,
+            self.rules.codecs,
+            self.rules.bounds,
+            self.rules.blueprint.limits.storage,
+            accepted.logs,
         )
         todos = ThreadTodos(delivery.thread, delivery.to, accepted.todos)
         payload = accepted.codec.decode(accepted.shown)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 
+from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.pieces import whole
@@ -15,6 +17,7 @@ from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.engines.sqlite.proof.verify import findings
 from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.writer import Writer
+from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 from tests.core.test_sizes import FEW, MANY, pingpong
 
 STEPS = 40
@@ -204,3 +207,108 @@ def test_many_steps_are_written_by_few_statements(connection, path, number):
     for one in done:
         assert Reader(connection).load(one.conversation.id) == one.conversation
     assert list(findings(path)) == []
+
+
+# Logs
+
+
+ENTRY = 5000
+ROOM = rules(listener("a"), storage=4 << 20)
+
+
+def appending(trim=None):
+    """A conversation in which each request makes a log longer by 5 kB."""
+
+    def keep(call):
+        call.storage.append(Note(call.payload.text * ENTRY))
+        if trim is not None:
+            call.storage.trim(Note, trim)
+        return HandlerResponse.respond(Answer("kept"))
+
+    return Paper(ROOM, {"a": keep})
+
+
+def turn(paper, writer, number):
+    before = len(paper.outcomes)
+    paper.say(Ask("xyz"[number % 3]), "a")
+    paper.run()
+    assert writer.commit(paper.outcomes[before:]) == [None, None]
+
+
+def pages(connection):
+    return connection.execute(
+        "select page_count * page_size from pragma_page_count, pragma_page_size"
+    ).fetchone()[0]
+
+
+def written_by_turns(path, numbers, **how):
+    """The statements and bytes of each turn, and the size of the journal after it."""
+    with closing(open_writing(JournalOptions(path))) as connection:
+        paper, writer, written, found = appending(**how), Writer(connection, path), Written(connection), []
+        for number in range(numbers):
+            turn(paper, writer, number)
+            found.append((*written.since(), pages(connection)))
+        connection.set_trace_callback(None)
+        assert Reader(connection).load(paper.conversation.id) == paper.conversation
+    assert list(findings(path)) == []
+    return paper, found
+
+
+def test_a_turn_that_appends_writes_as_much_after_two_hundred_as_after_ten(tmp_path):
+    paper, turns = written_by_turns(tmp_path / "j", 210)
+    (thread,) = (node for node in paper.conversation.tree.nodes.values() if node.owner == "a")
+    (log,) = thread.logs.values()
+    assert len(log) == 210
+
+    def around(turn, column):
+        return sum(row[column] for row in turns[turn - 5 : turn + 10]) / 15
+
+    for column in (0, 1):
+        assert around(200, column) <= around(10, column) * 1.2, (
+            "the statements of a turn, and the bytes of them"
+        )
+    grown = [later[2] - sooner[2] for sooner, later in pairwise(turns)]
+    assert sum(grown[190:205]) <= sum(grown[3:18]) * 1.2, "the file"
+    assert sum(grown) / len(grown) < 3.5 * ENTRY
+
+
+def test_a_log_that_is_trimmed_takes_the_room_of_what_is_left(tmp_path):
+    paper, _ = written_by_turns(tmp_path / "j", 40, trim=3)
+    (thread,) = (node for node in paper.conversation.tree.nodes.values() if node.owner == "a")
+    (log,) = thread.logs.values()
+    assert log.numbers() == range(37, 40)
+    with closing(open_writing(JournalOptions(tmp_path / "j"))) as connection:
+        rows = connection.execute(
+            "select owner, name, length(data) from value order by cast(name as integer)"
+        ).fetchall()
+        assert {owner for owner, _, _ in rows} == {f"log {thread.id} {ROOM.codecs.of(Note).name}"}
+        assert [int(name) for _, name, _ in rows] == [37, 38, 39]
+
+
+def test_a_log_goes_with_its_thread(tmp_path):
+    paper, _ = written_by_turns(tmp_path / "j", 5)
+    with closing(open_writing(JournalOptions(tmp_path / "j"))) as connection:
+        paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "over"))
+        assert Writer(connection, tmp_path / "j").commit(paper.outcomes[-1:]) == [None]
+        assert connection.execute("select count(*) from value").fetchone() == (0,)
+    assert list(findings(tmp_path / "j")) == []
+
+
+def test_a_log_goes_on_after_a_restart_where_it_was(tmp_path):
+    path, paper = tmp_path / "j", appending(trim=3)
+    for number in range(8):
+        with closing(open_writing(JournalOptions(path))) as connection:
+            turn(paper, Writer(connection, path), number)
+            assert Reader(connection).load(paper.conversation.id) == paper.conversation
+
+
+def test_one_entry_that_is_not_what_was_written_is_noticed(tmp_path):
+    path = tmp_path / "j"
+    paper, _ = written_by_turns(path, 3)
+    for damage in ("update value set data = x'00' where name = '1'", "delete from value where name = '0'"):
+        with closing(open_writing(JournalOptions(path))) as connection:
+            connection.execute("begin")
+            connection.execute(damage)
+            with pytest.raises(UnreadableError):
+                Reader(connection).load(paper.conversation.id)
+            connection.execute("rollback")

@@ -132,3 +132,21 @@ def test_the_names_of_causes():
         "a message from outside, turned away", "the end: idle", "a dead letter to agent, queued again",
         "the answer deny of ann",
     ]  # fmt: skip
+
+
+def test_what_was_appended_to_a_log_is_part_of_the_decision():
+    def keep(call):
+        call.storage.append(Note(call.payload.text))
+        call.storage.append(Note("\u2603"))
+        call.storage.trim(Note, 3)
+        return HandlerResponse.respond(Reply(str(len(call.storage.log(Note)))))
+
+    paper = Paper(SHOP, {**HANDLERS, "tool": keep})
+    for text in "abc":
+        paper.say(Ask(text), "tool")
+        paper.run()
+    story = story_of(paper)
+    assert replay(story, SHOP) is None
+    logged = [step.result.effects.logged for step in (story.cause(one, SHOP) for one in story.steps[1::2])]
+    assert logged == [outcome.cause.result.effects.logged for outcome in paper.outcomes[1::2]]
+    assert [(change.dropped, len(change.appended)) for (change,) in logged] == [(0, 2), (1, 2), (2, 2)]

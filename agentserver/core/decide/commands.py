@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from agentserver.contract import TodoUntil
     from agentserver.core.drafts.routing import Proposal
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import Event
     from agentserver.core.records.details import Answering, Detail
     from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.growing.logs import LogChange
 
 
 class Begin(NamedTuple):
@@ -60,10 +61,11 @@ class Remember(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Change the stored values of a thread, encoded; None deletes one."""
+    """Change the stored values of a thread, encoded; None deletes one. ``logged`` changes its logs."""
 
     thread: str
     values: Mapping[str, bytes | None]
+    logged: Sequence[LogChange] = ()
 
 
 class Strike(NamedTuple):

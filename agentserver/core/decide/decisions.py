@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.growing.logs import Logs
     from agentserver.core.state.threads import Thread
     from agentserver.core.state.todos import Todo
     from agentserver.payload.codec import Codec
@@ -71,6 +72,7 @@ class Accepted(NamedTuple):
         shown: the payload as the listener is shown it: the same, or with references in place of values.
         metadata: what the handler is told.
         storage: the thread's stored values, encoded.
+        logs: of the thread.
         todos: the thread's todos.
         room: what the result may hold.
         call: the call of its listener that it answers; None for a call.
@@ -81,6 +83,7 @@ class Accepted(NamedTuple):
     element: etree._Element
     metadata: HandlerMetadata
     storage: Mapping[str, bytes]
+    logs: Logs
     todos: tuple[Todo, ...]
     room: Room
     shown: etree._Element
@@ -180,7 +183,8 @@ def accept(
     metadata = HandlerMetadata(thread.id, delivery.sender, name, itself, usage, nudge(todos) if todos else "")
     spare = room(rules.blueprint.limits, conversation, delivery.request)
     call = None if delivery.origin == thread.parent else delivery.call
-    return Accepted(delivery, codec, element, metadata, thread.storage, todos, spare, shown, call)
+    stored = thread.storage, thread.logs
+    return Accepted(delivery, codec, element, metadata, *stored, todos, spare, shown, call)
 
 
 def conclude(conversation: Conversation, finished: Finished, rules: Rules, moment: Moment) -> Outcome:
@@ -240,8 +244,8 @@ def _following(
         return (*commands, Exhaust(delivery.request, judged.over))
     if effects.closed:
         commands += [Forget(thread.id, watcher) for watcher in effects.closed]
-    if effects.stored:
-        commands.append(Store(thread.id, effects.stored))
+    if effects.stored or effects.logged:
+        commands.append(Store(thread.id, effects.stored, effects.logged))
     if isinstance(said, Drafts) and said.repairs:
         commands += [Enter(Event.REPAIRED, {"detail": Repaired(repair)}, delivery) for repair in said.repairs]
     if judged.remarks:

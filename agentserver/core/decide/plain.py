@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.decide.admission import hear
 from agentserver.core.drafts.routing import Route, Sender
-from agentserver.core.messages import Call, Delivery, Done, Drafts, EventPlace, Reply, Returned
+from agentserver.core.messages import NO_EFFECTS, Call, Delivery, Done, Drafts, EventPlace, Reply, Returned
 from agentserver.core.records.audit import Event
 from agentserver.core.records.outcome import Outcome
 from agentserver.core.records.record_builder import RecordBuilder
@@ -325,7 +325,9 @@ def ordinary(result: object) -> Sequence[Draft] | None:
     if not isinstance(result, Returned):
         return None
     said, effects = result
-    if not isinstance(said, Drafts) or said.repairs or said.deprecated or effects.stored or effects.closed:
+    if not isinstance(said, Drafts) or said.repairs or said.deprecated:
+        return None
+    if effects is not NO_EFFECTS and any(effects):
         return None
     for draft in said.drafts:
         if draft.root.startswith(SYSTEMS_OWN):

@@ -41,6 +41,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ended, GuardAsks, GuardQuestions
 from agentserver.core.state.approvals import Approval, digest
 from agentserver.core.state.budget import exhausted, left
+from agentserver.core.state.growing.logs import changed
 from agentserver.core.state.threads import narrowed
 from agentserver.wire import envelope
 
@@ -240,9 +241,13 @@ def _answered(books: Books, approval: Approval) -> None:
 def _store(books: Books, command: Store) -> None:
     """Change what a thread stores."""
     thread = books.tree.nodes[command.thread]
-    merged = {**thread.storage, **command.values}
-    kept = {name: value for name, value in merged.items() if value is not None}
-    books.change.put(thread._replace(storage=kept))
+    storage, logs = thread.storage, thread.logs
+    if command.values:
+        merged = {**storage, **command.values}
+        storage = {name: value for name, value in merged.items() if value is not None}
+    if command.logged:
+        logs = changed(logs, command.logged)
+    books.change.put(thread._replace(storage=storage, logs=logs))
 
 
 def _strike(books: Books, command: Strike) -> None:

@@ -7,17 +7,20 @@ costs the same in a large conversation as in a small one. Refuses to know where 
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agentserver.core.encoding import parts
 from agentserver.core.encoding.parts import FORMAT, ORDINAL
+from agentserver.core.state.growing.logs import NO_LOGS
 from agentserver.core.state.overlay import differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from agentserver.core.encoding.parts import Row
     from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.growing.logs import Logs
     from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.threads import Thread
 
@@ -34,10 +37,12 @@ class Changes(NamedTuple):
     Args:
         state: of everything but the values.
         values: everything that is stored by each thread, and remembered by each guard, for which that has changed.
+        entries: those that have come to each log that has changed; None for those that are gone.
     """
 
     state: bytes
     values: Mapping[str, Mapping[str, bytes]]
+    entries: Mapping[str, Mapping[str, bytes | None]] = MappingProxyType({})
 
 
 def between(
@@ -45,6 +50,7 @@ def between(
 ) -> Changes:
     """The changes from one version of a conversation to the next. ``dump`` gives the parts of a guard's memory."""
     values: dict[str, Mapping[str, bytes]] = {}
+    entries: dict[str, Mapping[str, bytes | None]] = {}
     old, new = before.tree.nodes, after.tree.nodes
     changed, gone = differences(old, new)
     threads = []
@@ -52,10 +58,16 @@ def between(
         node, known = new[key], old.get(key)
         if node.storage is not (None if known is None else known.storage) and (known or node.storage):
             values[f"thread {key}"] = node.storage
+        if node.logs is not (NO_LOGS if known is None else known.logs):
+            entries.update(_entries(NO_LOGS if known is None else known.logs, node))
         row = parts.thread_row(node) if known is None else _thread(known, node)
         if row:
             threads.append(row)
-    values.update({f"thread {key}": {} for key in gone if old[key].storage})
+    for key in gone:
+        if old[key].storage:
+            values[f"thread {key}"] = {}
+        if old[key].logs:
+            entries.update(_entries(old[key].logs, old[key]._replace(logs=NO_LOGS)))
     requests: list[Row] = []
     ended: list[str] = []
     memory: Row | None = None
@@ -80,7 +92,17 @@ def between(
         ended,
         memory,
     )
-    return Changes(parts.encode(state), values)
+    return Changes(parts.encode(state), values, entries)
+
+
+def _entries(before: Logs, now: Thread) -> Iterator[tuple[str, Mapping[str, bytes | None]]]:
+    """The entries of a thread's logs that have come, and those that are gone, by the owner of each."""
+    for kind in {**before, **now.logs}:
+        was, log = before.get(kind), now.logs.get(kind)
+        if log is was:
+            continue
+        changed = dict.fromkeys(was.numbers() if was else ()) if log is None else log.since(was)
+        yield parts.log_owner(now.id, kind), {str(number): data for number, data in changed.items()}
 
 
 def _thread(before: Thread, now: Thread) -> Row:

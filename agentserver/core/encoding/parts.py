@@ -67,6 +67,18 @@ def call_of(row: Row | int) -> Call:
     return Call(row) if isinstance(row, int) else Call(*row)
 
 
+def log_owner(thread: str, kind: str) -> str:
+    """The owner of the entries of a log; the name of each is its number."""
+    return f"log {thread} {kind}"
+
+
+def log_of(owner: str) -> tuple[str, str] | None:
+    """The thread and the kind of the log that owns an entry; None for an owner that is no log."""
+    what, _, rest = owner.partition(" ")
+    thread, _, kind = rest.partition(" ")
+    return (thread, kind) if what == "log" else None
+
+
 def inbox_row(inbox: Iterable[Delivery]) -> Row:
     """Deliveries that are queued; their content is kept elsewhere."""
     return [(one.id, one.attempt) for one in inbox]

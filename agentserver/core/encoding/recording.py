@@ -51,11 +51,12 @@ from agentserver.core.records.details import Ground
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.growing.logs import LogChange
 from agentserver.core.state.threads import ThreadTree
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lxml import etree
 
@@ -274,7 +275,9 @@ def _result_row(result: Returned | Failed, messages: Sequence[bytes]) -> list[An
     if isinstance(result, Failed):
         return ["failed", result.code, plain_detail(result.detail)]
     stored = {name: None if v is None else plain_bytes(v) for name, v in result.effects.stored.items()}
-    effects = [stored, list(result.effects.closed)]
+    effects: list[Any] = [stored, list(result.effects.closed)]
+    if result.effects.logged:
+        effects.append([[kind, gone, [*map(plain_bytes, new)]] for kind, gone, new in result.effects.logged])
     said = result.said
     if isinstance(said, Refusal):
         told = [said.code, plain_detail(said.detail), said.to, list(said.corrections), effects]
@@ -324,8 +327,10 @@ def _judged(told: list[Any], remarks: list[Any]) -> Admission:
     )
 
 
-def _effects(stored: dict[str, Any], closed: list[str]) -> Effects:
-    return Effects({name: None if v is None else whole_bytes(v) for name, v in stored.items()}, tuple(closed))
+def _effects(stored: dict[str, Any], closed: list[str], logged: Iterable[Any] = ()) -> Effects:
+    values = {name: None if v is None else whole_bytes(v) for name, v in stored.items()}
+    changes = tuple(LogChange(kind, gone, tuple(map(whole_bytes, new))) for kind, gone, new in logged)
+    return Effects(values, tuple(closed), changes)
 
 
 def _place(markup: str, messages: Sequence[bytes], at: int) -> list[Any]:

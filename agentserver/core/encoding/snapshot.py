@@ -20,6 +20,7 @@ from agentserver.core.messages import Question
 from agentserver.core.records.details import KeptText
 from agentserver.core.state.approvals import Approval
 from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.growing.logs import NO_LOGS, read
 from agentserver.core.state.requests import OpenRequest
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 from agentserver.core.state.threads import NOTHING, Held, Thread, ThreadTree
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.parts import Row
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery
+    from agentserver.core.state.growing.logs import Logs
 
 
 _THREADS = 8
@@ -68,7 +70,8 @@ class Snapshot(NamedTuple):
     Args:
         state: everything but the other two.
         waiting: the deliveries that are queued or held, by id.
-        values: what threads store and guards remember, by owner (``thread ID``, ``guard NAME``) and name.
+        values: what threads store and guards remember, by owner (``thread ID``, ``log ID KIND``, ``guard NAME``) and
+            name; the name of an entry of a log is its number.
         changes: to the state since it was taken, of one step each; what waits and the values are of after the last.
     """
 
@@ -81,7 +84,29 @@ class Snapshot(NamedTuple):
 def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapshot:
     """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it."""
     nodes = conversation.tree.nodes.values()
-    state = [
+    values = {
+        (f"thread {node.id}", name): value
+        for node in nodes
+        if node.storage
+        for name, value in node.storage.items()
+    }
+    for node in nodes:
+        for kind, log in node.logs.items():
+            owner = parts.log_owner(node.id, kind)
+            values.update(
+                ((owner, str(number)), data) for number, data in zip(log.numbers(), log, strict=True)
+            )
+    dump = dumping(guards)
+    for name, memory in conversation.memory.items():
+        if memory is not None:
+            values.update({(f"guard {name}", part): value for part, value in dump(name, memory).items()})
+    waiting = {delivery.id: delivery for node in nodes for delivery in node.waiting()}
+    return Snapshot(state(conversation), waiting, values)
+
+
+def state(conversation: Conversation) -> bytes:
+    """The state of a conversation: what of its parts is neither waiting nor a value."""
+    fields = [
         FORMAT,
         conversation.id,
         conversation.principal,
@@ -91,23 +116,12 @@ def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapsh
         conversation.closed,
         conversation.tree.root,
         conversation.tree.opened,
-        [parts.thread_row(node) for node in nodes],
+        [parts.thread_row(node) for node in conversation.tree.nodes.values()],
         [parts.todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
         list(conversation.requests.values()),
         parts.memory_row(conversation),
     ]
-    values = {
-        (f"thread {node.id}", name): value
-        for node in nodes
-        if node.storage
-        for name, value in node.storage.items()
-    }
-    dump = dumping(guards)
-    for name, memory in conversation.memory.items():
-        if memory is not None:
-            values.update({(f"guard {name}", part): value for part, value in dump(name, memory).items()})
-    waiting = {delivery.id: delivery for node in nodes for delivery in node.waiting()}
-    return Snapshot(parts.encode(state), waiting, values)
+    return parts.encode(fields)
 
 
 def dumping(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
@@ -135,7 +149,7 @@ def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversatio
 def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
     """The messages that wait for a person, read without the guards of the conversation. Raises UnreadableError."""
     with _reading():
-        threads = [_thread(row, snapshot.waiting, {}, {}, {}) for row in _fields(snapshot)[_THREADS]]
+        threads = [_thread(row, snapshot.waiting, {}, {}, {}, {}) for row in _fields(snapshot)[_THREADS]]
         return tuple([one for thread in threads for one in thread.approvals])
 
 
@@ -175,7 +189,8 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]
     owned = by_owner(snapshot.values)
     children = _children(threads)
     begun = {thread: row[0] for row in requests for thread in row[1]}
-    nodes = {row[0]: _thread(row, snapshot.waiting, owned, children, begun) for row in threads}
+    logs = _logs(owned)
+    nodes = {row[0]: _thread(row, snapshot.waiting, owned, logs, children, begun) for row in threads}
     _check(nodes.values(), {row[0] for row in requests})
     return Conversation(
         id=key,
@@ -212,10 +227,22 @@ def _children(rows: Iterable[Row]) -> Mapping[str, Siblings]:
     return {parent: Siblings(keys) for parent, keys in found.items()}
 
 
+def _logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
+    """The logs of each thread that has any."""
+    found: dict[str, dict[str, Mapping[int, bytes]]] = {}
+    for owner, entries in owned.items():
+        log = parts.log_of(owner)
+        if log is not None:
+            thread, kind = log
+            found.setdefault(thread, {})[kind] = {int(number): data for number, data in entries.items()}
+    return {thread: read(kinds) for thread, kinds in found.items()}
+
+
 def _thread(
     row: Row,
     waiting: Mapping[str, Delivery],
     owned: Mapping[str, Mapping[str, bytes]],
+    logs: Mapping[str, Logs],
     children: Mapping[str, Siblings],
     begun: Mapping[str, str],
 ) -> Thread:
@@ -232,6 +259,7 @@ def _thread(
         tuple(Held(watcher, waiting[one]._replace(attempt=attempt)) for watcher, one, attempt in held),
         refusals,
         owned.get(f"thread {key}", NOTHING),
+        logs.get(key, NO_LOGS),
         tuple(
             Approval(one, waiting[delivery], tuple(_question(*each) for each in questions), at, digest)
             for one, delivery, questions, at, digest in approvals

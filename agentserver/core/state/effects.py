@@ -6,16 +6,19 @@ where the values are kept.
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agentserver.core.messages import NO_EFFECTS, Effects
+from agentserver.core.state.growing.logs import NO_LOGS, Log, LogChange
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agentserver.core.state.growing.logs import Logs
     from agentserver.core.state.todos import Todo
-    from agentserver.payload.codec import Codecs
+    from agentserver.payload.codec import Codec, Codecs
     from agentserver.wire.envelope import Bounds
 
 T = TypeVar("T")
@@ -28,11 +31,22 @@ class ThreadStorage:
         stored: what the thread holds, encoded, by payload name.
         codecs: how to encode and decode.
         bounds: how much one value may measure.
-        limit: bytes that all values together may take.
+        limit: bytes that all values and entries together may take.
+        logs: those of the thread.
     """
 
-    def __init__(self, stored: Mapping[str, bytes], codecs: Codecs, bounds: Bounds, limit: int) -> None:
+    def __init__(
+        self,
+        stored: Mapping[str, bytes],
+        codecs: Codecs,
+        bounds: Bounds,
+        limit: int,
+        logs: Logs = NO_LOGS,
+    ) -> None:
         self._stored = stored
+        self._logs = logs
+        self._logged: dict[str, LogChange] = {}
+        self._entries = sum(log.size for log in logs.values()) if logs else 0
         self._codecs = codecs
         self._bounds = bounds
         self._limit = limit
@@ -45,31 +59,88 @@ class ThreadStorage:
         """
         codec = self._codecs.of(kind)
         data = self._current().get(codec.name)
-        if data is None:
-            return default
-        element = envelope.read_payload(data, self._bounds)
-        if isinstance(element, envelope.Malformed) or not codec.valid(element):
-            raise ValueError(f"what is stored as {kind.__name__} does not satisfy its schema")
-        return cast("T", codec.decode(element))
+        return default if data is None else self._decoded(kind, codec, data)
 
     def set(self, value: Any) -> None:
         """Store an ``@xmlify`` value under its class.
 
         Raises ValueError when it is invalid or over the bound, TypeError for a class that a restart could not read.
         """
+        name, data = self._encoded(value)
+        self._check_room(len(data), name)
+        self.changes[name] = data
+
+    def delete(self, kind: type) -> None:
+        """Forget the value of this class, if there is one."""
+        self.changes[self._codecs.of(kind).name] = None
+
+    def append(self, value: Any) -> None:
+        """Add an ``@xmlify`` value to the log of its class. Raises what ``set`` does."""
+        name, data = self._encoded(value)
+        self._check_room(len(data))
+        change = self._change(name)
+        self._logged[name] = change._replace(appended=(*change.appended, data))
+        self._entries += len(data)
+
+    def log(self, kind: type[T]) -> tuple[T, ...]:
+        """The appended values of exactly this class, oldest first, decoded afresh.
+
+        Raises ValueError when one of them no longer satisfies the class's schema.
+        """
+        codec = self._codecs.of(kind)
+        change = self._change(codec.name)
+        entries = chain(islice(self._there(codec.name), change.dropped, None), change.appended)
+        return tuple([self._decoded(kind, codec, data) for data in entries])
+
+    def trim(self, kind: type, keep: int) -> None:
+        """Forget all but the latest ``keep`` entries of a log. Raises ValueError for fewer than none."""
+        if keep < 0:
+            raise ValueError(f"a log cannot be trimmed to {keep} entries")
+        name = self._codecs.of(kind).name
+        (_, before, appended), there = self._change(name), self._there(name)
+        newer = appended[-keep:] if keep else ()
+        dropped = max(before, len(there) + len(newer) - keep)
+        gone = (*there.oldest(dropped)[before:], *appended[: len(appended) - len(newer)])
+        self._logged[name] = LogChange(name, dropped, newer)
+        self._entries -= sum(map(len, gone))
+
+    @property
+    def taken(self) -> int:
+        """Bytes that all values and entries take."""
+        return self._taken()
+
+    def _taken(self, without: str = "") -> int:
+        return self._entries + sum(len(other) for name, other in self._current().items() if name != without)
+
+    @property
+    def logged(self) -> tuple[LogChange, ...]:
+        """The changes of logs that were changed."""
+        return tuple([change for change in self._logged.values() if change.dropped or change.appended])
+
+    def _change(self, name: str) -> LogChange:
+        return self._logged.get(name) or LogChange(name, 0, ())
+
+    def _there(self, name: str) -> Log:
+        return self._logs.get(name) or Log()
+
+    def _encoded(self, value: Any) -> tuple[str, bytes]:
         codec = self._codecs.of(type(value))
         data = codec.encode(value).encode()
         element = envelope.read_payload(data, self._bounds)
         if isinstance(element, envelope.Malformed) or not codec.valid(element):
             raise ValueError(f"the {type(value).__name__} does not satisfy its schema")
-        taken = sum(len(other) for name, other in self._current().items() if name != codec.name)
-        if taken + len(data) > self._limit:
-            raise ValueError(f"a thread stores at most {self._limit} bytes")
-        self.changes[codec.name] = data
+        return codec.name, data
 
-    def delete(self, kind: type) -> None:
-        """Forget the value of this class, if there is one."""
-        self.changes[self._codecs.of(kind).name] = None
+    def _decoded(self, kind: type[T], codec: Codec, data: bytes) -> T:
+        element = envelope.read_payload(data, self._bounds)
+        if isinstance(element, envelope.Malformed) or not codec.valid(element):
+            raise ValueError(f"what is stored as {kind.__name__} does not satisfy its schema")
+        return cast("T", codec.decode(element))
+
+    def _check_room(self, size: int, instead: str = "") -> None:
+        """Raise ValueError when a value does not fit beside the others, or ``instead`` of one."""
+        if self._taken(instead) + size > self._limit:
+            raise ValueError(f"a thread stores at most {self._limit} bytes")
 
     def _current(self) -> dict[str, bytes]:
         merged = {**self._stored, **self.changes}
@@ -104,6 +175,7 @@ class ThreadTodos:
 
 def collect(storage: ThreadStorage, todos: ThreadTodos) -> Effects:
     """Everything that the invocation changed."""
-    if not storage.changes and not todos.closed:
+    logged = storage.logged
+    if not storage.changes and not todos.closed and not logged:
         return NO_EFFECTS
-    return Effects(dict(storage.changes), tuple(todos.closed))
+    return Effects(dict(storage.changes), tuple(todos.closed), logged)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.messages import NO_CALL
 from agentserver.core.state import siblings
+from agentserver.core.state.growing.logs import NO_LOGS
 from agentserver.core.state.overlay import changeable
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Call, Delivery
     from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.growing.logs import Logs
     from agentserver.core.state.siblings import Kind
 
 
@@ -57,6 +59,7 @@ class Thread(NamedTuple):
         held: deliveries that a todo keeps back.
         refusals: consecutive refused attempts.
         storage: encoded value per class name.
+        logs: by class name.
         approvals: deliveries that wait until a person approves them.
         allowed: the only peers in force here and below; None for no narrowing.
         request: the open request of the principal that was delivered on it last; empty without one.
@@ -73,6 +76,7 @@ class Thread(NamedTuple):
     held: tuple[Held, ...] = ()
     refusals: int = 0
     storage: Mapping[str, bytes] = NOTHING
+    logs: Logs = NO_LOGS
     approvals: tuple[Approval, ...] = ()
     allowed: frozenset[str] | None = None
     request: str = ""

@@ -19,6 +19,7 @@ from agentserver.core.messages import Drafts, Effects, Failed, Finished, Moment,
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.growing.logs import LogChange
 from agentserver.engines.conformance.sample import Subject, Told, hold
 from agentserver.payload.codec import Codecs
 from agentserver.wire.envelope import Bounds
@@ -47,6 +48,7 @@ _THREAD = {
     "held": "what a todo keeps back on it",
     "refusals": "its refused attempts",
     "storage": "what it stores",
+    "logs": "its logs, with every entry in its order",
     "approvals": "what waits on it for a person",
     "allowed": "the only peers in force on it",
 }
@@ -170,7 +172,9 @@ class Office:
     def _returned(self, responses: list[HandlerResponse], stored: bytes | None) -> Returned:
         said = normalise(responses, self.rules.codecs, self.rules.bounds, Room(len(responses), 1 << 20))
         assert isinstance(said, Drafts)
-        return Returned(said, Effects({self._told: stored}))
+        call = sum(self._calls.values())
+        entries = tuple(b"%d %s" % (call, TEXT.encode()) for _ in range(call % 3))
+        return Returned(said, Effects({self._told: stored}, (), (LogChange(self._told, call % 2, entries),)))
 
 
 class CountingGuard:

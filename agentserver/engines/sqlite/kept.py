@@ -53,9 +53,13 @@ class Kept:
         if since is not None and since == opened._replace(touched=since.touched):
             self.last, self.state, self.room = since, seal.state(b""), CHANGES
 
+    def knows(self, outcome: Outcome) -> bool:
+        """True when the outcome was decided on what is stored, so that what it changes is all that differs."""
+        return self.last is not None and self.last is outcome.since
+
     def follow(self, outcome: Outcome, changes: bytes) -> bool:
         """Take the state after a step that made these changes for stored. False when it has to be kept whole."""
-        if self.last is None or self.last is not outcome.since or len(changes) > self.room:
+        if len(changes) > self.room:
             return False
         self.last, self.room = outcome.conversation, self.room - len(changes)
         self.state = seal.changed(self.state, changes)
@@ -85,11 +89,28 @@ class Kept:
             if before == now:
                 continue
             changed[self.number, owner, name] = now
-            for each in (before, now):
-                if each is not None:
-                    self.belongings = seal.added(self.belongings, seal.value(self.number, owner, name, each))
+            self._exchange(owner, name, before, now)
         if values:
             self.values[owner] = dict(values)
         else:
             self.values.pop(owner, None)
         return changed
+
+    def amend(
+        self, owner: str, changes: Mapping[str, bytes | None]
+    ) -> dict[tuple[int, str, str], bytes | None]:
+        """Change some of an owner's values, and look at no other; None removes one. Gives what ``store`` does."""
+        known = self.values.setdefault(owner, {})
+        for name, now in changes.items():
+            self._exchange(owner, name, known.pop(name, None), now)
+            if now is not None:
+                known[name] = now
+        if not known:
+            del self.values[owner]
+        return {(self.number, owner, name): now for name, now in changes.items()}
+
+    def _exchange(self, owner: str, name: str, before: bytes | None, now: bytes | None) -> None:
+        """Let the sum of the digests have one value in place of another."""
+        for each in (before, now):
+            if each is not None:
+                self.belongings = seal.added(self.belongings, seal.value(self.number, owner, name, each))

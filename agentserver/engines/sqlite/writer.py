@@ -252,20 +252,24 @@ class Writer:
     def _keep_state(self, encoded: Encoded, kept: Kept, rows: Rows) -> bytes:
         """Add the state of the conversation and its values; gives the changes that are to be kept with the step."""
         outcome, after = encoded.outcome, encoded.outcome.conversation
-        if encoded.changes is not None and kept.follow(outcome, encoded.changes.state):
+        if encoded.changes is not None and kept.knows(outcome):
             for owner, values in encoded.changes.values.items():
                 rows.values.update(kept.store(owner, values))
-            return encoded.changes.state
-        whole = None if after.closed else snapshot.take(after, self._guards)
-        stored = {} if whole is None else snapshot.by_owner(whole.values)
-        for owner in {**kept.values, **stored}:
-            rows.values.update(kept.store(owner, stored.get(owner, {})))
-        if whole is None:
+            for owner, entries in encoded.changes.entries.items():
+                rows.values.update(kept.amend(owner, entries))
+            if kept.follow(outcome, encoded.changes.state):
+                return encoded.changes.state
+        else:
+            whole = {} if after.closed else snapshot.by_owner(snapshot.take(after, self._guards).values)
+            for owner in {**kept.values, **whole}:
+                rows.values.update(kept.store(owner, whole.get(owner, {})))
+        if after.closed:
             kept.last, kept.state = None, b""
             rows.wholes[kept.number] = None
         else:
-            kept.keep(after, whole.state)
-            rows.wholes[kept.number] = (after.version, whole.state)
+            state = snapshot.state(after)
+            kept.keep(after, state)
+            rows.wholes[kept.number] = (after.version, state)
         return b""
 
     def _add(self, encoded: Encoded, kept: Kept, made: bytes, rows: Rows) -> None:

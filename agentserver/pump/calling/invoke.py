@@ -218,7 +218,7 @@ class Invoker:
     ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
         delivery = accepted.delivery
         storage = ThreadStorage(
-            accepted.storage, self._rules.codecs, self._rules.bounds, self._limits.storage
+            accepted.storage, self._rules.codecs, self._rules.bounds, self._limits.storage, accepted.logs
         )
         todos = ThreadTodos(delivery.thread, bound.listener.name, accepted.todos)
         current = Invocation(

@@ -953,6 +953,31 @@ def test_storage_can_be_deleted_and_goes_with_the_thread():
     assert paper.conversation.tree.get(thread.id).storage == {}
 
 
+def test_a_log_is_committed_with_the_outcome_only_and_goes_with_the_thread():
+    def b(call):
+        call.storage.append(Note(call.payload.text))
+        if call.payload == Ask("crash"):
+            raise RuntimeError
+        call.storage.trim(Note, 2)
+        return respond(Answer(" ".join(note.text for note in call.storage.log(Note))))
+
+    told = []
+
+    def a(call):
+        if isinstance(call.payload, Ask):
+            return to("b", call.payload)
+        told.append(getattr(call.payload, "text", "crashed"))
+        return to("b", Ask("again")) if call.payload == Answer("3 again") else None
+
+    paper = Paper(rules(listener("a", "b"), listener("b")), {"a": a, "b": b})
+    for text in ("1", "crash", "2", "3"):
+        paper.say(Ask(text), "a")
+        paper.run()
+    assert told == ["1", "crashed", "1 2", "2 3"]
+    (thread,) = (n for n in paper.conversation.tree.nodes.values() if n.owner == "b")
+    assert len(thread.logs[paper.rules.codecs.of(Note).name]) == 2
+
+
 # Determinism
 
 

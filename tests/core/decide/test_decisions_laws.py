@@ -41,7 +41,16 @@ def whims(random):
     }
 
 
+def log(storage, random):
+    if random.random() < 0.3:
+        storage.append(random.choice([Note("entry"), Ask("entry")]))
+    if random.random() < 0.1:
+        storage.trim(random.choice([Note, Ask]), random.randint(0, 2))
+
+
 def whim(random, reachable):
+    apart = Random(hash(random.getstate()))  # so that a seed stays good for what it was chosen for
+
     def response():
         to = random.choice([*reachable * 4, "c", "console", "nobody"])
         if to == "system.todo":
@@ -61,6 +70,7 @@ def whim(random, reachable):
             raise RuntimeError("whim")
         if random.random() < 0.2:
             call.storage.set(Note("kept"))
+        log(call.storage, apart)
         for watcher in call.todos.get_raised_for(call.metadata.thread_id, None):
             call.todos.close(watcher.watcher_id)
         if random.random() < 0.1:

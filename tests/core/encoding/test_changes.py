@@ -42,6 +42,9 @@ def test_a_state_and_the_changes_since_are_the_conversation(few, seed, start):
         changed = between(outcome.since, outcome.conversation, DUMP)
         changes.append(changed.state)
         owned.update(changed.values)
+        for owner, entries in changed.entries.items():
+            kept = {**owned.get(owner, {}), **entries}
+            owned[owner] = {number: entry for number, entry in kept.items() if entry is not None}
         whole = take(outcome.conversation, SHOP.guards)
         assert stored(owned) == whole.values
         back = restore(Snapshot(base.state, whole.waiting, whole.values, changes), SHOP.guards)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentserver import TodoUntil, xmlify
 from agentserver.core.messages import Delivery, Effects
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
+from agentserver.core.state.growing.logs import NO_LOGS, Log, LogChange, changed
 from agentserver.core.state.todos import TodoBook
 from agentserver.payload.codec import Codecs
 from agentserver.payload.fields.field_table import PayloadError
@@ -106,6 +109,101 @@ def test_what_no_longer_satisfies_its_schema_is_not_given_out(data):
         kept.get(Note)
     kept.set(Note("new"))
     assert kept.get(Note) == Note("new")
+
+
+# Logs
+
+
+def logged(*values, limit=1000):
+    logs = changed(NO_LOGS, [LogChange(NOTE, 0, tuple(CODECS.of(Note).encode(v).encode() for v in values))])
+    return ThreadStorage({}, CODECS, Bounds(bytes=2000), limit, logs)
+
+
+def test_a_log_has_what_was_there_and_what_was_appended():
+    kept = logged(Note("a"))
+    assert kept.log(Ask) == ()
+    kept.append(Note("b"))
+    kept.append(Ask("other"))
+    assert kept.log(Note) == (Note("a"), Note("b"))
+    assert kept.log(Ask) == (Ask("other"),)
+    assert kept.get(Note) is None
+    assert [(change.kind, change.dropped, len(change.appended)) for change in kept.logged] == [
+        (NOTE, 0, 1),
+        (ASK, 0, 1),
+    ]
+
+
+def test_what_is_appended_is_neither_the_value_nor_in_place_of_it():
+    kept = storage(one=Note("value"))
+    kept.append(Note("entry"))
+    assert (kept.get(Note), kept.log(Note)) == (Note("value"), (Note("entry"),))
+    kept.delete(Note)
+    assert (kept.get(Note), kept.log(Note)) == (None, (Note("entry"),))
+
+
+TRIMS = st.lists(st.one_of(st.integers(0, 9), st.text("ab", max_size=3)), max_size=20)
+
+
+@given(st.integers(0, 5), TRIMS)
+def test_a_log_is_trimmed_to_its_latest_entries_and_counted_as_they_are(there, steps):
+    expected = [Note(f"old {number}") for number in range(there)]
+    kept = logged(*expected)
+    for step in steps:
+        if isinstance(step, int):
+            kept.trim(Note, step)
+            expected = expected[max(0, len(expected) - step) :]
+        else:
+            kept.append(Note(step))
+            expected = [*expected, Note(step)]
+        assert kept.log(Note) == tuple(expected)
+    assert kept.taken == sum(len(CODECS.of(Note).encode(note)) for note in expected)
+    changes = collect(kept, todos()).logged
+    assert [CODECS.of(Note).encode(note).encode() for note in expected] == [
+        data for log in changed(kept._logs, changes).values() for data in log
+    ]
+
+
+def test_the_bound_counts_entries_and_values_and_a_trim_gives_room_back():
+    size = len(CODECS.of(Note).encode(Note("x" * 100)))
+    kept = logged(Note("x" * 100), limit=3 * size)
+    kept.append(Note("y" * 100))
+    kept.set(Note("z" * 100))
+    for change in (kept.append, kept.set):
+        with pytest.raises(ValueError, match=f"at most {3 * size} bytes"):
+            change(Note("w" * 101))
+    with pytest.raises(ValueError):
+        kept.append(Ask(""))
+    kept.trim(Note, 1)
+    kept.append(Note("w" * 100))
+    assert kept.log(Note) == (Note("y" * 100), Note("w" * 100))
+    with pytest.raises(ValueError):
+        kept.append(Ask(""))
+
+
+def test_a_log_cannot_be_trimmed_to_fewer_than_no_entries():
+    with pytest.raises(ValueError, match="-1"):
+        logged(Note("a")).trim(Note, -1)
+
+
+@pytest.mark.parametrize("value", [Note("\x00"), Note("x" * 2000)])
+def test_an_entry_that_is_invalid_or_too_large_is_not_kept(value):
+    kept = logged()
+    with pytest.raises(ValueError):
+        kept.append(value)
+    assert (kept.log(Note), kept.logged) == ((), ())
+
+
+def test_an_entry_that_no_longer_satisfies_its_schema_is_not_given_out():
+    kept = ThreadStorage({}, CODECS, Bounds(), 1000, {NOTE: Log([b"junk"])})
+    with pytest.raises(ValueError, match="Note does not satisfy its schema"):
+        kept.log(Note)
+
+
+def test_a_trim_of_nothing_is_no_change():
+    kept = logged(Note("a"))
+    kept.trim(Note, 1)
+    kept.trim(Ask, 0)
+    assert collect(kept, ThreadTodos("t", "a", ())) == Effects({})
 
 
 def test_only_the_running_threads_complete_todos_are_shown():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agentserver.core.encoding import parts
 from agentserver.core.encoding.parts import FORMAT, ORDINAL
-from agentserver.core.state.growing.logs import NO_LOGS
+from agentserver.core.state.growing.logs import NO_LOGS, ThreadLog
 from agentserver.core.state.overlay import differences
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ def between(
 ) -> Changes:
     """The changes from one version of a conversation to the next. ``dump`` gives the parts of a guard's memory."""
     values: dict[str, Mapping[str, bytes]] = {}
-    entries: dict[str, Mapping[str, bytes | None]] = {}
     old, new = before.tree.nodes, after.tree.nodes
     changed, gone = differences(old, new)
     threads = []
@@ -58,16 +57,10 @@ def between(
         node, known = new[key], old.get(key)
         if node.storage is not (None if known is None else known.storage) and (known or node.storage):
             values[f"thread {key}"] = node.storage
-        if node.logs is not (NO_LOGS if known is None else known.logs):
-            entries.update(_entries(NO_LOGS if known is None else known.logs, node))
         row = parts.thread_row(node) if known is None else _thread(known, node)
         if row:
             threads.append(row)
-    for key in gone:
-        if old[key].storage:
-            values[f"thread {key}"] = {}
-        if old[key].logs:
-            entries.update(_entries(old[key].logs, old[key]._replace(logs=NO_LOGS)))
+    values.update({f"thread {key}": {} for key in gone if old[key].storage})
     requests: list[Row] = []
     ended: list[str] = []
     memory: Row | None = None
@@ -92,17 +85,25 @@ def between(
         ended,
         memory,
     )
+    entries = {
+        parts.log_owner(key, kind): {str(number): data for number, data in found.items()}
+        for key in (*changed, *gone)
+        for kind, found in _entries(_logs(old, key), _logs(new, key))
+    }
     return Changes(parts.encode(state), values, entries)
 
 
-def _entries(before: Logs, now: Thread) -> Iterator[tuple[str, Mapping[str, bytes | None]]]:
-    """The entries of a thread's logs that have come, and those that are gone, by the owner of each."""
-    for kind in {**before, **now.logs}:
-        was, log = before.get(kind), now.logs.get(kind)
-        if log is was:
-            continue
-        changed = dict.fromkeys(was.numbers() if was else ()) if log is None else log.since(was)
-        yield parts.log_owner(now.id, kind), {str(number): data for number, data in changed.items()}
+def _logs(nodes: Mapping[str, Thread], thread: str) -> Logs:
+    node = nodes.get(thread)
+    return NO_LOGS if node is None else node.logs
+
+
+def _entries(before: Logs, now: Logs) -> Iterator[tuple[str, Mapping[int, bytes | None]]]:
+    """The entries of each log of a thread that have come, and those that are gone."""
+    for kind in {**before, **now} if now is not before else ():
+        was, log = before.get(kind), now.get(kind)
+        if log is not was:
+            yield kind, (log or ThreadLog(first=was.numbers().stop if was else 0)).since(was)
 
 
 def _thread(before: Thread, now: Thread) -> Row:

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agentserver.core.messages import NO_EFFECTS, Effects
-from agentserver.core.state.growing.logs import NO_LOGS, Log, LogChange
+from agentserver.core.state.growing.logs import NO_LOGS, LogChange, ThreadLog
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ class ThreadStorage:
     def _change(self, name: str) -> LogChange:
         return self._logged.get(name) or LogChange(name, 0, ())
 
-    def _there(self, name: str) -> Log:
-        return self._logs.get(name) or Log()
+    def _there(self, name: str) -> ThreadLog:
+        return self._logs.get(name) or ThreadLog()
 
     def _encoded(self, value: Any) -> tuple[str, bytes]:
         codec = self._codecs.of(type(value))

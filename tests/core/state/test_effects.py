@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentserver import TodoUntil, xmlify
 from agentserver.core.messages import Delivery, Effects
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
-from agentserver.core.state.growing.logs import NO_LOGS, Log, LogChange, changed
+from agentserver.core.state.growing.logs import NO_LOGS, LogChange, ThreadLog, changed
 from agentserver.core.state.todos import TodoBook
 from agentserver.payload.codec import Codecs
 from agentserver.payload.fields.field_table import PayloadError
@@ -194,7 +194,7 @@ def test_an_entry_that_is_invalid_or_too_large_is_not_kept(value):
 
 
 def test_an_entry_that_no_longer_satisfies_its_schema_is_not_given_out():
-    kept = ThreadStorage({}, CODECS, Bounds(), 1000, {NOTE: Log([b"junk"])})
+    kept = ThreadStorage({}, CODECS, Bounds(), 1000, {NOTE: ThreadLog([b"junk"])})
     with pytest.raises(ValueError, match="Note does not satisfy its schema"):
         kept.log(Note)
 

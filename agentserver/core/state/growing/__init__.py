@@ -1,1 +1,1 @@
-"""State that grows by what is new: a step makes it longer without touching what is there."""
+"""Internal: state that grows by what is new. A step makes it longer without touching what is there."""

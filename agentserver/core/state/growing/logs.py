@@ -29,7 +29,7 @@ class LogChange(NamedTuple):
     appended: tuple[bytes, ...]
 
 
-class Log:
+class ThreadLog:
     """Encoded values, oldest first. Each has a number that it keeps while it is there.
 
     Later versions share their list of entries with the earlier ones that they were made from: these are the entries
@@ -52,20 +52,20 @@ class Log:
         """The number of the oldest entry, or of the next one when there is none."""
         return self.base + self.start
 
-    def after(self, change: LogChange) -> Log:
+    def after(self, change: LogChange) -> ThreadLog:
         """The log as a change leaves it. Costs what the change is about."""
         gone = self.oldest(change.dropped)
         entries, base, start, end = self.shared, self.base, self.start + len(gone), self.end
         if len(entries) != end or start > max(COMPACT, end - start):
             entries, base, start, end = entries[start:end], base + start, 0, end - start
         entries.extend(change.appended)
-        after = Log.__new__(Log)
+        after = ThreadLog.__new__(ThreadLog)
         after.shared, after.base, after.start = entries, base, start
         after.end = end + len(change.appended)
         after.size = self.size - sum(map(len, gone)) + sum(map(len, change.appended))
         return after
 
-    def since(self, before: Log | None) -> dict[int, bytes | None]:
+    def since(self, before: ThreadLog | None) -> dict[int, bytes | None]:
         """The entries that this log has and an earlier version had not, by number; None for those that are gone.
 
         Args:
@@ -96,7 +96,7 @@ class Log:
         return islice(self.shared, self.start, self.end)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Log):
+        if not isinstance(other, ThreadLog):
             return NotImplemented
         return self.numbers() == other.numbers() and all(map(bytes.__eq__, self, other))
 
@@ -104,10 +104,10 @@ class Log:
         return hash((self.first, len(self), self.size))
 
     def __repr__(self) -> str:
-        return f"Log({list(self)}, first={self.first})"
+        return f"ThreadLog({list(self)}, first={self.first})"
 
 
-Logs = Mapping[str, Log]
+Logs = Mapping[str, ThreadLog]
 """The logs of a thread, by the name of the payload element of their entries. None of them is empty."""
 
 NO_LOGS: Logs = MappingProxyType({})
@@ -117,7 +117,7 @@ def changed(logs: Logs, changes: Iterable[LogChange]) -> Logs:
     """The logs of a thread after changes of some. One of which nothing is left is none any more."""
     made = dict(logs)
     for change in changes:
-        log = made.get(change.kind, Log()).after(change)
+        log = made.get(change.kind, ThreadLog()).after(change)
         if log:
             made[change.kind] = log
         else:
@@ -132,5 +132,5 @@ def read(entries: Mapping[str, Mapping[int, bytes]]) -> Logs:
         numbers = sorted(numbered)
         if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
             raise ValueError(f"entries of the log {kind} are missing")
-        logs[kind] = Log((numbered[number] for number in numbers), numbers[0])
+        logs[kind] = ThreadLog((numbered[number] for number in numbers), numbers[0])
     return logs or NO_LOGS

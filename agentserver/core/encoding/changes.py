@@ -85,12 +85,19 @@ def between(
         ended,
         memory,
     )
-    entries = {
+    return Changes(parts.encode(state), values, _logged(before, after, (*changed, *gone)))
+
+
+def _logged(
+    before: Conversation, after: Conversation, threads: Iterable[str]
+) -> dict[str, Mapping[str, bytes | None]]:
+    """The changes of the logs of some threads, by the owner and the name of each entry."""
+    old, new = before.tree.nodes, after.tree.nodes
+    return {
         parts.log_owner(key, kind): {str(number): data for number, data in found.items()}
-        for key in (*changed, *gone)
+        for key in threads
         for kind, found in _entries(_logs(old, key), _logs(new, key))
     }
-    return Changes(parts.encode(state), values, entries)
 
 
 def _logs(nodes: Mapping[str, Thread], thread: str) -> Logs:

@@ -194,8 +194,7 @@ Seals, marks and the ``form`` of a step's link: see engines/sqlite/proof/seal.py
 engines/sqlite/calendar.py. ``handoff``: see engines/sqlite/care/handoffs.py.
 ``aside``: see engines/sqlite/care/aside.py.
 ``state``, ``step.changes``: see engines/sqlite/stored.py.
-``value``: see core/encoding/snapshot.py. Since version 10, which has no other tables, there are entries of logs among
-them; a server that does not know these must not open the file.
+``value``: see core/encoding/snapshot.py. Since version 10 there are entries of logs among them.
 ``receipt``: the messages that came under an id of their sender's; see core/receipts.py.
 """
 

@@ -198,15 +198,16 @@ class Request:
         agent: the name under which it is charged and recorded.
         until: when the invocation has to be over, by ``time.monotonic()``.
         tools: that the model may call; an ``@xmlify`` class stands for a tool of its name that takes its fields.
-        output: the ``@xmlify`` class that the answer has to be of.
-        repairs: how often an answer that is not is sent back.
+        output: the ``@xmlify`` class that the answer has to be of; or the tool by which the model has to answer, whose
+            call then comes with the others.
+        repairs: how often an answer that is not of the class is sent back.
     """
 
     messages: Sequence[PromptMessage | Words]
     agent: str
     until: float
     tools: Sequence[Tool | type] = ()
-    output: type | None = None
+    output: type | Tool | None = None
     repairs: int = 2
 
 

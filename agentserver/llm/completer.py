@@ -11,16 +11,19 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
-from agentserver.completion import Completion, CompletionError, CompletionFault, Prompt, Request, Tool
+from agentserver.completion import Completion, CompletionError, CompletionFault, Prompt, Request, Tool, Usage
 from agentserver.llm.limits import Pace
 from agentserver.llm.prompts import check_tools, estimate, messages_of
 from agentserver.llm.scripted import Scripted
+from agentserver.llm.typed import answered, tool_of
+from agentserver.payload.codec import Codecs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from agentserver.completion import Backend, LanguageModels, ModelChoice, Usage
+    from agentserver.completion import Backend, LanguageModels, ModelChoice
+    from agentserver.payload.codec import Codec
 
 BACKOFF = 0.5
 """Seconds before the second round over the backends; each further pause is twice as long."""
@@ -63,6 +66,7 @@ class Models:
     now: Callable[[], float] = time.monotonic
     _places: Mapping[str, RunningBackend] = field(default_factory=dict)
     _turns: dict[str, int] = field(default_factory=dict)
+    _codecs: dict[type, Codec] = field(default_factory=dict)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def __aenter__(self) -> Self:
@@ -92,11 +96,35 @@ class Models:
         if choice is None:
             known = ", ".join(sorted(self.declared.models))
             raise LookupError(f'the organism declares no model "{model}" under llm: models (known: {known})')
-        prompt = Prompt(
-            messages_of(request.messages), tuple(map(_tool, request.tools)), max_tokens=choice.max_tokens
-        )
-        check_tools(prompt.tools)
+        tools = tuple(one if isinstance(one, Tool) else tool_of(self._codec(one)) for one in request.tools)
+        kind = request.output
+        answer = kind if kind is None or isinstance(kind, Tool) else tool_of(self._codec(kind))
+        check_tools((*tools, *([answer] if answer else ())))
+        prompt = Prompt(messages_of(request.messages), tools, answer, choice.max_tokens)
+        if isinstance(kind, type):
+            return await self._typed(choice, prompt, request, self._codec(kind))
         return await self._answered(choice, prompt, request)
+
+    def _codec(self, kind: type) -> Codec:
+        """The codec of a class, made once. Raises TypeError for one that is no payload."""
+        if "__xml_name__" not in vars(kind):
+            raise TypeError(f"{kind!r} is neither a Tool nor an @xmlify class")
+        if kind not in self._codecs:
+            self._codecs[kind] = Codecs([kind]).of(kind)
+        return self._codecs[kind]
+
+    async def _typed(self, choice: ModelChoice, prompt: Prompt, request: Request, codec: Codec) -> Completion:
+        """Ask until the answer is of the class, as often as may be. Raises CompletionError."""
+        usage = Usage(calls=0)
+        for _ in range(request.repairs + 1):
+            said = await self._answered(choice, prompt, request)
+            usage += said.usage
+            judged = answered(said, prompt, codec)
+            if isinstance(judged, Completion):
+                return replace(judged, usage=usage)
+            prompt = replace(prompt, messages=(*prompt.messages, *judged))
+        why = f"{request.repairs + 1} answers were no {codec.payload.__name__}"
+        raise CompletionError(CompletionFault.ANSWER, choice.name, why)
 
     async def _answered(self, choice: ModelChoice, prompt: Prompt, request: Request) -> Completion:
         """Ask the backends, round by round, until one answers or no further attempt makes sense."""
@@ -193,12 +221,6 @@ def _priced(done: Completion, backend: Backend) -> Usage:
         return usage
     money = (usage.input_tokens * price.input + usage.output_tokens * price.output) / 1e6
     return replace(usage, money=money)
-
-
-def _tool(said: Tool | type) -> Tool:
-    if not isinstance(said, Tool):
-        raise TypeError(f"{said!r} is no Tool")
-    return said
 
 
 def _providers(backends: Sequence[Backend]) -> Mapping[str, Provider]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agentserver.provenance.confidentiality.origin import fetched_from, item_of, linked
 from agentserver.provenance.confidentiality.private import Private
 from agentserver.provenance.confidentiality.readers import confided
+from agentserver.provenance.evidence.destinations import destination
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of
@@ -332,6 +333,8 @@ def _document(asked: TrustedWords, arguments: tuple[Leaf, ...]) -> bool:
 def _asked(asked: TrustedWords, leaf: Leaf) -> bool:
     """True when the trusted query names the document that this argument asked for."""
     body = text_of(leaf.value)
+    if linked(body) and asked.names(destination(body)):
+        return True
     if len(body) >= 4 and asked.chooses(body):  # noqa: PLR2004  a shorter name is in every text
         return True
     words = _TELLING.findall(body[:SEARCHED])

@@ -28,6 +28,12 @@ _WORDS: Final = re.compile(r"\S+")
 _TRIM: Final = (
     "\"'`()[]{}<>,;:!?\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u3001\u3002"
 )
+_PIECES: Final = re.compile(r"(?:[^,;|<>\]]|\](?!\())+")
+"""The parts of what stands between two spaces: of ``[page](https://x.example)`` the label and the link."""
+_UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_WITHIN: Final = re.compile(
+    rf"(?:^|(?<=[{_UNSPACED}\uff1a\uff08\u3010]))(?!^[!-~]+$)[!-~]+(?=[{_UNSPACED}\u3001\u3002\uff09\u3011]+$|$)"
+)
 _APART: Final = re.compile(r"[\s,;|\"'<>()\[\]{}\\/?&=#`!$*^~]+")
 _PORT: Final = re.compile(r"(?<=[\w\]]):\d{1,5}(?![\w.])")
 _SCHEMES: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}:(?:/+|(?=[^\d/]))")
@@ -36,18 +42,41 @@ _SCHEMES: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}:(?:/+|(?=[^\d/]))")
 def named(text: str) -> Iterator[tuple[str, int]]:
     """The tokens of a trusted text that could name a destination, without punctuation around them, and their places."""
     for match in _WORDS.finditer(text):
-        for piece in re.finditer(r"[^,;|]+", match.group()):
+        for piece in _PIECES.finditer(match.group()):
             token = piece.group().strip(_TRIM).rstrip(".").strip(_TRIM)
             if token:
-                yield token, match.start() + piece.start() + piece.group().index(token)
+                start = match.start() + piece.start() + piece.group().index(token)
+                yield token, start
+                yield from ((inner, start + at) for inner, at in _glued(token))
     yield from ((match.group(), match.start()) for match in ACCOUNT.finditer(text))
 
 
-def mention(name: str, *, any_case: bool = False) -> re.Pattern[str]:
-    """The pattern of a name as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``."""
+def _glued(token: str) -> Iterator[tuple[str, int]]:
+    """The address or the host that letters stand around of a script which parts no words, and its place.
+
+    What goes on behind such letters, and a link with a path, which they may be a part of, is not taken apart.
+    """
+    for match in _WITHIN.finditer(token):
+        place = destination(match.group())
+        if not match.group()[-1].isalnum():
+            continue
+        if place.form is PlaceForm.ADDRESS or (
+            place.form is PlaceForm.LINK and place.host and not place.path
+        ):
+            yield match.group(), match.start()
+
+
+def mention(name: str, *, any_case: bool = False, marked: bool = False) -> re.Pattern[str]:
+    """The pattern of a name as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``.
+
+    ``marked``: the mark of a person may stand before it, as in ``@bob``.
+    """
     body = re.escape(name).replace(r"\ ", r"\s+")
+    begin = r"(?<![\w@./:+-])"
+    if marked:
+        begin = rf"(?:{begin}|(?<=^@)|(?<=[^\w@./:+-]@))"
     return re.compile(
-        rf"(?<![\w@./:+-])(?<!\d,){body}(?![\w@/:+-]|\.\w|,\d)", re.IGNORECASE if any_case else re.NOFLAG
+        rf"{begin}(?<!\d,){body}(?![\w@/:+-]|\.\w|,\d)", re.IGNORECASE if any_case else re.NOFLAG
     )
 
 

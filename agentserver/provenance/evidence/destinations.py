@@ -33,6 +33,8 @@ LISTED: Final = 1 << 15
 """Longest list of destinations in one text, in characters."""
 PLACES: Final = 1000
 """Most addresses in one text."""
+MARKS: Final = frozenset("#@")
+"""Marks before the name of a channel or a person."""
 
 
 class PlaceForm(StrEnum):
@@ -69,6 +71,20 @@ class Destination:
         """Names a place by itself, outside the system that would look a bare name up."""
         return self.form in {PlaceForm.ADDRESS, PlaceForm.LINK, PlaceForm.ACCOUNT}
 
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """The keys under which this system may hold the place: its own, and that of its plain spelling.
+
+        The letter case of a mailbox or of a name without digits, and one mark before a name, are manners of writing.
+        Nothing beyond ASCII is, and no letter case of an identifier.
+        """
+        plain = self.key
+        if self.form is PlaceForm.ADDRESS:
+            plain = mailbox(self.key)
+        elif self.form is PlaceForm.NAME:
+            plain = handle(unmarked(self.key))
+        return (self.key,) if plain == self.key else (self.key, plain)
+
 
 _PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]{0,30}):(?=\S)", re.IGNORECASE)
@@ -96,6 +112,8 @@ _NUMERIC: Final = re.compile(r"\d+|0x[0-9a-f]*")
 ACCOUNT: Final = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){2,9}")
 """The form of an IBAN."""
 _DISPLAY: Final = re.compile(r"(?:\"[^\"\\]*\"|[^\"\\<>|]*) ?<([^<>]*)>")
+_COMMENTED: Final = re.compile(r"([^\s()]+@[^\s()]+) ?\([^()<>\"\\]*\)")
+"""An address with its name behind it, as old mail programs write it."""
 _TWISTED: Final = re.compile(
     r"%(?:[01]|2[35ef]|3[abf]|40|5c|7f|2d|3\d|[46][1-9a-f]|[57][\da]|5f|7e)", re.IGNORECASE
 )
@@ -136,6 +154,21 @@ def listed(text: str) -> tuple[Destination, ...]:
         return (whole,)
     found = tuple(map(_element, _split(whole.written))) if whole.written.isprintable() else ()
     return (whole,) if not found or any(one.form is PlaceForm.NONE for one in found) else found
+
+
+def mailbox(address: str) -> str:
+    """An address in the letter case that all spellings of a mailbox share; one beyond ASCII has no other spelling."""
+    return address.lower() if address.isascii() else address
+
+
+def handle(name: str) -> str:
+    """A name in the letter case that all its spellings share; with a digit in it, it is an identifier."""
+    return name.lower() if name.isascii() and not any(map(str.isdigit, name)) else name
+
+
+def unmarked(name: str) -> str:
+    """A name without the one mark of a channel or a person that may stand before it, as in ``#general``."""
+    return name[1:] if name[:1] in MARKS and name[1:2].isalnum() else name
 
 
 def host_key(host: str) -> str:
@@ -331,7 +364,8 @@ def _split(body: str) -> Iterator[str]:
 
 def _element(text: str) -> Destination:
     """One element of a list. A display name is never a destination, so it cannot help the address behind it."""
-    shown = _DISPLAY.fullmatch(text.strip(" "))
+    body = text.strip(" ")
+    shown = _DISPLAY.fullmatch(body) or _COMMENTED.fullmatch(body)
     if shown is None:
         return destination(text)
     return replace(_address(shown[1]) or _none(text), written=shown[1])

@@ -11,7 +11,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.provenance.evidence.destinations import destination
+from agentserver.provenance.evidence.destinations import destination, mailbox
 from agentserver.provenance.evidence.folding import fold_bytes
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ def written(text: str, value: Value) -> frozenset[int]:
 
     Of a link its spelling is one of them.
     """
-    if value.kind in {ValueKind.ADDRESS, ValueKind.ACCOUNT}:
+    if value.kind is ValueKind.ADDRESS:
+        return frozenset({exact(value.text), exact(mailbox(value.text))})
+    if value.kind is ValueKind.ACCOUNT:
         return frozenset({exact(value.text)})
     if value.kind not in {ValueKind.LINK, ValueKind.FILE}:
         return frozenset()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterator, Sequence
 
+BEFORE: Final = 3
+"""Characters before a name that are kept for its pattern: more of them than any pattern looks at."""
 HEAD: Final = 8
 """Letters by which words are sorted."""
 
@@ -67,7 +69,7 @@ class WordIndex:
 
 def standing(body: str, offset: int, name: re.Pattern[str], lead: int, length: int) -> bool:
     """True when a pattern matches where a word begins, ``lead`` characters after what is looked for begins."""
-    begin = max(0, offset - lead - 1)
+    begin = max(0, offset - lead - BEFORE)
     piece = body[begin : offset + 4 * length + 64]
     found = name.match(piece, offset - lead - begin) if offset >= lead else None
     return found is not None and (found.end() + 1 < len(piece) or begin + len(piece) == len(body))

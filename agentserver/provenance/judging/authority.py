@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance import matching
 from agentserver.provenance.evidence.authority import matching as entry_for
 from agentserver.provenance.evidence.authority import mention
-from agentserver.provenance.evidence.destinations import PlaceForm
+from agentserver.provenance.evidence.destinations import PlaceForm, unmarked
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.inventory import exact
 from agentserver.provenance.evidence.labels import Role, Standing
@@ -47,14 +47,19 @@ def may_receive(case: Case, rule: ArgumentRule, place: Destination) -> bool:
 
 def listed(case: Case, place: Destination) -> bool:
     """True when a directory holds a destination."""
-    return any(text.standing in _NAMES_PLACES for text in case.ledger.records.find(f"place {place.key}"))
+    return any(text.standing in _NAMES_PLACES for text in _held(case, place))
 
 
 def ordered(case: Case, place: Destination) -> bool:
     """True when the operator or the principal named a destination, or it is the principal's own."""
     if entry_for(case.policy.allow, place) or case.ledger.asked.names(place):
         return True
-    return any(text.standing is Standing.OWN for text in case.ledger.records.find(f"place {place.key}"))
+    return any(text.standing is Standing.OWN for text in _held(case, place))
+
+
+def _held(case: Case, place: Destination) -> Iterator[Text]:
+    """The records that are a place."""
+    return (text for key in place.alike for text in case.ledger.records.find(f"place {key}"))
 
 
 def may_choose(case: Case, argument: Argument) -> bool:
@@ -84,7 +89,8 @@ def asked_for(case: Case, argument: Argument) -> bool:
 
 def _records(case: Case, argument: Argument) -> Iterator[Text]:
     body, wanted = argument.body.strip(), argument.rule.id
-    keys = dict.fromkeys((f"name {body.lower()}", f"name {body}", typed(argument.leaf.value) or ""))
+    bodies = dict.fromkeys(form for each in (body, unmarked(body)) for form in (each.lower(), each))
+    keys = (*(f"name {form}" for form in bodies), typed(argument.leaf.value) or "")
     for text in (text for key in keys for text in case.ledger.records.find(key)):
         if text.standing in _NAMES_THINGS and (not wanted or text.id == wanted):
             yield text
@@ -107,7 +113,7 @@ def accepted(case: Case, rule: ArgumentRule, body: str, place: Destination | Non
         if answers(case.ledger, chosen, place):
             return True
     own = (f"name {body.strip().lower()}", f"name {body.strip()}")
-    keys = (f"place {place.key}", *own) if place else own
+    keys = (*(f"place {key}" for key in place.alike), *own) if place else own
     known = (text for key in keys for text in case.ledger.records.find(key))
     held = (text for text in _holding(case, body, place) if text.asked)
     found = (*known, *held, *_counting(case, rule, body))
@@ -130,9 +136,9 @@ def _holding(case: Case, body: str, place: Destination | None) -> Iterator[Text]
     """The texts and records that hold a value as a whole token in so many words, as far as they are looked at."""
     ledger = case.ledger
     if place is not None and place.external:
-        yield from ledger.records.find(f"within {exact(place.written)}")
-        numbers = ledger.places.all(exact(place.written), matching.PLACES)
-        yield from (ledger.texts[number] for number in numbers)
+        for key in map(exact, place.alike):
+            yield from ledger.records.find(f"within {key}")
+            yield from (ledger.texts[number] for number in ledger.places.all(key, matching.PLACES))
         return
     yield from _standing_in(case, ledger.words, ledger.texts, body)
     yield from _standing_in(case, ledger.records.words, ledger.records.entries, body)

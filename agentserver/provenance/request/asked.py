@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from unicodedata import normalize
 
 from agentserver.provenance.evidence.authority import mention, named
-from agentserver.provenance.evidence.destinations import PlaceForm, destination
+from agentserver.provenance.evidence.destinations import MARKS, PlaceForm, destination, mailbox
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import typed_in
@@ -45,6 +45,7 @@ class TrustedWords:
     kinds: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     silent: tuple[Silences, ...] = field(default=(), compare=False, repr=False)
     parts: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    digits: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def add(self, *said: str) -> TrustedWords:
         """The same with more words."""
@@ -62,26 +63,32 @@ class TrustedWords:
             (*self.queries, *said),
             self.words.add(said),
             index,
-            self.places.union((place.form, _own(place)) for place in parsed),
+            self.places.union((place.form, key) for place in parsed for key in _own(place)),
             MappingProxyType({**{fold(token): token for token in reversed(tokens)}, **self.shapes}),
             self.kinds.union(*map(_kinds, audible)),
             (*self.silent, *silent),
             self.parts.union(part.lower() for words in audible for part in parts(words)),
+            self.digits.union(digits for words in audible for digits in joined_digits(words)),
         )
 
     def names(self, place: Destination) -> bool:
         """True when the words name a destination as a whole token, compared after parsing.
 
-        It is the principal's own word, so that the letter case of a mailbox, and a mark before a name, may differ.
+        It is the principal's own word, so that the letter case of a mailbox, a mark before a name, the spaces in a
+        number, and a scheme of the web that was not said or is the safer one, may differ.
         """
         if place.form is PlaceForm.NAME:
-            return self.mentions(place.key.lstrip("#@"), any_case=True)
-        return (place.form, _own(place)) in self.places
+            name = place.key.lstrip("".join(MARKS))
+            return name in self.digits or self.mentions(name, any_case=True)
+        return (
+            place.form,
+            mailbox(place.key) if place.form is PlaceForm.ADDRESS else place.key,
+        ) in self.places
 
     def mentions(self, name: str, *, any_case: bool = False) -> bool:
         """True when the words hold a name as a whole token, where it may be an order."""
         body = normalize("NFC", name.strip())
-        pattern = mention(body, any_case=any_case)
+        pattern = mention(body, any_case=any_case, marked=True)
         lead, length = lead_of(body), len(body)
         return any(
             standing(self.queries[number], offset, pattern, lead, length)
@@ -125,6 +132,13 @@ def _kinds(words: str) -> Iterator[str]:
     yield from (f"number {digits.lstrip('0') or '0'}" for digits in joined_digits(words))
 
 
-def _own(place: Destination) -> str:
-    """The key of a place that the principal named itself: the letter case of a mailbox does not matter."""
-    return place.key.lower() if place.form is PlaceForm.ADDRESS and place.key.isascii() else place.key
+def _own(place: Destination) -> Iterator[str]:
+    """The keys of a place that the principal named itself. A scheme that was said is never weakened."""
+    if place.form is PlaceForm.ADDRESS:
+        yield mailbox(place.key)
+        return
+    yield place.key
+    if place.form is PlaceForm.LINK and place.scheme == "http" and not place.port:
+        yield place.key.replace("http:", "https:", 1)
+    elif place.form is PlaceForm.LINK and "://" not in place.written and place.scheme == "https":
+        yield destination(f"http://{place.written}").key

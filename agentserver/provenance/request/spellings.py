@@ -10,6 +10,8 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from agentserver.provenance.evidence.destinations import unmarked
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,8 +27,8 @@ _SCHEME: Final = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def spellings(body: str) -> Iterator[str]:
-    """The ways in which a principal may have written a value, the value itself first."""
-    yield body
+    """The ways in which a principal may have written a value, the value itself first, without a mark before it."""
+    yield unmarked(body)
     home = _HOME.match(body)
     if home is not None:
         yield f"~/{body[home.end() :]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agentserver.provenance.evidence.destinations import PlaceForm, listed
+from agentserver.provenance.evidence.destinations import PlaceForm, handle, listed
 from agentserver.provenance.evidence.inventory import scanned, written
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.evidence.leaves import typed
@@ -21,6 +21,7 @@ from agentserver.provenance.seen.untrusted import Untrusted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Text
 
 _Chunks = tuple["Mapping[str, tuple[Text, ...]]", ...]
@@ -111,6 +112,13 @@ def keys_of(body: str) -> frozenset[str]:
     kind = typed(body)
     if kind is not None:
         known.add(kind)
-    known.update(f"place {place.key}" for place in listed(body) if place.form is not PlaceForm.NONE)
+    known.update(f"place {key}" for place in listed(body) for key in _held(place))
     known.update(f"within {key}" for value in scanned(body) for key in written(body, value))
     return frozenset(known)
+
+
+def _held(place: Destination) -> tuple[str, ...]:
+    """The keys of a place that a record holds. A mark that it has is a part of the name."""
+    if place.form is PlaceForm.NAME:
+        return place.key, handle(place.key)
+    return () if place.form is PlaceForm.NONE else place.alike

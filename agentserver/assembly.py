@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.messages import Moment
+from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.care.handoffs import JournalHeads
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.pump import ServerHandle
 
-__all__ = ["Server", "build"]
+__all__ = ["Principal", "Server", "Trust", "build"]
 
 T = TypeVar("T")
 
@@ -148,10 +149,14 @@ class Server:
 
         return await stack.enter_async_context(Models(self.organism.models))
 
-    async def open(self, principal: str) -> ServerHandle:
+    async def open(self, principal: Principal | str) -> ServerHandle:
         """Open a conversation for a principal whom the gateway has authenticated.
 
-        Raises RuntimeError when the server is not running, ValueError when the name is not a principal's to bear.
+        Its trust, and whom it may address, stay as they are now for as long as the conversation lasts. A bare name is
+        that of one who gives orders, to every listener.
+
+        Raises RuntimeError when the server is not running, ValueError when the name is not a principal's to bear or one
+        of those whom it may address is no listener.
         """
         if self._pump is None:
             raise RuntimeError("the server is not running")

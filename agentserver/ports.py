@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.elapsed import Calendar
+    from agentserver.core.state.principals import Principal
 
 __all__ = [
     "NO_PAST", "Answers", "Approver", "Clock", "Completer", "ConflictError", "ConversationHandle",
@@ -358,11 +359,10 @@ class ConversationHandle(Protocol):
 class Ingress(Protocol):
     """The door for gateways, which have authenticated the principal."""
 
-    async def open(self, principal: str) -> ConversationHandle:
-        """Open a conversation.
+    async def open(self, principal: Principal | str) -> ConversationHandle:
+        """Open a conversation, with which the principal's rights are kept. A bare name gives orders, to every listener.
 
-        Raises ValueError when the name belongs to a listener or to the system, QuotaError when the principal has as
-        many open as it may.
+        Raises ValueError for a name or a target that is not to be had, QuotaError when it has as many open as it may.
         """
         ...
 

@@ -181,7 +181,8 @@ def _redrive(ctx: click.Context, books: _Books, letter: DeadLetter) -> str:
     from agentserver.core.state.conversation import Conversation
 
     clock = SystemClock()
-    opened = Conversation.opened(letter.principal, clock.moment())
+    origin = books.reader.recorded_conversation(letter.delivery.conversation).beginning
+    opened = Conversation.opened(origin.opener, clock.moment())
     redriven = Redriven(letter.delivery, next(clock.moment().ids()), project.user())
     moment = clock.moment()
     _commit(ctx, books, lambda: redrive(opened, redriven, books.rules, moment))

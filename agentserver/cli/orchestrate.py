@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,14 +60,8 @@ def _run(*settings: Any, **more: Any) -> None:
 
 
 def _server(ctx: click.Context, path: Path) -> Server:
-    """The organism, which must have intents. The words of a managed agent are no order to its provenance."""
-    from agentserver.handoff.managed.orchestrate import UNKNOWN
-
-    loaded = project.load(ctx, path)
-    if loaded.provenance is not None:
-        source = os.environ.get("SOURCE_AGENT", "").strip() or UNKNOWN
-        loaded = replace(loaded, provenance=loaded.provenance.suspecting(source))
-    server = project.server(ctx, loaded, durable=True)
+    """The organism, which must have intents."""
+    server = project.server(ctx, project.load(ctx, path), durable=True)
     if server.rules.rewriter is None:
         project.refuse(ctx, f"{path}: has no intents, by which requests could be judged")
     return server
@@ -89,7 +82,9 @@ def _into(server: Server, session: str, _agents: object, source: str, **_more: o
     if why:
         raise EnvironmentFault(f"SOURCE_AGENT {source!r} {why}")
     record = AuditFile(server.handoffs or DEFAULT, heads=server.heads)
-    bridge = Bridge(server, server.rules.codecs.of(Handoff), source, record)
+    # The words of a managed agent are its model's, out of whatever it has read.
+    agent = principals.Principal(source, principals.Trust.STRANGER)
+    bridge = Bridge(server, server.rules.codecs.of(Handoff), agent, record)
 
     async def run() -> None:
         with closing(_client()) as client:

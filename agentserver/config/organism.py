@@ -5,7 +5,7 @@ Owns Organism, BoundListener and SourceLine. Refuses to know YAML, files and how
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agentserver.handoff.scrub import Scrub
@@ -117,10 +117,6 @@ class Provenance:
     planners: frozenset[str] = frozenset()
     memory: Mapping[str, Recall] = field(default_factory=dict)
     viewers: frozenset[str] = frozenset()
-
-    def suspecting(self, principal: str) -> Provenance:
-        """The same, but that a principal is a source: what it says is a stranger's words and no order."""
-        return replace(self, policy=replace(self.policy, sources=(*self.policy.sources, principal)))
 
 
 @dataclass(frozen=True, slots=True)

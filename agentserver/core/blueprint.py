@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,13 @@ class Blueprint:
         """The listeners that declare a payload, in the order of the organism."""
         return tuple(name for name, roots in self.roots.items() if root in roots)
 
-    def principal(self, name: str) -> Listener:
-        """A stand-in for the principal who opened a conversation: it may address every listener and accepts none."""
-        return Listener(name, (), "", peers=self._everyone)
+    def principal(self, name: str, may: Collection[str] | None = None) -> Listener:
+        """A stand-in for the principal who opened a conversation. It accepts nothing.
+
+        Args:
+            name: the principal's.
+            may: the only listeners that it may address; None for all of them.
+        """
+        return Listener(
+            name, (), "", peers=self._everyone if may is None else self._everyone.intersection(may)
+        )

@@ -14,6 +14,7 @@ from agentserver.core.messages import Question
 from agentserver.core.presenting import Opened, Presenter
 from agentserver.core.records.details import GuardNote, reworded
 from agentserver.core.refusals import Refusal
+from agentserver.core.state.principals import Trust
 from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
 
@@ -139,8 +140,11 @@ class Watchful(Protocol):
         """The key of the guard's memory."""
         ...
 
-    def opened(self) -> object:
-        """The memory of a conversation that opens under this guard; one without it is older than the guard."""
+    def opened(self, trust: Trust) -> object:
+        """The memory of a conversation that opens under this guard; one without it is older than the guard.
+
+        ``trust`` is what the words of its principal count for, for good.
+        """
         ...
 
     def missed(self, memory: object) -> object:
@@ -165,12 +169,12 @@ class Counting(Protocol):
         ...
 
 
-def opening(guards: Iterable[CoreGuard]) -> dict[str, object]:
+def opening(guards: Iterable[CoreGuard], trust: Trust = Trust.ORDERS) -> dict[str, object]:
     """Each guard's memory of a conversation in which nothing has been said.
 
     It names every guard: one that is named has seen all, and no verb takes a name out again.
     """
-    return {guard.name: guard.opened() if isinstance(guard, Watchful) else None for guard in guards}
+    return {guard.name: guard.opened(trust) if isinstance(guard, Watchful) else None for guard in guards}
 
 
 class Rewrite(NamedTuple):
@@ -247,7 +251,7 @@ class Rules:
         """Each guard's memory of a conversation, which opens with its first step."""
         if conversation.version:
             return conversation.memory
-        return opening(self.guards) if self._opening is None else self._opening
+        return opening(self.guards, conversation.rights.trust) if self._opening is None else self._opening
 
     def observe(
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float

@@ -26,6 +26,7 @@ from agentserver.wire import envelope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from agentserver.core.state.principals import Principal
     from agentserver.handoff.audit import AuditSink
     from agentserver.handoff.managed.stream import Attempt
     from agentserver.handoff.requests import HandoffRequest
@@ -78,14 +79,14 @@ class Bridge:
     Args:
         ingress: the server.
         codec: of Handoff, as the server has it.
-        principal: the name that the agent bears on the record.
+        principal: the agent, by the name that it bears on the record; its words are no orders.
         sink: where attempts are recorded of which no message can be made; it may block.
         heard: told of every answer that leaves the server.
     """
 
     ingress: Ingress
     codec: Codec
-    principal: str
+    principal: Principal
     sink: AuditSink
     heard: Callable[[Reply], None] = _ignored
     _open: set[str] = field(default_factory=set)
@@ -116,7 +117,7 @@ class Bridge:
         for attempt in source.attempts():
             found = self._message(attempt.request)
             if isinstance(found, RequestRefusal):
-                facts = Facts(self.principal, attempt.request)
+                facts = Facts(self.principal.name, attempt.request)
                 self.sink.append(audit.record(Rejected(found, facts), now()))
                 accepted = False
             else:

@@ -17,6 +17,7 @@ from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import Denied, NeedsApproval, Noted, unmoved
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.records.details import GuardNote
+from agentserver.core.state.principals import Trust
 from agentserver.guards.approval import content
 from agentserver.guards.base import Guard, Message, unfit
 from agentserver.guards.own import OWN
@@ -78,7 +79,7 @@ class HostedGuard:
         self._codecs = codecs
         self._own = {*listeners, SYSTEM, TODO}
 
-    def opened(self) -> object:
+    def opened(self, trust: Trust) -> object:  # noqa: ARG002 - what a program's guard is shown does not tell it
         """The memory of a conversation that begins."""
         return self._remembered(_NOTHING, self._guard.opened)
 
@@ -139,7 +140,7 @@ class HostedGuard:
         Raises ValueError for others.
         """
         if _KEPT not in parts:
-            return self.missed(self.opened())
+            return self.missed(self.opened(Trust.ORDERS))
         kept, approved = parts[_KEPT], frozenset(json.loads(parts.get(_APPROVED, b"[]")))
         json.loads(kept)
         return _Memory(kept, approved, parts.get(_BROKEN, b"").decode())

@@ -10,20 +10,23 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import replaced
-from agentserver.core.encoding.parts import encode
+from agentserver.core.encoding.parts import encode, rights_of
 from agentserver.core.encoding.record_rows import delivery_of, delivery_row, plain_bytes, whole_bytes
 from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
+from agentserver.core.state.principals import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 KIND = "agentserver conversation"
 
-FORMAT = 3
-"""The version that is written. A step's ``cause`` and ``records`` are as core/encoding/recording.py writes them."""
+FORMAT = 4
+"""The version that is written where a principal's rights are not full, so that no earlier server takes them for full;
+else it is the one before. A step's ``cause`` and ``records`` are as core/encoding/recording.py writes them, the third
+version has the calls of deliveries."""
 
 
 def dump(recorded: RecordedConversation) -> bytes:
@@ -31,7 +34,10 @@ def dump(recorded: RecordedConversation) -> bytes:
 
     What is not printable is escaped, so that a reviewer sees every character. The chain of digests stays behind.
     """
-    head = {"kind": KIND, "format": FORMAT, **recorded.beginning._asdict()}
+    origin = recorded.beginning._asdict()
+    if origin["rights"] == FULL:
+        del origin["rights"]
+    head = {"kind": KIND, "format": FORMAT if "rights" in origin else FORMAT - 1, **origin}
     lines = [f"  {_line(name)}: {_line(value)}" for name, value in head.items()]
     steps = ",\n".join(f"    {_object(_step_row(step), 4)}" for step in recorded.steps)
     lines.append(f'  "steps": [\n{steps}\n  ]')
@@ -127,10 +133,10 @@ def _line(value: object) -> str:
 
 
 def _story(read: Mapping[str, Any]) -> RecordedConversation:
-    key = read["id"]
+    key, rights = read["id"], rights_of(*read.get("rights", ()))
     steps = tuple(_step(key, row) for row in read["steps"])
     deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
-    return RecordedConversation(Origin(key, read["principal"], read["root"]), steps, deliveries)
+    return RecordedConversation(Origin(key, read["principal"], read["root"], rights), steps, deliveries)
 
 
 def _step(conversation: str, row: Mapping[str, Any]) -> RecordedStep:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Outside
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
+    from agentserver.core.state.principals import Principal
     from agentserver.ports import Clock, Engine, Marks
     from agentserver.pump.calling.invoke import Callee
     from agentserver.pump.ingress.handle import ServerHandle
@@ -203,21 +204,25 @@ class Pump:
 
     # Gateways
 
-    async def open(self, principal: str) -> ServerHandle:
-        """Open a conversation.
+    async def open(self, principal: Principal | str) -> ServerHandle:
+        """Open a conversation, in which the principal keeps the rights that it has now.
 
-        Raises ValueError when no principal can bear the name (core/state/principals.py), or no envelope can carry
-        it, and QuotaError when the principal has as many conversations open as it may.
+        Raises ValueError when no principal can bear the name (core/state/principals.py), no envelope can carry it, or
+        one of those whom it may address is no listener; QuotaError when it has as many conversations open as it may.
         """
-        why = principals.unfit(principal, self._taken)
-        if why:
-            raise ValueError(f"{principal!r} {why}, so no principal can bear it")
-        envelope.write(principal, None, None, "")
         conversation = Conversation.opened(principal, self._clock.moment())
-        await self._door.enter(principal, conversation.id)
-        self._accounts.begin(conversation.id, principal)
+        name, may = conversation.principal, conversation.rights.may
+        why = principals.unfit(name, self._taken)
+        if why:
+            raise ValueError(f"{name!r} {why}, so no principal can bear it")
+        unknown = sorted(set(may or ()) - self._rules.blueprint.listeners.keys())
+        if unknown:
+            raise ValueError(f"{name} may address {', '.join(unknown)}: there is no such listener")
+        envelope.write(name, None, None, "")
+        await self._door.enter(name, conversation.id)
+        self._accounts.begin(conversation.id, name)
         self._live[conversation.id] = conversation
-        return self._handles.open(principal, conversation.id)
+        return self._handles.open(name, conversation.id)
 
     async def conversations_of(self, principal: str) -> tuple[str, ...]:
         """The principal's conversations that no gateway has and that can be resumed, oldest first."""

@@ -25,3 +25,8 @@ def test_a_principal_may_address_every_listener_and_takes_nothing():
     assert (principal.name, principal.payloads) == ("console", ())
     assert principal.peers == {"z", "a.b", "a"}
     assert not SHOP.blueprint.accepts("console", ASK)
+
+
+def test_one_who_may_address_some_reaches_no_other_and_none_who_is_not_there():
+    assert SHOP.blueprint.principal("ada", ("a", "gone")).peers == {"a"}
+    assert SHOP.blueprint.principal("ada", ()).peers == frozenset()

@@ -23,4 +23,4 @@ def story_of(paper):
     )
     one = paper.conversation
     deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
-    return RecordedConversation(Origin(one.id, one.principal, one.tree.root), steps, deliveries)
+    return RecordedConversation(Origin.of(one), steps, deliveries)

@@ -14,6 +14,7 @@ from agentserver.assembly import build
 from agentserver.config import forget, load
 from agentserver.core.encoding.detail_form import members
 from agentserver.core.handoffs import Handoff, Param
+from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.bridge import Bridge, handoff
 from agentserver.handoff.edge.records import AuditFile
 from agentserver.handoff.managed.agents import ManagedOutput, Patience, SourceLost
@@ -53,8 +54,9 @@ class Sink:
         self.reasons.append(dict(record.members)["reason"])
 
 
-def bridge(server, sink, heard=None, principal="triage"):
+def bridge(server, sink, heard=None, name="triage"):
     codec = server.rules.codecs.of(Handoff)
+    principal = Principal(name, Trust.STRANGER)
     return Bridge(server, codec, principal, sink, **({"heard": heard} if heard else {}))
 
 

@@ -12,6 +12,7 @@ from agentserver.core.encoding.recorded import RecordedConversation, RecordedSte
 from agentserver.core.encoding.recording import Origin, encode
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
+from agentserver.core.state.principals import FULL, Rights, Trust
 from agentserver.history import export
 from agentserver.history.replay import replay
 from tests.core.paper import Answer, Ask, Paper, listener, rules
@@ -73,13 +74,19 @@ def placed(step):
     return step._replace(events=tuple(e._replace(place=EventPlace(step.version, at)) for at, e in events))
 
 
-@given(st.lists(steps, max_size=4))
-def test_anything_recorded_can_be_written_and_read(found):
+rights = st.builds(Rights, st.sampled_from(Trust), st.none() | st.lists(names, max_size=3).map(tuple))
+
+
+@given(st.lists(steps, max_size=4), rights)
+def test_anything_recorded_can_be_written_and_read(found, rights):
     deliveries = {delivery.id: delivery for step in found for delivery in step.added}
-    story = RecordedConversation(Origin("c", "console", "root"), tuple(map(placed, found)), deliveries)
+    story = RecordedConversation(
+        Origin("c", "console", "root", rights), tuple(map(placed, found)), deliveries
+    )
     written = export.dump(story)
     written.decode()
     assert export.load(written) == story
+    assert (b'"rights"' in written) == (rights != FULL)
 
 
 def test_texts_cover_what_is_written():
@@ -98,7 +105,7 @@ def test_texts_cover_what_is_written():
         (b"[]", "no recorded conversation"),
         (b'{"kind": "something"}', "no recorded conversation"),
         (b'{"kind": "agentserver conversation"}', "KeyError: 'format'"),
-        (b'{"kind": "agentserver conversation", "format": 4}', "format 4; this one knows 3"),
+        (b'{"kind": "agentserver conversation", "format": 5}', "format 5; this one knows 4"),
         (b'{"kind": "agentserver conversation", "format": "1"}', "format 1"),
         (b'{"kind": "agentserver conversation", "format": 1, "id": 1, "steps": [{}]}', "KeyError"),
     ],

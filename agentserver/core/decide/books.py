@@ -236,6 +236,7 @@ class Books:
         after = Conversation(
             id=before.id,
             principal=before.principal,
+            rights=before.rights,
             tree=self.change.result(),
             todos=self.todos,
             requests=self.requests.result(),

@@ -117,7 +117,7 @@ def receiving(
     """Admit a message that was read, or answer it."""
     moment = moment.not_before(conversation.touched)
     principal, root = conversation.principal, conversation.tree.root
-    sender = Sender(rules.blueprint.principal(principal), root, None, moment.now)
+    sender = Sender(rules.blueprint.principal(principal, conversation.rights.may), root, None, moment.now)
     if isinstance(read, Refusal):
         read = unheard(read, sender, rules)
     judged = (

@@ -82,8 +82,8 @@ def plain_request(
     if moment.now < conversation.touched:
         moment = moment.not_before(conversation.touched)
     memory = conversation.memory if conversation.version else rules.recall(conversation)
-    sender = Sender(rules.blueprint.principal(conversation.principal), root.id, None, moment.now)
-    proposal = heard(draft, sender, rules, memory)
+    who = rules.blueprint.principal(conversation.principal, conversation.rights.may)
+    proposal = heard(draft, Sender(who, root.id, None, moment.now), rules, memory)
     if proposal is None or proposal.route is not Route.PEER:
         return None
     ids, messages, nodes = moment.ids(), conversation.messages, changeable(conversation.tree.nodes)
@@ -96,9 +96,7 @@ def plain_request(
     nodes[root.id], nodes[receiver.id] = root._replace(children=children), receiver.begun(sent)
     requests[outside.request] = OpenRequest(outside.request, (receiver.id,), 1, 0, False, 1)
     builder = RecordBuilder(conversation.id, moment.now, rules.redact, outside.request)
-    builder.note(
-        Event.RECEIVED, thread=root.id, sender=sender.listener.name, to=proposal.to, root=local(proposal.root)
-    )
+    builder.note(Event.RECEIVED, thread=root.id, sender=who.name, to=proposal.to, root=local(proposal.root))
     builder.record(Event.SENT, sent)
     tree = _new(ThreadTree, (root.id, nodes, conversation.tree.opened + fresh))
     return Outcome(
@@ -316,6 +314,7 @@ def following(
             before.version + 1,
             moment.now,
             False,
+            before.rights,
         ),
     )
 

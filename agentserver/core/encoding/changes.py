@@ -184,9 +184,9 @@ _FIELDS = {
 
 def applied(fields: list[Any], changes: Iterable[bytes]) -> list[Any]:
     """The fields of a kept state after some steps. Raises ValueError, LookupError or TypeError for other changes."""
-    key, principal, version, messages, touched, closed, root, opened, threads, todos, requests, memory = (
-        fields
-    )
+    (
+        key, principal, version, messages, touched, closed, root, opened, threads, todos, requests, memory, *rights
+    ) = fields  # fmt: skip
     nodes = {row[ORDINAL]: row for row in threads}
     watching, pending = dict(todos), {row[0]: row for row in requests}
     for data in changes:
@@ -216,7 +216,7 @@ def applied(fields: list[Any], changes: Iterable[bytes]) -> list[Any]:
     threads = list(nodes.values())
     todos, requests = list(watching.items()), list(pending.values())
     return [
-        key, principal, version, messages, touched, closed, root, opened, threads, todos, requests, memory
+        key, principal, version, messages, touched, closed, root, opened, threads, todos, requests, memory, *rights
     ]  # fmt: skip
 
 

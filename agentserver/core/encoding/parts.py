@@ -12,6 +12,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from agentserver.core.encoding import detail_form
 from agentserver.core.messages import Call
+from agentserver.core.state.principals import FULL, Rights, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,6 +116,27 @@ def todo_row(thread: str, watchers: Iterable[Todo]) -> Row:
             for w in watchers
         ],
     )
+
+
+def rights_row(rights: Rights) -> Row:
+    """The rights of a principal; nothing where they are full, as in all that was kept before there were any."""
+    return () if rights == FULL else rights
+
+
+def rights_of(trust: str = FULL.trust, may: Iterable[str] | None = FULL.may) -> Rights:
+    """The rights of which ``rights_row`` gave this. Raises ValueError for a trust that there is not."""
+    return Rights(Trust(trust), None if may is None else tuple(may))
+
+
+def rights_text(rights: Rights) -> str:
+    """The same row as text; empty where it is."""
+    row = rights_row(rights)
+    return encode(row).decode() if row else ""
+
+
+def rights_in(text: str) -> Rights:
+    """The rights of which ``rights_text`` gave this text. Raises ValueError and TypeError for another one."""
+    return rights_of(*json.loads(text)) if text else FULL
 
 
 def memory_row(conversation: Conversation) -> Row:

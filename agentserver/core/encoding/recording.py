@@ -52,6 +52,7 @@ from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.growing.logs import LogChange
+from agentserver.core.state.principals import FULL, Principal, Rights
 from agentserver.core.state.threads import ThreadTree
 from agentserver.wire import envelope
 
@@ -71,10 +72,22 @@ class Origin(NamedTuple):
     id: str
     principal: str
     root: str
+    rights: Rights = FULL
+
+    @classmethod
+    def of(cls, conversation: Conversation) -> Origin:
+        """The origin of a conversation, whatever has been said in it."""
+        return cls(conversation.id, conversation.principal, conversation.tree.root, conversation.rights)
 
     def conversation(self) -> Conversation:
         """The conversation in which nothing has been said."""
-        return Conversation(self.id, self.principal, ThreadTree.planted(self.root, self.principal))
+        tree = ThreadTree.planted(self.root, self.principal)
+        return Conversation(self.id, self.principal, tree, rights=self.rights)
+
+    @property
+    def opener(self) -> Principal:
+        """The principal with its rights."""
+        return Principal(self.principal, *self.rights)
 
 
 def gone_out(outcome: Outcome) -> list[bytes]:

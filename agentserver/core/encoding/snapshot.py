@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_
 from agentserver.core.encoding import detail_form, parts
 from agentserver.core.encoding.changes import applied
 from agentserver.core.encoding.parts import FORMAT
-from agentserver.core.guard import opening
+from agentserver.core.guard import Watchful, opening
 from agentserver.core.messages import Question
 from agentserver.core.records.details import KeptText
 from agentserver.core.state.approvals import Approval
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery
     from agentserver.core.state.growing.logs import Logs
+    from agentserver.core.state.principals import Trust
 
 
 _THREADS = 8
@@ -120,6 +121,7 @@ def state(conversation: Conversation) -> bytes:
         [parts.todo_row(thread, kept) for thread, kept in conversation.todos.watchers.items()],
         list(conversation.requests.values()),
         parts.memory_row(conversation),
+        *parts.rights_row(conversation.rights),
     ]
     return parts.encode(fields)
 
@@ -183,9 +185,22 @@ def _fields(snapshot: Snapshot) -> list[Any]:
 
 
 def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]) -> Conversation:
-    key, principal, version, messages, touched, closed, root, opened, threads, watchers, requests, named = (
-        fields
-    )
+    (
+        key,
+        principal,
+        version,
+        messages,
+        touched,
+        closed,
+        root,
+        opened,
+        threads,
+        watchers,
+        requests,
+        named,
+        *kept_rights,
+    ) = fields
+    rights = parts.rights_of(*kept_rights)
     owned = by_owner(snapshot.values)
     children = _children(threads)
     begun = {thread: row[0] for row in requests for thread in row[1]}
@@ -199,10 +214,13 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]
         todos=TodoBook({thread: tuple(Todo(*row) for row in kept) for thread, kept in watchers}),
         requests=MappingProxyType({row[0]: _request(row, messages) for row in requests}),
         messages=messages,
-        memory=_remembered(named, owned, tuple(guards)) if named else _unseen(version, guards),
+        memory=_remembered(named, owned, tuple(guards), rights.trust)
+        if named
+        else _unseen(version, guards, rights.trust),
         version=version,
         touched=touched,
         closed=closed,
+        rights=rights,
     )
 
 
@@ -281,13 +299,16 @@ def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, byt
     return owned
 
 
-def _unseen(version: int, guards: Iterable[CoreGuard]) -> Mapping[str, object]:
+def _unseen(version: int, guards: Iterable[CoreGuard], trust: Trust) -> Mapping[str, object]:
     """The memory of a conversation that names no guard: earlier servers named them once there was something to see."""
-    return MappingProxyType(opening(guards) if version else {})
+    return MappingProxyType(opening(guards, trust) if version else {})
 
 
 def _remembered(
-    named: list[tuple[str, bool]], owned: Mapping[str, Mapping[str, bytes]], guards: tuple[CoreGuard, ...]
+    named: list[tuple[str, bool]],
+    owned: Mapping[str, Mapping[str, bytes]],
+    guards: tuple[CoreGuard, ...],
+    trust: Trust,
 ) -> Mapping[str, object]:
     known = {guard.name: guard for guard in guards}
     memory: dict[str, object] = {}
@@ -302,8 +323,13 @@ def _remembered(
         memory[name] = guard.load(owned.get(f"guard {name}", {}))
     # What a rule has not seen must not count as never said.
     later = [guard for guard in guards if guard.name not in memory]
-    memory.update({guard.name: guard.load({}) for guard in later if _remembers(guard)})
+    memory.update({guard.name: _late(guard, trust) for guard in later if _remembers(guard)})
     return MappingProxyType(memory)
+
+
+def _late(guard: Remembering, trust: Trust) -> object:
+    """The memory of a guard that came later than the conversation."""
+    return guard.missed(guard.opened(trust)) if isinstance(guard, Watchful) else guard.load({})
 
 
 def _remembers(guard: object) -> TypeGuard[Remembering]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core.state.principals import FULL, Principal
 from agentserver.core.state.threads import ThreadTree
 from agentserver.core.state.todos import NO_TODOS, TodoBook
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.principals import Rights
     from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.threads import Thread
 
@@ -36,6 +38,7 @@ class Conversation(NamedTuple):
         version: number of steps committed.
         touched: when the last step was taken, in seconds since the epoch.
         closed: whether it is over.
+        rights: of the principal, from the opening on.
     """
 
     id: str
@@ -48,12 +51,19 @@ class Conversation(NamedTuple):
     version: int = 0
     touched: float = 0.0
     closed: bool = False
+    rights: Rights = FULL
 
     @classmethod
-    def opened(cls, principal: str, moment: Moment) -> Conversation:
-        """A conversation in which nothing has been said."""
-        ids = moment.ids()
-        return cls(next(ids), principal, ThreadTree.planted(next(ids), principal), touched=moment.now)
+    def opened(cls, principal: Principal | str, moment: Moment) -> Conversation:
+        """A conversation in which nothing has been said. Raises ValueError for a trust that there is not."""
+        ids, who = moment.ids(), Principal.of(principal)
+        key, tree = next(ids), ThreadTree.planted(next(ids), who.name)
+        return cls(key, who.name, tree, touched=moment.now, rights=who.rights)
+
+    @property
+    def opener(self) -> Principal:
+        """The principal with its rights."""
+        return Principal(self.principal, *self.rights)
 
     def approvals(self) -> tuple[Approval, ...]:
         """The messages that wait for a person, those of older threads first."""

@@ -1,11 +1,12 @@
-"""Names of principals: which one may bear, and when two are the same.
+"""Principals: what their words count for, whom they may address, which names they may bear.
 
-Owns both answers. Refuses to know who authenticated a principal.
+Owns these values and answers. Refuses to know who authenticated a principal.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import is_normalized
 
 from agentserver.characters.table import seen, skeleton
@@ -19,6 +20,64 @@ LONGEST: Final = 128
 
 NOBODY: Final = frozenset({"console", "operator", "principal"})
 """Names under which the command line opens conversations without saying for whom."""
+
+
+class Trust(StrEnum):
+    """The weight of a principal's words.
+
+    ``ORDERS``: they are trusted words and authorise. ``RELAY``: they neither authorise nor accuse, as those of an agent
+    do. ``STRANGER``: they are untrusted text, as those of a source are.
+    """
+
+    ORDERS = "orders"
+    RELAY = "relay"
+    STRANGER = "stranger"
+
+
+class Rights(NamedTuple):
+    """The rights that a principal has in a conversation, for as long as it lasts.
+
+    Args:
+        trust: what its words count for.
+        may: the only listeners that it may address; None for all.
+    """
+
+    trust: Trust = Trust.ORDERS
+    may: tuple[str, ...] | None = None
+
+
+FULL: Final = Rights()
+"""The rights of a principal of whom nothing is said, and of every conversation that was kept without them."""
+
+
+class Principal(NamedTuple):
+    """The one who opens a conversation, as the gateway that has authenticated it names it.
+
+    Args:
+        name: for people and for the record; no listener's.
+        trust: what its words count for. A program that speaks for somebody else, such as an MCP host, is a stranger.
+        may: the only listeners that it may address; None for all.
+    """
+
+    name: str
+    trust: Trust = Trust.ORDERS
+    may: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, principal: Principal | str) -> Principal:
+        """The principal; a bare name is that of one who gives orders to everybody.
+
+        Raises ValueError for a trust that there is not.
+        """
+        if isinstance(principal, str):
+            return cls(principal)
+        may = None if principal.may is None else tuple(principal.may)
+        return cls(principal.name, Trust(principal.trust), may)
+
+    @property
+    def rights(self) -> Rights:
+        """All but the name."""
+        return Rights(self.trust, self.may)
 
 
 def taken(listeners: Iterable[str]) -> frozenset[str]:

@@ -20,6 +20,7 @@ from agentserver.core.records.details import GuardNote
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.growing.logs import LogChange
+from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.conformance.sample import Subject, Told, hold
 from agentserver.payload.codec import Codecs
 from agentserver.wire.envelope import Bounds
@@ -56,6 +57,7 @@ _CONVERSATION = {
     "todos": "todos, with what has come for each",
     "requests": "requests that have not come to rest",
     "memory": "what guards remember",
+    "rights": "the rights of its principal",
     "touched": "when it was touched, to the fraction of a second",
 }
 
@@ -94,6 +96,9 @@ def _is(found: Conversation | None, kept: Conversation) -> None:
     hold(list(found.requests) == list(kept.requests), "its requests are there in their order")
 
 
+CONSOLE = Principal("console", Trust.RELAY, ("worker", "boss"))
+
+
 class Office:
     """Three listeners and a conversation between them that has everything in it which one can have.
 
@@ -119,7 +124,7 @@ class Office:
 
     def outcomes(self) -> list[Outcome]:
         """The outcomes to commit, in order."""
-        conversation = Conversation.opened("console", self._moment())
+        conversation = Conversation.opened(CONSOLE, self._moment())
         found: list[Outcome] = []
         for number, to in enumerate(("boss", "worker")):
             data = self.rules.codecs.of(Told).encode(Told(TEXT)).encode()

@@ -77,9 +77,7 @@ class MemoryRecord:
         """Everything that is recorded of a conversation. Raises LookupError."""
         one = self._latest[conversation]
         steps = tuple(self._steps[conversation])
-        return RecordedConversation(
-            Origin(one.id, one.principal, one.tree.root), steps, self._deliveries[conversation]
-        )
+        return RecordedConversation(Origin.of(one), steps, self._deliveries[conversation])
 
     def opened(self, conversation: str) -> float:
         """The time of the first step of a conversation that is recorded."""

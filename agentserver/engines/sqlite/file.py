@@ -1,6 +1,6 @@
-"""The journal's file: how it is opened, and what its tables are.
+"""The journal's file: how it is opened.
 
-Owns the checks at opening, the schema and its migrations. Refuses to know what the rows mean.
+Owns the checks at opening. Refuses to know what the rows mean; what its tables are is for schema.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from agentserver.engines.sqlite.proof import head
+from agentserver.engines.sqlite.schema import MIGRATIONS, READABLE, views
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -33,198 +34,6 @@ READ_AT_ONCE: Final = 4 << 20
 
 LOG_LIMIT: Final = 64 << 20
 """Bytes that the write-ahead log is cut back to once it has been carried over."""
-
-MIGRATIONS: Final = (
-    """
-    create table conversation (
-        number integer primary key,
-        id text not null unique,
-        principal text not null,
-        root text not null,
-        opened real not null,
-        touched real not null,
-        version integer not null,
-        closed real,
-        chain blob not null,
-        state blob not null
-    ) strict;
-    create index conversation_touched on conversation(touched);
-
-    create table step (
-        number integer primary key,
-        conversation integer not null,
-        version integer not null,
-        at real not null,
-        seed blob not null,
-        cause blob not null,
-        records blob not null,
-        first_delivery integer not null,
-        deliveries integer not null,
-        first_event integer not null,
-        events integer not null,
-        chain blob not null
-    ) strict;
-    create unique index step_of on step(conversation, version);
-
-    create table delivery (
-        number integer primary key,
-        conversation integer not null,
-        id text not null,
-        request text not null,
-        thread text not null,
-        origin text not null,
-        sender text not null,
-        recipient text not null,
-        root text not null,
-        message blob not null,
-        hop integer not null,
-        about text not null,
-        state integer not null default 0,
-        reason text not null default '',
-        ended real
-    ) strict;
-    create index delivery_queued on delivery(conversation) where state = 0;
-    create index delivery_dead on delivery(number) where state = 3;
-
-    create table event (
-        number integer primary key,
-        conversation integer not null,
-        version integer not null,
-        position integer not null,
-        request text not null,
-        sender text,
-        root text,
-        message blob,
-        flag integer not null,
-        waiting integer not null default 1
-    ) strict;
-    create index event_waiting on event(conversation, version, position) where waiting = 1;
-
-    create table value (
-        conversation integer not null,
-        owner text not null,
-        name text not null,
-        data blob not null,
-        primary key (conversation, owner, name)
-    ) strict, without rowid;
-    """,
-    """
-    create table answer (
-        approval text primary key,
-        digest text not null,
-        said text not null,
-        author text not null,
-        at real not null
-    ) strict, without rowid;
-    """,
-    """
-    create table head (
-        identity blob not null,
-        steps integer not null,
-        link blob not null
-    ) strict;
-    insert into head values (randomblob(16), 0, zeroblob(32));
-    """,
-    """
-    create table receipt (
-        conversation integer not null,
-        name text not null,
-        content text not null,
-        request text not null,
-        primary key (conversation, name)
-    ) strict, without rowid;
-    create index event_request on event(request);
-    """,
-    """
-    alter table conversation add column seal blob not null default x'';
-    alter table step add column form integer not null default 1;
-    alter table delivery add column mark blob not null default x'';
-    alter table event add column mark blob not null default x'';
-    alter table answer add column seal blob not null default x'';
-    alter table head add column seal blob not null default x'';
-    """,
-    """
-    create table calendar (
-        jumps text not null,
-        last real not null,
-        seal blob not null
-    ) strict;
-    """,
-    """
-    create table handoff (
-        file text primary key,
-        count integer not null,
-        hash text not null,
-        line text not null,
-        size integer not null
-    ) strict, without rowid;
-    """,
-    """
-    create table aside (
-        number integer primary key,
-        conversation integer not null,
-        at real not null,
-        reason text not null,
-        first_event integer not null,
-        events integer not null,
-        ended real,
-        seal blob not null
-    ) strict;
-    create index aside_of on aside(conversation);
-    """,
-    """
-    alter table step add column changes blob not null default x'';
-    create table state (
-        conversation integer primary key,
-        version integer not null,
-        data blob not null
-    ) strict;
-    """,
-    """
-    alter table delivery add column call text not null default '';
-    """,
-)
-"""The migrations, each from one version to the next. The version of a file is the number of those it has seen.
-
-``delivery.call``: see engines/sqlite/stored.py; an earlier version wrote none.
-``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator, 5 a request of its own.
-``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
-Seals, marks and the ``form`` of a step's link: see engines/sqlite/proof/seal.py; an earlier version wrote none.
-``answer``: see engines/sqlite/care/answers.py. ``head``: see engines/sqlite/proof/head.py. ``calendar``: see
-engines/sqlite/calendar.py. ``handoff``: see engines/sqlite/care/handoffs.py.
-``aside``: see engines/sqlite/care/aside.py.
-``state``, ``step.changes``: see engines/sqlite/stored.py.
-``value``: see core/encoding/snapshot.py. Since version 10 there are entries of logs among them.
-``receipt``: the messages that came under an id of their sender's; see core/receipts.py.
-"""
-
-READABLE: Final = 1
-"""The earliest version that can be read without being brought up to date."""
-
-SEALED: Final = 5
-"""The version since which rows have digests."""
-
-CHANGING: Final = 9
-"""The version since which a step has the changes that it made."""
-
-CALLING: Final = 10
-"""The version since which a delivery has the call that it is or answers."""
-
-_UNCALLED: Final = """
-    create temp view delivery as select *, '' as call from main.delivery;
-"""
-_UNCHANGING: Final = """
-    create temp view delivery as select *, '' as call from main.delivery;
-    create temp view state as select 0 as conversation, 0 as version, x'' as data where false;
-    create temp view step as select *, x'' as changes from main.step;
-"""
-_UNSEALED: Final = """
-    create temp view conversation as select *, x'' as seal from main.conversation;
-    create temp view delivery as select *, x'' as mark, '' as call from main.delivery;
-    create temp view event as select *, x'' as mark from main.event;
-    create temp view state as select 0 as conversation, 0 as version, x'' as data where false;
-    create temp view step as select *, 1 as form, x'' as changes from main.step;
-"""
 
 
 class Sync(StrEnum):
@@ -387,8 +196,6 @@ def open_reading(path: Path) -> sqlite3.Connection:
         raise EngineError(
             f"{path}: no journal of this version; agentserver run brings an older one up to date"
         )
-    if version < CALLING:
-        # Views that let an earlier journal read like one of this version.
-        views = _UNSEALED if version < SEALED else _UNCHANGING if version < CHANGING else _UNCALLED
-        connection.executescript(views)
+    if version < len(MIGRATIONS):
+        connection.executescript(views(version))
     return connection

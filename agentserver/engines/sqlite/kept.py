@@ -33,6 +33,7 @@ class Kept:
         last: the conversation as it is stored; None when that is not known.
         state: the digest of its state, of the changes since it was kept whole included.
         room: bytes of changes that may still come before the state is kept whole again.
+        rights: of the principal, as they stand in its row.
     """
 
     number: int
@@ -45,11 +46,12 @@ class Kept:
     last: Conversation | None = None
     state: bytes = b""
     room: int = 0
+    rights: str = ""
 
     def begin(self, outcome: Outcome) -> None:
         """Take a conversation that begins with this outcome for stored, unless something is in it already."""
         after, since = outcome.conversation, outcome.since
-        opened = Origin(after.id, after.principal, after.tree.root).conversation()
+        opened = Origin.of(after).conversation()
         if since is not None and since == opened._replace(touched=since.touched):
             self.last, self.state, self.room = since, seal.state(b""), CHANGES
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from agentserver.core.encoding import snapshot
+from agentserver.core.encoding import parts, snapshot
 from agentserver.core.encoding.recorded import DeadLetter, RecordedConversation, RecordedStep, Summary
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore
@@ -180,14 +180,18 @@ class Reader:
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Everything that is recorded of a conversation. Raises LookupError."""
         row = self._connection.execute(
-            "select number, principal, root from conversation where id = ?", (conversation,)
+            "select number, principal, root, rights from conversation where id = ?", (conversation,)
         ).fetchone()
         if row is None:
             raise LookupError(conversation)
-        number, principal, root = row
+        number, principal, root, rights = row
         steps = tuple(self._step(conversation, one) for one in self._step_rows(number))
         deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
-        return RecordedConversation(Origin(conversation, principal, root), steps, deliveries)
+        try:
+            origin = Origin(conversation, principal, root, parts.rights_in(rights))
+        except (TypeError, ValueError) as error:
+            raise UnreadableError(f"conversation {conversation}: the rights in it are none") from error
+        return RecordedConversation(origin, steps, deliveries)
 
     def dead(self) -> list[DeadLetter]:
         """The dead letters, oldest first."""

@@ -68,7 +68,7 @@ _DELIVERY = _insert("delivery", 14, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '',
 _ENDED = _update("delivery", "state", "reason", "ended", "mark")
 _EVENT = _insert("event", 9, "(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
 _RECEIPT = _insert("receipt", 4)
-_OPENED = _insert("conversation", 10, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'')")
+_OPENED = _insert("conversation", 11, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'', ?)")
 _STATE = _update("conversation", "touched", "version", "closed", "chain", "state", "seal")
 _VALUE = _insert("value", 4, replace=True)
 _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"

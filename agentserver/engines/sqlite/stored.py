@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.encoding import snapshot
+from agentserver.core.encoding import parts, snapshot
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError
 from agentserver.core.messages import NO_CALL, Call, Delivery
@@ -104,7 +104,7 @@ class Stored(NamedTuple):
 
 
 def _beginning(row: Sealed) -> Origin:
-    return Origin(row.id, row.principal, row.root)
+    return Origin(row.id, row.principal, row.root, parts.rights_in(row.rights))
 
 
 def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
@@ -114,7 +114,7 @@ def stored(connection: sqlite3.Connection, conversation: str) -> Stored | None:
     """
     try:
         row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state, seal"
+            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, seal"
             " from conversation where id = ?",
             (conversation,),
         ).fetchone()

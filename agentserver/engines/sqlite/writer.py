@@ -12,7 +12,7 @@ import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.decide.dismissal import Dismissed
-from agentserver.core.encoding import changes, record_rows, recording, snapshot
+from agentserver.core.encoding import changes, parts, record_rows, recording, snapshot
 from agentserver.core.encoding.recorded import given_up
 from agentserver.core.messages import Outside, Redriven, Reply, Requeued, TurnedAway
 from agentserver.core.receipts import Receipt, given
@@ -232,7 +232,8 @@ class Writer:
         closed = float(after.touched) if after.closed else None
         touched = float(after.touched)
         state = (touched, after.version, closed, kept.chain, kept.state)
-        whole = Sealed(kept.number, after.id, after.principal, after.tree.root, kept.opened, *state)
+        row = (kept.number, after.id, after.principal, after.tree.root, kept.opened)
+        whole = Sealed(*row, *state, kept.rights)
         rows.states[kept.number] = (*state, whole.seal(kept.belongings), kept.number)
         if after.closed:
             del self._kept[after.id]
@@ -304,7 +305,8 @@ class Writer:
         if row.closed is not None:
             return Kept(row.number, row.opened, -1, row.chain)
         values = snapshot.by_owner(found.values)
-        kept = Kept(row.number, row.opened, row.version, row.chain, values, found.queued(), found.belongings)
+        held = (values, found.queued(), found.belongings)
+        kept = Kept(row.number, row.opened, row.version, row.chain, *held, rights=row.rights)
         self._kept[conversation] = kept
         return kept
 
@@ -312,10 +314,12 @@ class Writer:
         after = outcome.conversation
         self._last["conversation"] += 1
         opened = float(after.touched)
-        kept = self._kept[after.id] = Kept(self._last["conversation"], opened, 0, GENESIS)
+        kept = self._kept[after.id] = Kept(
+            self._last["conversation"], opened, 0, GENESIS, rights=parts.rights_text(after.rights)
+        )
         kept.begin(outcome)
         key = (kept.number, after.id, after.principal, after.tree.root)
-        rows.opened.append((*key, opened, opened, 0, None, GENESIS, b""))
+        rows.opened.append((*key, opened, opened, 0, None, GENESIS, b"", kept.rights))
         return kept
 
     def _add_deliveries(self, outcome: Outcome, kept: Kept, rows: Rows) -> list[bytes]:

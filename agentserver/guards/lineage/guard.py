@@ -5,9 +5,9 @@ are calls of a sink, and what a person's approval is good for. Refuses to find o
 provenance package does.
 
 What is seen, and when. A message is seen when its listener is done with it, before anything that the listener sends
-is judged; so all that a listener says is judged by all that it was given. The principal's messages are trusted words,
-every other message is the output of its sender, the system's own are nothing. What a source or a quarantined listener
-sends is seen before it is judged, for no other listener has been given it yet.
+is judged; so all that a listener says is judged by all that it was given. The messages of a principal who gives orders
+are trusted words, every other message is the output of its sender, the system's own are nothing. What a source or a
+quarantined listener sends is seen before it is judged, for no other listener has been given it yet.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.exposure import FirstText
 from agentserver.guards.lineage.memory import Memory
+from agentserver.guards.lineage.parties import Parties
 from agentserver.guards.lineage.planning import COUNTED, Planning, both
-from agentserver.guards.lineage.reach import Reach
+from agentserver.guards.lineage.reach import Reach, told_outside
 from agentserver.guards.lineage.reading import Readings, Said, handed, words
 from agentserver.guards.lineage.trusted import Trusted
 from agentserver.guards.lineage.view.hiding import Hiding
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Draft
     from agentserver.core.presenting import Resolved
     from agentserver.core.refusals import Refusal
+    from agentserver.core.state.principals import Trust
     from agentserver.payload.codec import Codecs
     from agentserver.provenance.policy.declarations import ListenerClass
     from agentserver.provenance.verdict import Finding
@@ -92,12 +94,13 @@ class LineageGuard:
         self._readings = Readings(codecs)
         self._carriers = bool(trusted.carriers)
         self._suspects = bool(trusted.carriers or self._policy.deny)
-        self._reach = Reach(trusted, self._classes, self._readings)
+        self._parties = Parties(trusted, self._classes)
+        self._reach = Reach(trusted, self._parties, self._readings)
         # What these say or are told counts even where nothing untrusted was seen.
         self._watched = trusted.planners | trusted.quarantined
-        self._planning = Planning(trusted, self._readings, self._reach, redact)
+        self._planning = Planning(trusted, self._parties, self._readings, self._reach, redact)
         self.viewers = trusted.viewers & self._classes.keys()
-        hiding = Hiding(trusted, self._classes, self._readings, self._reach)
+        hiding = Hiding(trusted, self._classes, self._parties, self._readings, self._reach)
         self._viewer = Viewer(hiding, self._readings)
 
     # What is shown, and put in again
@@ -129,12 +132,12 @@ class LineageGuard:
         arrived = self._arrived(delivery, element)
         outside = delivery.sender not in self._classes and delivery.hop == 1
         known = known.stepped()
-        if outside and self._orders_from(delivery.sender):
+        if outside and self._parties.orders(delivery.sender, known):
             known = self._ordered(known, arrived, delivery.thread, at)
         else:
             known = known if known.calm else self._carried(known, arrived, at)
             heard = self._heard(self._planning.told(known, arrived), arrived, at)
-            calm = heard.calm and not (self._carriers or self._class(arrived.sender).source)
+            calm = heard.calm and not (self._carriers or self._parties.of(arrived.sender, known).source)
             # Of what a viewer is given it reads nothing but what is counted.
             unread = calm or delivery.to in self.viewers
             put_in = None if unread else self._put_in(known, arrived)
@@ -177,9 +180,9 @@ class LineageGuard:
             return False
         return known.calm and not self._carriers
 
-    def opened(self) -> object:
-        """The memory of a conversation in which nothing has been said."""
-        return Memory()
+    def opened(self, trust: Trust) -> object:
+        """The memory of a conversation in which nothing has been said, by a principal of this trust."""
+        return Memory(trust=trust)
 
     def missed(self, memory: object) -> object:
         """The memory after a message of which nothing is known: over the bound, so that every sink is refused."""
@@ -198,7 +201,7 @@ class LineageGuard:
         """The memory after a sender's words."""
         memory = self._planning.adopted(memory, said)
         ledger = memory.ledger
-        sender = self._class(said.sender)
+        sender = self._parties.of(said.sender, memory)
         if said.sender in self._trusted.quarantined and ledger.tainted:
             ledger = ledger.spend(self._readings[said.root].channel.bits)
         if self._policy.readers or said.root not in self._readings.unmarked:
@@ -228,20 +231,16 @@ class LineageGuard:
         reading = self._readings[root]
         return Said(delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id)
 
-    def _orders_from(self, name: str) -> bool:
-        """True when a sender is a principal whose words count as orders: any that the policy does not name a source."""
-        return name not in self._classes and not self._trusted.suspects(name)
-
-    def _class(self, name: str) -> ListenerClass:
-        return self._classes.get(name) or self._policy.classify(name)
-
     # What is judged
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         """Decide on a message by the part that its listener has in the policy."""
-        if proposal.route is Route.SERVICE or proposal.to not in self._classes:
+        if proposal.route is Route.SERVICE:
             return None
         known = _recalled(memory)
+        if proposal.to not in self._classes:
+            text = self._reach.outward(known, proposal)
+            return None if text is None else Noted(told_outside(text, proposal.to))
         if proposal.to in self.viewers:
             unfit = self._viewer.unshowable(known, proposal)
             if unfit is not None:
@@ -255,8 +254,16 @@ class LineageGuard:
         return Noted(COUNTED) if found is None and self._planning.counts(known, proposal) else found
 
     def sent(self, memory: object, proposal: Proposal, at: float) -> object:
-        """The memory after a message was admitted: where the plan allows so many calls of it, one is spent."""
+        """The memory after a message was admitted.
+
+        Where the plan allows so many calls of it, one is spent. What leaves to a principal whose words are no orders is
+        seen here, for no listener is given it.
+        """
         known = _recalled(memory)
+        if self._reach.outward(known, proposal) is not None:
+            before, said = known.stepped(), self._proposed(proposal)
+            heard = self._heard(before, said, at)
+            return self._reach.given(heard, said, "", before, self._put_in(before, said))
         if not self._planning.counts(known, proposal):
             return memory
         return known.grown(known.ledger.called(self._call(self._proposed(proposal), known, at, exposed=True)))
@@ -268,7 +275,7 @@ class LineageGuard:
             return confined
         known = known.stepped()
         said = self._proposed(proposal)
-        ordered = self._orders_from(said.sender) and not redriven
+        ordered = self._parties.orders(said.sender, known) and not redriven
         judged, text = self._judged(known, said, at, ordered=ordered)
         exposed = None if text is None else Exposed(said.sender, *text)
         return _answer(judged, exposed, known.approved, self._redact) or confined
@@ -295,7 +302,7 @@ class LineageGuard:
         if ordered:
             # The principal's own message is an order: nothing but the deny list stands against it.
             return judge(Ledger(), self._orders, self._call(said, memory, at, exposed=False)), None
-        if self._class(said.sender).source or said.sender in self._trusted.quarantined:
+        if self._parties.of(said.sender, memory).source or said.sender in self._trusted.quarantined:
             memory = self._heard(memory, said, at)
         text = self._reach.exposed(memory, said.sender, said.thread) or self._put_in(memory, said)
         ledger = memory.ledger

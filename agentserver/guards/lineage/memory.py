@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.core.encoding.parts import encode
+from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.exposure import NOT_KNOWN, Exposure
 from agentserver.guards.lineage.view.references import References
 from agentserver.provenance.ledger import Ledger
@@ -110,6 +111,7 @@ class Memory:
         calm: whether nothing untrusted or private was seen and nobody is exposed. It follows from the others, and is
             kept so that a message in such a conversation costs no more for it.
         references: what listeners that are shown references were shown.
+        trust: what the words of the conversation's principal count for.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -120,6 +122,7 @@ class Memory:
     exposure: Exposure = field(default_factory=Exposure)
     calm: bool = field(default=True, compare=False, repr=False)
     references: References = field(default=References(), repr=False)
+    trust: Trust = Trust.ORDERS
 
     @classmethod
     def unknown(cls) -> Memory:
@@ -137,6 +140,7 @@ class Memory:
             self.exposure,
             self.calm,
             self.references,
+            self.trust,
         )
 
     def asked(self, words: str) -> Memory:
@@ -227,7 +231,8 @@ def dump(memory: Memory) -> dict[str, bytes]:
     parts.update({f"{_THREAD}{told.thread}": told.data for told in memory.told})
     order = [told.thread for told in memory.told]
     exposure = memory.exposure.state()
-    state = [memory.step, order, sorted(memory.approved), memory.ledger.state(), exposure]
+    trust = () if memory.trust is Trust.ORDERS else (memory.trust,)
+    state = [memory.step, order, sorted(memory.approved), memory.ledger.state(), exposure, *trust]
     return {**parts, _STATE: encode(state)}
 
 
@@ -251,7 +256,7 @@ def load(parts: Mapping[str, bytes]) -> Memory:
     references = References.load(held.pop("references"), held.pop("put_in"))
     ledger = Ledger.load({**held, **state})
     before = Exposure(everybody=NOT_KNOWN if ledger.tainted else None)
-    exposure = Exposure.load(reached, *kept) if kept else before
+    exposure = Exposure.load(reached, *kept[:1]) if kept else before
     return Memory(
         ledger,
         step,
@@ -261,4 +266,5 @@ def load(parts: Mapping[str, bytes]) -> Memory:
         exposure,
         _calm(ledger) and exposure.nobody and not references.known,
         references,
+        *map(Trust, kept[1:]),
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Verdict
     from agentserver.guards.lineage.memory import Memory
+    from agentserver.guards.lineage.parties import Parties
     from agentserver.guards.lineage.reach import Reach
     from agentserver.guards.lineage.reading import Readings, Said
     from agentserver.guards.lineage.trusted import Trusted
@@ -40,15 +41,22 @@ class Planning:
 
     Args:
         trusted: whom the organism trusts with what.
+        parties: what the words of each are worth.
         readings: the ways to read payloads.
         reach: whom untrusted text reached.
         redact: takes secrets out of what is told.
     """
 
     def __init__(
-        self, trusted: Trusted, readings: Readings, reach: Reach, redact: Callable[[str], str] = str
+        self,
+        trusted: Trusted,
+        parties: Parties,
+        readings: Readings,
+        reach: Reach,
+        redact: Callable[[str], str] = str,
     ) -> None:
-        self._trusted, self._readings, self._reach, self._redact = trusted, readings, reach, redact
+        self._trusted, self._parties, self._readings = trusted, parties, readings
+        self._reach, self._redact = reach, redact
 
     def told(self, memory: Memory, said: Said) -> Memory:
         """The memory after a planner was told something by another than the principal.
@@ -93,7 +101,7 @@ class Planning:
     def counts(self, memory: Memory, proposal: Proposal) -> bool:
         """True for a message to a listener of which the plan allows so many calls; the principal's own are orders."""
         plan = memory.ledger.plan
-        if plan is None or self._reach.principal(proposal.sender.name):
+        if plan is None or self._parties.principal(proposal.sender.name):
             return False
         return any(step.sink == proposal.to and step.times is not None for step in plan.steps)
 

@@ -13,17 +13,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
 from agentserver.guards.lineage.exposure import CLOSED, ERROR, NOT_KNOWN, SENT, FirstText
 from agentserver.payload.codec import of_system
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from agentserver.core.drafts.routing import Proposal
     from agentserver.guards.lineage.memory import Memory
+    from agentserver.guards.lineage.parties import Parties
     from agentserver.guards.lineage.reading import Readings, Said
     from agentserver.guards.lineage.trusted import Trusted
-    from agentserver.provenance.policy.declarations import ListenerClass
 
 
 class Reach:
@@ -31,12 +31,12 @@ class Reach:
 
     Args:
         trusted: whom the organism trusts with what.
-        classes: what each listener is to provenance; who is not among them is a principal.
+        parties: what the words of each are worth.
         readings: the ways to read payloads.
     """
 
-    def __init__(self, trusted: Trusted, classes: Mapping[str, ListenerClass], readings: Readings) -> None:
-        self._trusted, self._classes, self._readings = trusted, classes, readings
+    def __init__(self, trusted: Trusted, parties: Parties, readings: Readings) -> None:
+        self._trusted, self._parties, self._readings = trusted, parties, readings
 
     def given(
         self, memory: Memory, said: Said, thread: str, before: Memory, put_in: FirstText | None = None
@@ -70,22 +70,29 @@ class Reach:
         if sender in self._trusted.carriers:
             return NOT_KNOWN
         text = memory.exposure.of(sender, thread, self._trusted.recall(sender))
-        if text is None and memory.ledger.tainted and self._writes(sender):
+        if text is None and memory.ledger.tainted and self._parties.writes(sender, memory):
             return FirstText(sender, memory.step, sender)
         return text
 
-    def principal(self, sender: str) -> bool:
-        """True for who is no listener."""
-        return sender not in self._classes
+    def outward(self, memory: Memory, proposal: Proposal) -> FirstText | None:
+        """The untrusted text that may leave to the principal with an answer, to be said again; None where it may not.
 
-    def _writes(self, sender: str) -> bool:
-        """True for a source and for a principal: what it says is its own, whatever it was given."""
-        known = self._classes.get(sender)
-        return known is None or known.source
+        Who gives orders is believed to want what it says.
+        """
+        sender, to = proposal.sender.name, proposal.to
+        if (
+            not self._parties.principal(to)
+            or proposal.route is not Route.ANSWER
+            or self._parties.orders(to, memory)
+        ):
+            return None
+        if self._parties.of(sender, memory).source:
+            return FirstText(sender, memory.step, sender)
+        return self.exposed(memory, sender, proposal.thread)
 
     def _held(self, memory: Memory, said: Said, before: Memory) -> FirstText | None:
         """The untrusted text that a message may hold: a source's own words, or what its sender was given."""
-        if self._writes(said.sender):
+        if self._parties.writes(said.sender, memory):
             ledger = memory.ledger
             wrote = ledger.overflow or len(ledger.texts) > len(before.ledger.texts) or self._undeclared(said)
             return FirstText(said.sender, memory.step, said.sender) if wrote else None
@@ -112,3 +119,8 @@ class Reach:
         budget = self._trusted.policy.budget
         most = CLOSED if budget == math.inf else budget
         return memory.exposure.bits + bits <= most and memory.ledger.spent + bits <= budget
+
+
+def told_outside(text: FirstText, principal: str) -> str:
+    """The note on record of untrusted text that leaves to a principal."""
+    return f"untrusted text of {text.source or 'somebody'} leaves to {principal}, whose words are no orders"

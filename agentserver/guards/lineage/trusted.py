@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.handoff.parameters import Type
 from agentserver.provenance.flows import entered
@@ -51,9 +52,10 @@ class Trusted:
         """The extent to which a listener's code remembers what it was given."""
         return self.recalls.get(listener, Recall.LISTENER)
 
-    def suspects(self, principal: str) -> bool:
-        """True for a principal that the policy names a source, exactly or by glob: what it says is no order."""
-        return any(means(entry, principal) for entry in self.policy.sources)
+    def trust_in(self, principal: str, trust: Trust) -> Trust:
+        """The trust in a principal: that of its conversation, unless the policy names it a source."""
+        suspect = any(means(entry, principal) for entry in self.policy.sources)
+        return Trust.STRANGER if suspect else trust
 
 
 def carriers(

@@ -12,6 +12,7 @@ import pytest
 
 from agentserver.core.encoding import recorded
 from agentserver.core.messages import Finished, Requeued
+from agentserver.core.state.principals import FULL
 from agentserver.core.state.todos import TodoBook
 from agentserver.engines.conformance import suite
 from agentserver.engines.conformance.reader import an_engine_says_what_it_can_do
@@ -154,6 +155,7 @@ LOSSES = {
     "its refused attempts": lambda one: threads(one, refusals=0),
     "the only peers in force": lambda one: threads(one, allowed=None),
     "what guards remember": lambda one: one._replace(memory={}),
+    "the rights of its principal": lambda one: one._replace(rights=FULL),
     "todos, with": lambda one: one._replace(todos=TodoBook()),
     "requests that have not": lambda one: one._replace(
         requests={key: request._replace(answered=False) for key, request in one.requests.items()}

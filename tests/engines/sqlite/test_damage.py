@@ -120,7 +120,7 @@ def noticed(path):
 def columns():
     """All but those of ``handoff``, which audit verify compares with the file that they are of."""
     with closing(sqlite3.connect(":memory:")) as fresh:
-        from agentserver.engines.sqlite.file import MIGRATIONS
+        from agentserver.engines.sqlite.schema import MIGRATIONS
 
         for script in MIGRATIONS:
             fresh.executescript(script)

@@ -28,11 +28,12 @@ from agentserver.core.records.details import Answered, HandoffAttempt, KeptText
 from agentserver.core.records.wording import WORDING
 from agentserver.engines.sqlite.care.maintenance import broken_link
 from agentserver.engines.sqlite.care.restore import export
-from agentserver.engines.sqlite.file import MIGRATIONS, JournalOptions, open_reading, open_writing
+from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.proof.seal import FORM
 from agentserver.engines.sqlite.proof.verify import findings
 from agentserver.engines.sqlite.reader import Reader
 from agentserver.engines.sqlite.rows import DeliveryEnd
+from agentserver.engines.sqlite.schema import MIGRATIONS
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.audit import Seal, sealed, verify

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver import Attribute, HandlerResponse, Handoff, Task, xmlify
-from agentserver.config.organism import Provenance
 from agentserver.core.decide import decisions
 from agentserver.core.decide.approving import decide
 from agentserver.core.decide.requeue import redrive
@@ -23,6 +22,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
+from agentserver.core.state.principals import Principal, Trust
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.guard import LineageGuard, Trusted
@@ -116,7 +116,10 @@ class BothWays(LineageGuard):
         return found
 
 
-def story(policy=BASE, handlers=None, trusted=None, **more):
+STRANGER = Principal("console", Trust.STRANGER)
+
+
+def story(policy=BASE, handlers=None, trusted=None, principal="console", **more):
     """An agent that reads what the web says and may write letters."""
     agents = [
         listener("agent", "web", "post", "helper", payloads=(Ask, Note, Letters, Flag)),
@@ -133,7 +136,7 @@ def story(policy=BASE, handlers=None, trusted=None, **more):
         "helper": lambda call: None,
         "post": lambda call: HandlerResponse.respond(Note("sent")),
     }
-    return Paper(shop, {**known, **(handlers or {})})
+    return Paper(shop, {**known, **(handlers or {})}, principal)
 
 
 def reads(*then):
@@ -449,7 +452,7 @@ def test_a_conversation_that_is_older_than_the_guard_is_over_the_bound():
     guard = p.rules.guards[1]
     element = decisions.accept(p.conversation, delivery, p.rules).element
     assert guard.observe(None, delivery, element, 1.0).ledger.overflow
-    assert not guard.observe(guard.opened(), delivery, element, 1.0).ledger.overflow
+    assert not guard.observe(guard.opened(Trust.ORDERS), delivery, element, 1.0).ledger.overflow
 
 
 def test_a_conversation_that_was_kept_without_the_guard_is_over_the_bound_whoever_speaks_next():
@@ -827,17 +830,17 @@ def test_no_page_is_too_odd(page):
 # Principals that are no person
 
 
-def test_what_a_suspected_principal_says_is_no_order_and_authorises_nothing():
+def test_what_a_stranger_says_is_no_order_and_authorises_nothing():
     """A managed agent behind the bridge is a principal, and says what it has read."""
-    suspecting = Provenance(BASE).suspecting("console").policy
-    p = told(story(suspecting, handlers={"agent": lambda call: None}), f"Write to {EVE}")
+    p = told(story(handlers={"agent": lambda call: None}, principal=STRANGER), f"Write to {EVE}")
     p.handlers["agent"] = writes
     told(p, "go on")
     p.say(Letter(EVE, "x"), "post")
     p.run()
     assert p.seen("post") == []
     assert not memory(p).ledger.overflow
-    allowed = told(story(replace(suspecting, allow=("@evil.example",)), handlers={"agent": writes}))
+    allowing = replace(BASE, allow=("@evil.example",))
+    allowed = told(story(allowing, handlers={"agent": writes}, principal=STRANGER))
     assert allowed.seen("post") == [Letter(EVE, "x")]
 
 

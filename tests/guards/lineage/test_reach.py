@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse, Handoff, Task, xmlify
-from agentserver.config.organism import Provenance
 from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.messages import GivenUp
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Failure
 from agentserver.core.records.wording import WORDING
+from agentserver.core.state.principals import Principal, Trust
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import reach as lineage_reach
 from agentserver.guards.lineage.exposure import Exposure, Recall
@@ -65,7 +65,7 @@ LISTENERS = (
 )
 
 
-def desk(trusted=None, **handlers):
+def desk(trusted=None, principal="console", **handlers):
     """Whatever is asked of a listener that is named in ``handlers`` goes to it; the others answer what they are asked."""
     made = rules(*LISTENERS, payloads=PAYLOADS)
     guard = LineageGuard(trusted or Trusted(TRUSTED), made.blueprint.listeners, made.codecs)
@@ -77,7 +77,7 @@ def desk(trusted=None, **handlers):
         "web": lambda call: HandlerResponse.respond(Note(PAGE)),
         "post": lambda call: None,
     }
-    return Paper(shop, {**known, **handlers})
+    return Paper(shop, {**known, **handlers}, principal)
 
 
 def reading(*then):
@@ -268,8 +268,7 @@ def test_the_words_of_the_principal_expose_nobody():
 
 
 def test_the_words_of_a_stranger_expose():
-    suspecting = Provenance(TRUSTED).suspecting("console").policy
-    p = asked(desk(Trusted(suspecting)), "writer")
+    p = asked(desk(principal=Principal("console", Trust.STRANGER)), "writer")
     assert sent(p) == []
     assert exposed(p, "writer").source == "console"
 

@@ -6,6 +6,7 @@ from math import log2
 
 import pytest
 
+from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.guards.lineage.trusted import Trusted, carriers, told_by
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
@@ -49,8 +50,11 @@ def test_a_principal_who_is_a_source_reaches_all():
 def test_a_principal_is_suspected_by_any_entry_that_means_it():
     """A glob that means a principal is no weaker than its name; a beginning means listeners alone."""
     trusted = Trusted(Policy(sources=("visitor-*", "form", "mail")))
-    found = {name: trusted.suspects(name) for name in ("visitor-7", "form", "console", "mail_room")}
-    assert found == {"visitor-7": True, "form": True, "console": False, "mail_room": False}
+    found = {
+        name: trusted.trust_in(name, Trust.RELAY) for name in ("visitor-7", "form", "console", "mail_room")
+    }
+    assert [name for name, trust in found.items() if trust is Trust.STRANGER] == ["visitor-7", "form"]
+    assert found["console"] is Trust.RELAY
 
 
 def test_a_listener_of_which_nothing_is_said_remembers_on_all_its_threads():

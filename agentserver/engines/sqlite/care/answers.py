@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import legible
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.engines.sqlite.file import MIGRATIONS, open_reading, told
+from agentserver.engines.sqlite.file import open_reading, told
 from agentserver.engines.sqlite.proof.seal import digest
+from agentserver.engines.sqlite.schema import MIGRATIONS
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:

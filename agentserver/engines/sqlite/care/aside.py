@@ -129,7 +129,7 @@ def discard(connection: sqlite3.Connection, conversation: str, at: float) -> Non
         connection.execute("delete from value where conversation = ?", (number,))
         connection.execute("delete from state where conversation = ?", (number,))
         row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state"
+            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights"
             " from conversation where number = ?",
             (number,),
         ).fetchone()

@@ -32,7 +32,10 @@ WAITS, GONE = b"\x01", b"\x00"
 
 
 class Sealed(NamedTuple):
-    """The columns of a conversation's row that its seal is of. Times are seconds since the epoch."""
+    """The columns of a conversation's row that its seal is of. Times are seconds since the epoch.
+
+    ``rights`` is empty where they are full: then the seal is that of a row from before there were any.
+    """
 
     number: int
     id: str
@@ -44,11 +47,12 @@ class Sealed(NamedTuple):
     closed: float | None
     chain: bytes
     state: bytes
+    rights: str = ""
 
     def seal(self, belongings: int) -> bytes:
         """The seal: of the row, and of the sum of the digests of what belongs to it."""
-        *columns, chain, state = self
-        return digest(columns, chain, belongings.to_bytes(16, "big"), state)
+        *columns, chain, state, rights = self
+        return digest((*columns, rights) if rights else columns, chain, belongings.to_bytes(16, "big"), state)
 
 
 def digest(columns: Iterable[object], *data: bytes) -> bytes:

@@ -14,10 +14,11 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.sqlite import calendar
 from agentserver.engines.sqlite.care import aside
 from agentserver.engines.sqlite.care.maintenance import broken_link
-from agentserver.engines.sqlite.file import CHANGING, DRIVER, MIGRATIONS, SEALED, open_reading, told
+from agentserver.engines.sqlite.file import DRIVER, open_reading, told
 from agentserver.engines.sqlite.proof import head as journal_head
 from agentserver.engines.sqlite.proof import seal
 from agentserver.engines.sqlite.reader import Reader
+from agentserver.engines.sqlite.schema import CHANGING, MIGRATIONS, SEALED
 from agentserver.engines.sqlite.stored import stored
 from agentserver.ports import EngineError
 

@@ -20,6 +20,7 @@ from lxml import etree
 from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO
+from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.view.places import Names, Place, places, structure
 from agentserver.guards.lineage.view.references import stamp
 from agentserver.payload.codec import of_system
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.messages import Delivery
     from agentserver.guards.lineage.memory import Memory
+    from agentserver.guards.lineage.parties import Parties
     from agentserver.guards.lineage.reach import Reach
     from agentserver.guards.lineage.reading import Readings
     from agentserver.guards.lineage.trusted import Trusted
@@ -63,13 +65,13 @@ class From(NamedTuple):
         sender: a listener or a principal.
         thread: the sender's.
         root: name of the payload.
-        orders: whether it is what a principal said, as far as that is known.
+        outside: whether it is what a principal said, as far as that is known.
     """
 
     sender: str
     thread: str
     root: str
-    orders: bool
+    outside: bool
 
 
 class Cover(NamedTuple):
@@ -105,27 +107,33 @@ class Hiding:
     Args:
         trusted: whom the organism trusts with what.
         classes: of every listener of the organism.
+        parties: what the words of each are worth.
         readings: of every payload.
         reach: knows whom untrusted text reached.
     """
 
     def __init__(
-        self, trusted: Trusted, classes: Mapping[str, ListenerClass], readings: Readings, reach: Reach
+        self,
+        trusted: Trusted,
+        classes: Mapping[str, ListenerClass],
+        parties: Parties,
+        readings: Readings,
+        reach: Reach,
     ) -> None:
         self._trusted, self._policy = trusted, trusted.policy
-        self._classes, self._readings, self._reach = classes, readings, reach
+        self._classes, self._parties, self._readings, self._reach = classes, parties, readings, reach
         self._facts: dict[str, SchemaFacts] = {}
 
     def arrived(self, delivery: Delivery) -> From:
         """A message that its listener is given."""
-        orders = delivery.sender not in self._classes and delivery.hop == 1
-        return From(delivery.sender, delivery.origin, delivery.root, orders)
+        outside = delivery.sender not in self._classes and delivery.hop == 1
+        return From(delivery.sender, delivery.origin, delivery.root, outside)
 
     def proposed(self, proposal: Proposal) -> From:
         """A message on its way."""
         sender = proposal.sender.name
-        orders = sender not in self._classes and proposal.route is not Route.REDRIVEN
-        return From(sender, proposal.thread, proposal.root, orders)
+        outside = sender not in self._classes and proposal.route is not Route.REDRIVEN
+        return From(sender, proposal.thread, proposal.root, outside)
 
     def places(self, root: str, element: etree._Element) -> tuple[Place, ...]:
         """The scalars of a payload."""
@@ -169,7 +177,7 @@ class Hiding:
             return _Suspicion.EVERYTHING
         known = self._classes.get(said.sender)
         if known is None:
-            return self._of_principal(said)
+            return self._of_principal(memory, said)
         if known.source:
             return _Suspicion.FIELDS
         if self._reach.exposed(memory, said.sender, said.thread) is None:
@@ -177,10 +185,16 @@ class Hiding:
         vouched = any(means(entry, said.sender) for entry in self._policy.trusted)
         return _Suspicion.FIELDS if vouched and not known.relay else _Suspicion.EVERYTHING
 
-    def _of_principal(self, said: From) -> _Suspicion:
-        if self._trusted.suspects(said.sender):
+    def _of_principal(self, memory: Memory, said: From) -> _Suspicion:
+        trust = self._parties.trust(said.sender, memory)
+        if trust is Trust.STRANGER:
             return _Suspicion.FIELDS
-        return _Suspicion.NOTHING if said.orders else _Suspicion.EVERYTHING
+        if not said.outside:
+            return _Suspicion.EVERYTHING
+        if trust is Trust.ORDERS:
+            return _Suspicion.NOTHING
+        exposed = self._reach.exposed(memory, said.sender, said.thread)
+        return _Suspicion.CARRIED if exposed is None else _Suspicion.EVERYTHING
 
     def _carrying(
         self, memory: Memory, said: From, found: Sequence[Place], facts: SchemaFacts

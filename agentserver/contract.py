@@ -268,7 +268,10 @@ class Invocation:
         resources: what the organism's lifespan provides.
         idempotency_key: the same when this invocation is repeated after a failure or a crash.
         attempt: how often it was tried before.
-        answering: the call that the message answers; None for a call, and where the call was kept by an earlier server.
+        answering: the call that the message answers; None for a call, and for what an earlier server has kept.
+        until: by ``time.monotonic()``: when the invocation has to be over.
+        completer: asks language models; None where the organism declares none.
+        teller: takes the words of ``progress``; None for a listener without ``progress: true``.
     """
 
     metadata: HandlerMetadata
@@ -279,8 +282,18 @@ class Invocation:
     idempotency_key: str
     attempt: int
     answering: Answering | None = None
-    until: float = 0.0  # by time.monotonic(): when it has to be over
+    until: float = 0.0
     completer: Completer | None = None
+    teller: Callable[[str], None] | None = None
+
+    def progress(self, text: str) -> None:
+        """Tell the gateway of the request how far the work is, in a line of text.
+
+        Best effort: it is shown or dropped, never kept, and it is no message. Does nothing for a listener without
+        ``progress: true``. Raises TypeError for what is no text.
+        """
+        if self.teller is not None:
+            self.teller(text)
 
     def resource(self, kind: type[T]) -> T:
         """The organism's resource of this class. Raises LookupError when the lifespan provides none."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.core.encoding.recorded import Aside, DeadLetter, RecordedConversation, Summary
-    from agentserver.core.messages import Done, EventPlace, Moment, Reply
+    from agentserver.core.messages import Done, EventPlace, Moment, Progress, Reply
     from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -345,6 +345,10 @@ class ConversationHandle(Protocol):
 
         What it gives counts as taken when the task that took it comes back to the handle, or leaves.
         """
+        ...
+
+    def progress(self) -> AsyncIterator[Progress]:
+        """Words of listeners on how far they are, from now on: shown or lost, and of many the latest wait."""
         ...
 
     def detach(self) -> None:

@@ -27,6 +27,7 @@ class Listener:
         deadline: seconds that one invocation may take.
         retries: how often a crashed or late invocation is repeated before its caller is told.
         approval: whether a person has to approve every message to it.
+        progress: whether it may tell how far it is.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Listener:
     deadline: float = 60.0
     retries: int = 0
     approval: bool = False
+    progress: bool = False
 
 
 @dataclass(frozen=True, slots=True)

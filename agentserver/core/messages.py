@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.growing.logs import LogChange
 
-__all__ = ["Delivery", "Done", "EventPlace", "Moment", "Reply"]
+__all__ = ["Delivery", "Done", "EventPlace", "Moment", "Progress", "Reply"]
 
 SYSTEM = "system"
 """The writer of every SystemError, and its sender until a listener passes it on; no listener may take the name."""
@@ -198,6 +198,21 @@ class Done(NamedTuple):
     answered: bool
     redelivered: bool = False
     place: EventPlace = UNDECIDED
+
+
+class Progress(NamedTuple):
+    """A listener's word on how far it is: shown while somebody looks, and never kept.
+
+    Args:
+        request: the outside message that it works for.
+        sender: the listener.
+        text: one line, without secrets. Data, as any text of a listener is.
+    """
+
+    conversation: str
+    request: str
+    sender: str
+    text: str
 
 
 class Effects(NamedTuple):

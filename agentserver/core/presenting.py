@@ -1,6 +1,7 @@
-"""The seam at which listeners are shown references in place of values, and values come into what they send.
+"""The seams at which guards come between a listener and what it is shown, and between it and who waits for it.
 
-Owns the protocol of the guards that do so, and their results. Refuses to know any of them.
+Owns the protocols of the guards that show listeners references in place of values and put the values into what
+they send, and of those that keep listeners from telling how far they are. Refuses to know any of them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lxml import etree
 
@@ -75,3 +76,41 @@ class Presenter(Protocol):
     def rewritten(self, memory: object, before: Draft, after: Draft, thread: str) -> object:
         """The memory when a rewriter made another message of one that values were put into."""
         ...
+
+
+@runtime_checkable
+class Silencing(Protocol):
+    """A guard that keeps listeners from telling outside of messages what they are doing."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+        ...
+
+    def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
+        """As of ``CoreGuard``."""
+        ...
+
+    def silences(self, memory: object, listener: str, thread: str) -> bool:
+        """True when the listener may tell nothing on this thread. Pure."""
+        ...
+
+
+def silenced(
+    guards: Iterable[object],
+    memory: Mapping[str, object],
+    delivery: Delivery,
+    element: etree._Element,
+    at: float,
+) -> bool:
+    """True when a guard lets a listener tell nothing while it works on a delivery, which counts as seen.
+
+    ``memory`` is each guard's by its name; the other arguments are as of ``Silencing.observe``.
+    """
+    return any(
+        guard.silences(
+            guard.observe(memory.get(guard.name), delivery, element, at), delivery.to, delivery.thread
+        )
+        for guard in guards
+        if isinstance(guard, Silencing)
+    )

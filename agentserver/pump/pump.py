@@ -15,6 +15,7 @@ import anyio
 
 from agentserver.contract import Code
 from agentserver.core.messages import Failed, Finished
+from agentserver.core.presenting import silenced
 from agentserver.core.records.details import Ground
 from agentserver.core.state import principals
 from agentserver.core.state.conversation import Conversation
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
+    from agentserver.core.decide.decisions import Accepted
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Outside
+    from agentserver.core.messages import Outside, Progress
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.principals import Principal
@@ -96,7 +98,7 @@ class Pump:
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or Unmarked()
         self._marked = engine.marks is not None
-        self._invoker = Invoker(rules, resources, self._apart, self._marks, clock.steady)
+        self._invoker = Invoker(rules, resources, self._apart, self._marks, clock.steady, self._tell)
         self._live: dict[str, Conversation] = {}
         self._steps = Steps(engine, self._live, self._find, self._release, self._forget)
         self._boundary = Boundary(
@@ -308,6 +310,15 @@ class Pump:
                     self._marks.leave(mark)
             finally:
                 self._schedule.done(delivery.to)
+
+    def _tell(self, accepted: Accepted, progress: Progress) -> None:
+        """Pass on a handler's word of progress, unless its thread is gone or a guard lets it tell nothing."""
+        delivery, now = accepted.delivery, self._live.get(progress.conversation)
+        if now is None or now.working_on(delivery) is None:
+            return
+        memory = self._rules.recall(now)
+        if not silenced(self._rules.guards, memory, delivery, accepted.element, now.touched):
+            self._handles.tell(progress)
 
     def _dispatch(self, ticket: Ticket) -> None:
         """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""

@@ -76,6 +76,7 @@ class Binder:
             deadline=entry.deadline,
             retries=entry.retries,
             approval=entry.approval == "required",
+            progress=entry.progress,
         )
         discovered = tuple(dict.fromkeys((*payloads, *replies, *self.discovery.classes(found.function))))
         where = declared.where()

@@ -100,6 +100,10 @@ class ListenerEntry(Strict):
         default=None,
         description="required: every message to it waits until a person approves it.",
     )
+    progress: bool = Field(
+        default=False,
+        description="Whether invocation().progress(text) of its handler is shown to whoever waits for the request.",
+    )
     trust: Trusts = Field(
         default_factory=list,
         description="What the listener is to provenance: source, sink, trusted, inert, relay, quarantined, planner; "

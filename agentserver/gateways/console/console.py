@@ -202,6 +202,7 @@ class Console:
             self._mistake(str(error))
             return
         self._sessions.began(session)
+        tasks.start_soon(self._hops.follow, session)
         tasks.start_soon(self._deliver, session, letter)
 
     def _understand(self, line: str) -> Meaning:

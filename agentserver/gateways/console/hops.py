@@ -43,6 +43,16 @@ class HopView:
         self._waiting.append((session, record))
         self._news.set()
 
+    async def follow(self, session: ConsoleSession) -> None:
+        """Show how far listeners say they are, until the conversation is over."""
+        if session.followed:
+            return
+        session.followed = True
+        async for progress in session.handle.progress():
+            if self.on:
+                self.flush()
+                self._screen.show(((Style.DIM, f"{progress.sender} ... {progress.text}"),))
+
     async def show(self) -> None:
         """Show records as they come, for ever."""
         while True:

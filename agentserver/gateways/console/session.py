@@ -57,6 +57,7 @@ class ConsoleSession:
         left: whether the session turned to another one; it closes when it comes to rest.
         over: whether the session closed it.
         kept: whether the session left it to the next one.
+        followed: whether somebody shows its progress.
     """
 
     handle: ConversationHandle
@@ -65,6 +66,7 @@ class ConsoleSession:
     left: bool = False
     over: bool = False
     kept: bool = False
+    followed: bool = False
 
     def keep(self) -> None:
         """Leave the conversation to the next session."""

@@ -331,6 +331,11 @@ class LineageGuard:
         told = Ground.QUARANTINED.of(proposal.sender.name, name, channel)
         return Noted(told) if self._policy.mode is Mode.AUDIT else Denied(Code.DENIED, told)
 
+    def silences(self, memory: object, listener: str, thread: str) -> bool:
+        """True for who was given untrusted text, where that binds: what it tells a gateway would be an exit."""
+        enforced = self._policy.mode is Mode.ENFORCE
+        return enforced and self._reach.exposed(_recalled(memory), listener, thread) is not None
+
     # What a person approves
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:

@@ -32,6 +32,7 @@ from agentserver.pump.calling.calls import RunningCall, Stage
 from agentserver.pump.calling.contexts import CleanContext
 from agentserver.pump.calling.deadlines import Deadlines
 from agentserver.pump.calling.settings import supply
+from agentserver.pump.calling.telling import Teller
 from agentserver.pump.calling.watchdog import LoopHolder
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
     from agentserver.core.decide.decisions import Accepted
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Call
+    from agentserver.core.messages import Call, Progress
     from agentserver.ports import Marks
     from agentserver.pump.calling.settings import Supply
     from agentserver.pump.turns.apart import Apart
@@ -89,6 +90,7 @@ class Invoker:
         resources: what the organism's lifespan provides.
         apart: reads results.
         steady: seconds, by a clock that cannot be set.
+        tell: passes on a word of progress.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class Invoker:
         apart: Apart,
         marks: Marks,
         steady: Callable[[], float],
+        tell: Callable[[Accepted, Progress], None],
     ) -> None:
+        self._tell = tell
         self._steady = steady
         self._marks = marks
         self._rules = rules
@@ -189,7 +193,7 @@ class Invoker:
 
         def current() -> Invocation:
             if not made:
-                made.append(self._invocation(bound, accepted, call.until))
+                made.append(self._invocation(bound, accepted, call))
             return made[0][0]
 
         try:
@@ -214,7 +218,7 @@ class Invoker:
             call.returned(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
 
     def _invocation(
-        self, bound: Callee, accepted: Accepted, until: float
+        self, bound: Callee, accepted: Accepted, call: _Call
     ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
         delivery = accepted.delivery
         storage = ThreadStorage(
@@ -230,10 +234,17 @@ class Invoker:
             delivery.id,
             delivery.attempt,
             answering(accepted.call),
-            until,
+            call.until,
             bound.completer,
+            self._teller(bound, accepted, call),
         )
         return current, storage, todos
+
+    def _teller(self, bound: Callee, accepted: Accepted, call: _Call) -> Teller | None:
+        """The way of a handler's progress, if its listener may tell any."""
+        if not bound.listener.progress:
+            return None
+        return Teller(self._tell, accepted, call, call.get_loop(), self._rules.redact, self._steady)
 
 
 def answering(call: Call | None) -> Answering | None:

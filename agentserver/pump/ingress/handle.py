@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, Outside, Reply
+from agentserver.pump.ingress.progress import ProgressQueue
 from agentserver.pump.ingress.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from agentserver.core.messages import EventPlace
+    from agentserver.core.messages import EventPlace, Progress
+    from agentserver.pump.ingress.host import HandleHost
     from agentserver.pump.ingress.stream import Event
 
 logger = logging.getLogger("agentserver.pump")
@@ -113,43 +115,6 @@ class Hands:
             logger.error("a gateway failed with something in hand; it is told again", exc_info=error)
 
 
-class HandleHost(Protocol):
-    """A handle's needs of its server."""
-
-    @property
-    def returns(self) -> Returns:
-        """Tells which tasks are over."""
-        ...
-
-    def new_id(self) -> str:
-        """An id for a request."""
-        ...
-
-    async def submit(self, principal: str, conversation: str, outside: Outside) -> str:
-        """Commit an outside message; gives its request, which is an earlier one when the message was sent before."""
-        ...
-
-    async def told(self, conversation: str, request: str) -> list[Event]:
-        """Everything that left for a request with a key, acknowledged or not."""
-        ...
-
-    async def outbox(self, conversation: str) -> list[Event]:
-        """The events that left the conversation and were not acknowledged."""
-        ...
-
-    def acknowledge(self, conversation: str, place: EventPlace) -> None:
-        """An event was taken."""
-        ...
-
-    def detach(self, conversation: str) -> None:
-        """The gateway has the conversation no longer."""
-        ...
-
-    async def close(self, conversation: str) -> None:
-        """End the conversation."""
-        ...
-
-
 class ServerHandle:
     """The handle of an open conversation.
 
@@ -173,6 +138,7 @@ class ServerHandle:
         "_left",
         "_over",
         "_principal",
+        "_progress",
     )
 
     def __init__(self, host: HandleHost, principal: str, conversation: str, told: set[EventPlace]) -> None:
@@ -183,6 +149,7 @@ class ServerHandle:
         self._all: Stream | None = None
         self._asked: dict[str, list[Stream]] = {}
         self._latest = UNDECIDED
+        self._progress = ProgressQueue()
         self._over = False
         self._left = False
 
@@ -314,6 +281,13 @@ class ServerHandle:
             yield event
             self._hands.back()
 
+    def progress(self) -> AsyncIterator[Progress]:
+        """Words of listeners on how far they are, from now on, until the conversation is over.
+
+        They are shown or lost: nothing of them is kept, and of many the latest wait.
+        """
+        return self._progress.words()
+
     def waiting(self) -> Iterator[Reply | Done]:
         """The events that ``events`` would give without waiting."""
         self._hands.back()
@@ -354,6 +328,10 @@ class ServerHandle:
         for stream in asked[1:]:  # of a task that sent the message again meanwhile
             stream.put(event._replace(redelivered=True))
 
+    def tell(self, progress: Progress) -> None:
+        """Pass a word of progress to who asked for it, if anybody did."""
+        self._progress.put(progress)
+
     def listen(self) -> Stream:
         """Keep events from now on, before anybody asks for them."""
         if self._all is None:
@@ -376,6 +354,7 @@ class ServerHandle:
         """Let everybody who waits go: there is nothing more to come."""
         if not self._over:
             self._over = True
+            self._progress.end()
             for stream in self._streams():
                 stream.end()
             self._let_go()

@@ -15,7 +15,7 @@ from agentserver.pump.ingress.handle import Returns, ServerHandle
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agentserver.core.messages import Done, EventPlace, Outside, Reply
+    from agentserver.core.messages import Done, EventPlace, Outside, Progress, Reply
     from agentserver.core.receipts import Receipt
     from agentserver.ports import Engine
 
@@ -95,6 +95,12 @@ class Handles:
         if handle is not None:
             for event in events:
                 handle.deliver(event)
+
+    def tell(self, progress: Progress) -> None:
+        """Pass on a word of progress, if a gateway has the conversation."""
+        handle = self.known.get(progress.conversation)
+        if handle is not None:
+            handle.tell(progress)
 
     def over(self, conversation: str) -> None:
         """A conversation is closed: its gateway has it until it has taken what is left."""

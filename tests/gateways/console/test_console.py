@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
+from agentserver import HandlerMetadata, HandlerResponse, invocation
 from agentserver.assembly import build
 from agentserver.core.blueprint import Limits
 from agentserver.core.records.audit import AuditRecord, Event
@@ -35,6 +36,15 @@ pytestmark = pytest.mark.anyio
 IDLE = organism_of(listener("greeter", greet, Greet), limits=Limits(idle=0.25))
 CROWDED = organism_of(listener("waiter", wait, Wait), limits=Limits(principal_conversations=1))
 HASTY = replace(DESK, limits=Limits(drain=0.05))
+
+
+async def tell(payload: Greet, metadata: HandlerMetadata) -> HandlerResponse:
+    invocation().progress("half\n/quit \x1b[31mway")
+    await anyio.sleep(0.05)
+    return HandlerResponse.respond(payload)
+
+
+TELLING = organism_of(listener("worker", tell, progress=True))
 NAMESAKE = organism_of(listener("console", greet, Greet))
 
 
@@ -101,6 +111,13 @@ async def test_a_script_that_is_answered_exits_0():
     assert shown.index("Good day, Ada!") < shown.index("Good day, Bob!")
     assert "never" not in shown
     assert prompts == ["greeter> "] * 4
+
+
+async def test_progress_is_shown_as_data_of_its_listener_while_hops_are():
+    _, shown, _ = await session("@worker/Greet name=x", organism=TELLING)
+    assert "worker ... half /quit \\x1b[31mway\n" in shown
+    _, shown, _ = await session("/hops off", "@worker/Greet name=x", organism=TELLING)
+    assert "half" not in shown
 
 
 async def test_the_first_listener_is_addressed_until_another_is():
@@ -231,6 +248,10 @@ async def test_a_server_that_stops_is_no_crash(fresh_server):
 
         async def replies(self, data, to=None):
             raise RuntimeError("the server is stopping")
+            yield
+
+        async def progress(self):
+            return
             yield
 
         async def close(self):

@@ -1,0 +1,180 @@
+"""What listeners tell of how far they are: who hears it, how much of it, and when nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from agentserver import HandlerResponse, invocation
+from agentserver.core.messages import Progress
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.guards.lineage.guard import Trusted
+from agentserver.provenance import Mode
+from agentserver.pump.calling.telling import BURST, LINE
+from agentserver.pump.ingress.progress import WAITING, ProgressQueue
+from tests.core.paper import Answer, Ask, listener
+from tests.pump.desk import desk
+from tests.pump.relaying import LISTENERS, PAYLOADS, POLICY, Office, guards, said
+
+pytestmark = pytest.mark.anyio
+respond = HandlerResponse.respond
+
+
+def teller(*words):
+    async def tell(payload, metadata):
+        for word in words:
+            invocation().progress(word)
+        return respond(Answer("done"))
+
+    return tell
+
+
+async def heard(*words, one=None, handler=None, redact=None, engine=None):
+    """What a gateway hears while a request runs."""
+    pair = (one or listener("a", progress=True), handler or teller(*words))
+    async with desk(pair, engine=engine) as d:
+        if redact is not None:
+            object.__setattr__(d.rules, "redact", redact)
+        handle = await d.open()
+
+        words = handle.progress()
+        assert await d.ask(Ask("go"), handle=handle) == Answer("done")
+        await handle.close()
+        return [progress async for progress in words]
+
+
+async def texts(*words, **more):
+    return [progress.text for progress in await heard(*words, **more)]
+
+
+async def test_a_gateway_hears_it_in_order_and_knows_the_listener_and_the_request():
+    found = await heard("one", "two")
+    assert [(type(each), each.sender, each.text) for each in found] == [
+        (Progress, "a", "one"),
+        (Progress, "a", "two"),
+    ]
+    assert found[0].request == found[1].request != ""
+
+
+async def test_it_is_heard_while_the_handler_works():
+    go = asyncio.Event()
+
+    async def work(payload, metadata):
+        invocation().progress("half")
+        await go.wait()
+        return respond(Answer("done"))
+
+    async with desk((listener("a", progress=True), work)) as d:
+        handle = await d.open()
+        words = handle.progress()
+        await d.send(handle, Ask("go"))
+        assert (await anext(words)).text == "half"
+        go.set()
+
+
+async def test_without_leave_nothing_is_told():
+    assert await texts("one", one=listener("a")) == []
+
+
+async def test_it_is_one_line_of_bounded_length_and_empty_ones_are_dropped():
+    cut = "x" * (LINE - 1) + "\N{HORIZONTAL ELLIPSIS}"
+    assert await texts(" two\n lines\t", "", " \n", "x" * LINE, "x" * (LINE + 1)) == [
+        "two lines",
+        "x" * LINE,
+        cut,
+    ]
+
+
+async def test_secrets_are_taken_out_before_anything_is_cut():
+    secret = "s" * 40
+    found = await texts("x" * (LINE - 10) + secret, redact=lambda text: text.replace(secret, "[gone]"))
+    assert found == ["x" * (LINE - 10) + "[gone]"]
+
+
+async def test_more_than_a_few_at_once_are_dropped():
+    assert await texts(*map(str, range(1000))) == [str(number) for number in range(BURST)]
+
+
+async def test_what_is_no_text_is_a_crash_of_the_handler():
+    async def wrong(payload, metadata):
+        with pytest.raises(TypeError, match="not as int"):
+            invocation().progress(1)
+        return respond(Answer("done"))
+
+    assert await texts(handler=wrong) == []
+
+
+async def test_a_thread_may_tell_and_what_is_told_afterwards_is_dropped():
+    left = []
+
+    async def work(payload, metadata):
+        left.append(invocation().progress)
+        await asyncio.to_thread(left[0], "from a thread")
+        return respond(Answer("done"))
+
+    assert await texts(handler=work) == ["from a thread"]
+    left[0]("too late")
+
+
+async def test_nothing_of_it_is_kept(tmp_path):
+    path = tmp_path / "j"
+    async with SqliteEngine(JournalOptions(path)) as engine:
+        assert await texts("canary-4711", engine=engine) == ["canary-4711"]
+    kept = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert b"Answer" in kept
+    assert b"canary-4711" not in kept
+
+
+async def test_whom_nobody_hears_loses_nothing_but_words():
+    async with desk((listener("a", progress=True), teller("one"))) as d:
+        handle = await d.open()
+        assert await d.ask(Ask("go"), handle=handle) == Answer("done")
+        await handle.close()
+        assert [progress async for progress in handle.progress()] == []
+
+
+async def test_of_many_words_the_latest_wait():
+    queue = ProgressQueue()
+    queue.put(Progress("c", "r", "a", "before anybody asked"))
+    words = queue.words()
+    for number in range(WAITING + 5):
+        queue.put(Progress("c", "r", "a", str(number)))
+    queue.end()
+    assert [each.text async for each in words] == [str(number) for number in range(5, WAITING + 5)]
+
+
+class Talking(Office):
+    """Every agent and the web tell all that they are given, before they do anything."""
+
+    def _handler(self, name):
+        handle = super()._handler(name)
+
+        async def told(payload, metadata):
+            invocation().progress(f"{name} was given {payload}")
+            return await handle(payload, metadata)
+
+        return told
+
+    def handlers(self):
+        return [(replace(one, progress=True), self._handler(one.name)) for one in LISTENERS]
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+async def test_in_enforce_who_was_given_untrusted_text_tells_nothing(mode):
+    of = Talking("The vault stands open behind the old mill.", ())
+    asked = guards(Trusted(replace(POLICY, mode=mode)))
+    async with desk(*of.handlers(), guards=asked, payloads=PAYLOADS) as d:
+        handle = await d.open()
+        words = handle.progress()
+        await said(d, handle, "Read the page.")
+        await handle.close()
+        told = [each async for each in words]
+    bound = mode is Mode.ENFORCE
+    assert {each.sender for each in told} == (
+        {"reader", "web"} if bound else {"reader", "web", "planner", "writer"}
+    )
+    assert any("old mill" in each.text for each in told) is not bound
+    assert "Read the page." in told[0].text

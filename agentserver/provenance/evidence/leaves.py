@@ -197,15 +197,31 @@ def typed_in(text: str) -> Iterator[str]:
         if key := _date(*map(int, iso.groups())):
             yield key
     for spoken in _SPOKEN.finditer(text):
-        month = (spoken[1] or spoken[4])[:3].casefold()  # a pattern that ignores case finds a long s, too
-        number = next(place for place, name in enumerate(_MONTHS, 1) if name.startswith(month))
-        day = int(spoken[2] or spoken[3])
+        number, day = _month_and_day(spoken)
         key = _date(int(spoken[5]), number, day) if spoken[5] else f"day {number:02}-{day:02}"
         if key:
             yield key
     for written in dict.fromkeys(_NUMBER.findall(text)):
         if key := _number(written):
             yield key
+
+
+def spoken_date(text: str) -> date | None:
+    """The date that a text is, with its month as a word and its year: ``2 January 2025``."""
+    spoken = _SPOKEN.fullmatch(text.strip())
+    if spoken is None or not spoken[5]:
+        return None
+    number, day = _month_and_day(spoken)
+    try:
+        return date(int(spoken[5]), number, day)
+    except ValueError:
+        return None
+
+
+def _month_and_day(spoken: re.Match[str]) -> tuple[int, int]:
+    month = (spoken[1] or spoken[4])[:3].casefold()  # a pattern that ignores case finds a long s, too
+    number = next(place for place, name in enumerate(_MONTHS, 1) if name.startswith(month))
+    return number, int(spoken[2] or spoken[3])
 
 
 def _number(body: str) -> str | None:

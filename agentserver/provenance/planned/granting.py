@@ -1,21 +1,21 @@
 """Whether a value is one that a step of a plan allows, by the lineage of leaves and never by their text alone.
 
 Owns the one question of a plan: is this value of this kind, given what was said and recorded? Refuses to know roles,
-policies and modes. To allow compares typed values and parsed places; letters in another case count for the conditions
-of a record alone, which choose among records and authorise nothing themselves.
+policies and modes. To allow compares typed values, parsed places and names; the case of letters counts for nothing in a
+mailbox and in a name without digits, as wherever the principal's own words are met.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, time
+from datetime import date, datetime, time
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 from unicodedata import normalize
 
 from agentserver.provenance.evidence.authority import mention
-from agentserver.provenance.evidence.destinations import destination, listed
+from agentserver.provenance.evidence.destinations import PlaceForm, destination, handle, recipients, unmarked
 from agentserver.provenance.evidence.leaves import text_of, typed, typed_in
 from agentserver.provenance.planned.arguments import (
     DEPTH,
@@ -29,7 +29,7 @@ from agentserver.provenance.planned.arguments import (
     Shifted,
 )
 from agentserver.provenance.planned.moments import earlier, moment, simultaneous
-from agentserver.provenance.planned.records import RecordIndex, bare
+from agentserver.provenance.planned.records import RecordIndex, bare, called
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,13 +71,16 @@ class PlanGrounds:
         return _Question(self).granted(kind, value, 0)
 
     def granted_each(self, kind: Kind, value: Scalar) -> Kind | None:
-        """The same for an argument that may be a list in one text: then each of its places has to be of the kind."""
+        """The same for an argument that may be a list in one text: then each of its places has to be of the kind.
+
+        The name that is shown before an address counts for nothing: the judge counts it among what is said.
+        """
         found = self.granted(kind, value)
-        places = listed(text_of(value)) if found is None and isinstance(value, str) else ()
-        if len(places) < 2:  # noqa: PLR2004  a list has two
+        places = recipients(text_of(value)) if found is None and isinstance(value, str) else ()
+        if not places or places[0].written == text_of(value).strip():
             return found
         each = [self.granted(kind, place.written) for place in places]
-        return kind if None not in each else None
+        return (each[0] if len(each) == 1 else kind) if None not in each else None
 
     def answered(self, source: str, arguments: Iterable[Leaf]) -> tuple[int, ...]:
         """The numbers, from 1, of the steps that a call fits as far as they name arguments."""
@@ -141,7 +144,9 @@ class _Question:
         if kind is not None:
             return kind in asked.kinds
         place = destination(body)
-        return asked.names(place) if place.external else bool(body) and asked.mentions(body, any_case=True)
+        if place.form is not PlaceForm.NONE:
+            return asked.names(place)
+        return bool(body) and asked.mentions(body, any_case=True)
 
     def shifted(self, kind: Shifted, value: Scalar, depth: int) -> bool:
         at = moment(value)
@@ -209,11 +214,11 @@ class _Question:
 
 
 def same(value: Scalar, text: str) -> bool:
-    """True when a scalar is the value that a text spells: as written, as a number, a moment or a place."""
+    """True when a scalar is the value that a text spells: as written, as a number, a moment, a place or a name."""
     if isinstance(value, bool):
         return str(value).lower() == text.strip().lower()
     body = text_of(value)
-    if body == text or normalize("NFC", body.strip()) == normalize("NFC", text.strip()):
+    if body == text or called(body) == called(text):
         return True
     one, other = moment(value), moment(text)
     if one is not None or other is not None:
@@ -222,7 +227,7 @@ def same(value: Scalar, text: str) -> bool:
     if kind is not None:
         return kind == typed(text)
     place = destination(body)
-    return place.external and place == destination(text)
+    return place.external and not {*place.alike}.isdisjoint(destination(text).alike)
 
 
 def _told(asked: TrustedWords, at: Moment) -> bool:
@@ -254,11 +259,44 @@ def _literals(kind: Kind) -> tuple[str, ...]:
 
 
 def _stands_in(value: Scalar, text: str) -> bool:
-    """True when a text has a value as a whole token; a number or date that is no text, in any spelling of it."""
+    """True when a text has a value as a whole token, or in another spelling of the same place, name or moment.
+
+    A number is looked for in any spelling where it is no text, which may be an id.
+    """
     body, kind = text_of(value).strip(), None if isinstance(value, str) else typed(value)
     if not body:
         return False
-    return mention(body).search(text) is not None or (kind is not None and kind in typed_in(text))
+    if any(mention(form, any_case=loose).search(text) for form, loose in _spellings(body)):
+        return True
+    at = moment(value)
+    if isinstance(at, date):
+        return _dated_in(at, text)
+    return kind is not None and kind in typed_in(text)
+
+
+def _spellings(body: str) -> Iterator[tuple[str, bool]]:
+    """The ways in which a text may write a value, and whether the case of letters counts for nothing there."""
+    yield body, False
+    text = normalize("NFC", body)
+    place = destination(text)
+    if not place.external:
+        name = unmarked(text)
+        yield name, handle(name) == name.lower()
+        return
+    yield place.key, place.form is PlaceForm.ADDRESS and place.key.isascii()
+    if place.form is PlaceForm.LINK:
+        # A page is written with its scheme and without.
+        yield place.key.removeprefix("https://"), False
+        yield text.removeprefix("https://"), False
+
+
+def _dated_in(at: date, text: str) -> bool:
+    """True when a text names a date, with its year or without, and the time of day, if there is one."""
+    kind = typed(at) or ""
+    if {kind, f"day {kind[-5:]}"}.isdisjoint(typed_in(text)):
+        return False
+    clock = at.time() if isinstance(at, datetime) else time()
+    return clock == time() or any(mention(form, any_case=True).search(text) for form in _clocks(clock))
 
 
 def _holds(body: str, text: str) -> bool:

@@ -1,7 +1,7 @@
 """Dates, moments and times of day, and what lies between them.
 
-Owns reading them strictly from scalars, moving them, and the two spellings of a duration. Refuses to guess: a text that
-is no ISO date, moment or time of day is none, and months have no length.
+Owns reading them strictly from scalars, moving them, and the two spellings of a duration. Refuses to guess: a text is
+one in ISO's form, or as a date whose month is a word and whose year is said; months have no length.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from agentserver.provenance.evidence.leaves import spoken_date
 
 if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Scalar
@@ -62,8 +64,10 @@ def moment(value: Scalar) -> Moment | None:
     try:
         if _TIME.fullmatch(body):
             return time.fromisoformat(body.zfill(len(body) + (body[1] == ":")))
-        if len(body) > LONGEST or not _DATED.match(body):
+        if len(body) > LONGEST:
             return None
+        if not _DATED.match(body):
+            return spoken_date(body)
         return date.fromisoformat(body) if len(body) == len("2000-01-03") else datetime.fromisoformat(body)
     except ValueError:
         return None

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unicodedata import normalize
 
-from agentserver.provenance.evidence.destinations import LONGEST, destination
+from agentserver.provenance.evidence.destinations import LONGEST, destination, handle, unmarked
 from agentserver.provenance.evidence.leaves import typed
 from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.planned.grown import Grown
@@ -154,11 +154,19 @@ def canonical(body: str) -> str:
         return kind
     at = moment(text)
     if at is not None:
-        return at.isoformat()
+        return typed(at) or at.isoformat()
     place = destination(text) if not _PLACED.isdisjoint(text) or text[:2].isupper() else None
     if place is not None and place.external:
-        return f"{place.form.value} {place.key}"
-    return text.casefold()
+        return f"{place.form.value} {place.alike[-1]}"
+    return unmarked(text).casefold()
+
+
+def called(name: str) -> str:
+    """A name as all its spellings have it: composed accents, no mark before it, small letters unless it is an id.
+
+    A path from here is the same as one without the dot that says so.
+    """
+    return handle(unmarked(normalize("NFC", name.strip()).removeprefix("./")))
 
 
 def shared(path: str, own: str, other: str) -> str:

@@ -25,16 +25,26 @@ class AsText(Guise):
         return as_text(value)
 
     def plan(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """No field can be named in a text: what a plan takes from one is left to be judged by where it comes from."""
+        """No field can be named in a text: the value of one has to stand somewhere in the text.
+
+        Nor can a record: what a plan asks of one with conditions is left to be judged by where it comes from.
+        """
         return [
-            {**step, "arguments": {name: _open(kind) for name, kind in step.get("arguments", {}).items()}}
+            {**step, "arguments": {name: _in_text(kind) for name, kind in step.get("arguments", {}).items()}}
             for step in steps
         ]
 
 
-def _open(kind: Any) -> Any:
-    related = isinstance(kind, dict) and ("of" in kind or _open(kind.get("from")) == "any")
-    return "any" if related or (isinstance(kind, list) and "any" in map(_open, kind)) else kind
+def _in_text(kind: Any) -> Any:
+    if isinstance(kind, list):
+        every = [_in_text(item) for item in kind]
+        return "any" if "any" in every else every
+    if not isinstance(kind, dict):
+        return kind
+    if "of" in kind:
+        return "any" if "where" in kind else {"in": "text", "of": kind["of"]}
+    base = _in_text(kind.get("from"))
+    return "any" if base == "any" else {**kind, "from": base} if "from" in kind else kind
 
 
 def _same_goal(suite: str, injection: str, goal: str) -> str:  # noqa: ARG001  the face of all

@@ -186,8 +186,9 @@ class PlanNames:
         }
 
     def field(self, table: Table, path: str) -> str:
-        """The field of an output; one of an output without names of its own stays."""
-        return _known(table, path, "output") if table else path
+        """The field of an output; one of an output without names of its own stays, and so does the mark of keys."""
+        name, keys, _ = path.partition("{}")
+        return f"{_known(table, name, 'output')}{keys}" if table else path
 
 
 class _PolicyNames:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import pytest
@@ -136,19 +136,15 @@ def test_a_secret_in_the_local_part_of_an_allowed_domain_is_refused() -> None:
 
 def test_what_a_relay_repeats_keeps_its_readers() -> None:
     told = scene()
-    told.policy = Policy(**{**_fields(told.policy), "relays": ("agent",)})
+    told.policy = replace(told.policy, relays=("agent",))
     told.read("agent", {"text": "in short: " + SALARY})
     assert refused(told, to="bob@corp.com", body=SALARY[4:40])
-
-
-def _fields(policy: Policy) -> dict[str, object]:
-    return {name: getattr(policy, name) for name in policy.__slots__}
 
 
 def test_who_is_a_reader() -> None:
     told = scene((ReaderRule("payroll", "*", ("@hr.example", "directory:book", "ann@corp.com")),), "send it")
     told.read("book", {"email": "carl@corp.com"})
-    told.policy = Policy(**{**_fields(told.policy), "allow": ("*",)})
+    told.policy = replace(told.policy, allow=("*",))
     for to in ("any@hr.example", "carl@corp.com", "ann@corp.com", ["ann@corp.com", "x@hr.example"]):
         assert not refused(told, to=to, body=SALARY), to
     for to in ("bob@corp.com", "x@sub.hr.example", "Ann@corp.com", ["ann@corp.com", "bob@corp.com"]):
@@ -191,9 +187,7 @@ def test_a_receiver_may_be_written_to_though_a_private_record_holds_its_address(
         .read("contacts", {"email": "bob@corp.com"})
         .read("page", "hello there")
     )
-    told.policy = Policy(
-        **{**_fields(told.policy), "fields": (FieldRule("contacts", "email", Standing.DIRECTORY),)}
-    )
+    told.policy = replace(told.policy, fields=(FieldRule("contacts", "email", Standing.DIRECTORY),))
     told.read("contacts", {"email": "bob@corp.com"})
     assert not refused(told, to="bob@corp.com", body="hi")
     assert refused(told, to="bob@corp.com", body="write to bob@corp.com")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 NAMED: Final = 3
 """Places that a summary names; further ones are counted."""
@@ -103,6 +103,36 @@ class Exposed(NamedTuple):
     giver: str
 
 
+class RecordText(NamedTuple):
+    """One field of a record, whole.
+
+    Args:
+        field: its path.
+        text: what stands in it.
+        arguments: the arguments of the call that it fills.
+    """
+
+    field: str
+    text: str
+    arguments: tuple[str, ...] = ()
+
+
+class Delegation(NamedTuple):
+    """A record of somebody else's, fields of which are to decide a call: it is shown whole to the person who is asked.
+
+    Args:
+        source: the listener that said it.
+        step: the number of the observation.
+        record: the path of its item; empty for all that was said.
+        texts: its fields.
+    """
+
+    source: str
+    step: int
+    record: str
+    texts: tuple[RecordText, ...]
+
+
 class Findings(NamedTuple):
     """The judgement of a call, without what it was judged by.
 
@@ -117,6 +147,7 @@ class Findings(NamedTuple):
         more: findings that were left out.
         exposed: what its sender was given; None for a sender that was given nothing untrusted, and where an earlier
             server did not keep it.
+        delegation: the record of which every argument in question is a field, where a person is asked.
     """
 
     sink: str
@@ -127,6 +158,7 @@ class Findings(NamedTuple):
     became: str = ""
     more: int = 0
     exposed: Exposed | None = None
+    delegation: Delegation | None = None
 
     @property
     def presumed(self) -> bool:
@@ -181,6 +213,9 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "given by": "Presumed: {listener} was given words of {source} at step {step}, by {giver}",
         "given unknown": "Presumed: it is not known what {listener} was given",
         "given own": "Presumed: anybody may have written what {listener} says",
+        "delegates": "Delegated: {argument} is the field {field} of this record of {source}() at step {step}",
+        "delegated field": 'Record: {field}: "{line}"',
+        "delegated line": 'Record:   "{line}"',
         "also": "Also {argument}: untrusted content from {places} ({where} tells all)",
         "also more": "Also {argument}: untrusted content from {places} and {more} more ({where} tells all)",
         "place": "{source}{field} (step {step})",
@@ -241,7 +276,13 @@ class Telling:
     def full(self, findings: Findings, *, hops: bool = True) -> tuple[str, ...]:
         """All of them, a line each for what was judged and what became of it; ``hops`` have lines of their own."""
         told = [line for one in findings.findings for line in self._finding(findings, one, hops=hops)]
-        return (self._head(findings), *told, *self._given(findings), *self._tail(findings))
+        return (
+            self._head(findings),
+            *told,
+            *self._delegated(findings),
+            *self._given(findings),
+            *self._tail(findings),
+        )
 
     def brief(self, findings: Findings, where: str) -> tuple[str, ...]:
         """Arguments that merely hold untrusted words, in one line for each argument.
@@ -260,7 +301,8 @@ class Telling:
             else:
                 told += self._finding(findings, one, hops=True)
         also = [self._also(argument, list(found), where) for argument, found in places.items()]
-        return (self._head(findings), *told, *self._given(findings), *also, *self._tail(findings))
+        shown = (*self._delegated(findings), *self._given(findings))
+        return (self._head(findings), *told, *shown, *also, *self._tail(findings))
 
     def _say(self, phrase: str, **about: object) -> str:
         return self._phrases[phrase].format(**about)
@@ -288,6 +330,19 @@ class Telling:
         if one.remedied:
             told.append(self._say(f"remedy {one.rule}", value=one.value))
         return told
+
+    def _delegated(self, findings: Findings) -> Iterator[str]:
+        """The record that is to decide, whole, a line for each of a text's."""
+        record = findings.delegation
+        if record is None:
+            return
+        for one in record.texts:
+            for argument in one.arguments:
+                yield self._say("delegates", argument=argument, field=one.field, **record._asdict())
+        for one in record.texts:
+            first, *more = one.text.split("\n")
+            yield self._say("delegated field", field=one.field, line=first)
+            yield from (self._say("delegated line", line=line) for line in more)
 
     def _given(self, findings: Findings) -> Sequence[str]:
         """What the sender was given, where something is presumed for it."""

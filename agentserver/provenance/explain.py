@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, replaced
-from agentserver.findings import FindingFacts, Findings, Telling, Trail, TrailHop
+from agentserver.findings import Delegation, FindingFacts, Findings, RecordText, Telling, Trail, TrailHop
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.policy.declarations import Effect
 from agentserver.provenance.seen.derived import Later
@@ -39,7 +39,23 @@ def facts(verdict: Verdict, *, became: str = "", most: int | None = None) -> Fin
     kept = tuple(found.values())[:most]
     call, decision = verdict.call, verdict.decision.value
     more = len(found) - len(kept)
-    return Findings(_flat(call.sink), call.step, verdict.mode.value, decision, kept, became, more)
+    record = verdict.delegation.value
+    shown = None if record is None else _flattened(record)
+    sink, mode = _flat(call.sink), verdict.mode.value
+    return Findings(sink, call.step, mode, decision, kept, became, more, delegation=shown)
+
+
+def _flattened(record: Delegation) -> Delegation:
+    """The record with its texts as they are, but for what a terminal would not show as a sign of its own."""
+    texts = tuple(
+        RecordText(_flat(one.field), _printable(one.text), tuple(map(_flat, one.arguments)))
+        for one in record.texts
+    )
+    return record._replace(source=_flat(record.source), record=_flat(record.record), texts=texts)
+
+
+def _printable(text: str) -> str:
+    return "\n".join(replaced(line, lambda _: "\ufffd") for line in text.split("\n"))
 
 
 def explain(verdict: Verdict, *, became: str = "") -> str:
@@ -55,7 +71,11 @@ def without(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
         Later.of(tuple(_cleaned(finding, redact) for finding in found.value))
         for found in (verdict.weighed, verdict.reported)
     )
-    return replace(verdict, call=replace(call, arguments=arguments), weighed=weighed, reported=reported)
+    record = verdict.delegation.value
+    if record is not None:
+        record = record._replace(texts=tuple(one._replace(text=redact(one.text)) for one in record.texts))
+    call = replace(call, arguments=arguments)
+    return replace(verdict, call=call, weighed=weighed, reported=reported, delegation=Later.of(record))
 
 
 def _cleaned(finding: Finding, redact: Callable[[str], str]) -> Finding:

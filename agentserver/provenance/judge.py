@@ -15,6 +15,7 @@ from agentserver.provenance.exits import broken, without_idle_choices
 from agentserver.provenance.judging.case import Case
 from agentserver.provenance.judging.choices import of_choice
 from agentserver.provenance.judging.content import crowds, of_beginnings, of_content, of_prose, unfounded
+from agentserver.provenance.judging.delegation import delegation
 from agentserver.provenance.judging.destinations import exits, halves, of_destination
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.policy.paths import means
@@ -48,7 +49,8 @@ def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
     if mode is Mode.AUDIT:
         return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed)
     decision, silent = _decide(mode, _questions(Case(ledger, policy, call, settling=True)))
-    return Verdict(call, mode, decision, Later.of(()) if silent else weighed, reported, noticed)
+    delegated = Later(lambda: delegation(ledger, call, weighed.value) if decision is Decision.ASK else None)
+    return Verdict(call, mode, decision, Later.of(()) if silent else weighed, reported, noticed, delegated)
 
 
 def _decide(mode: Mode, findings: Iterator[Finding]) -> tuple[Decision, bool]:

@@ -14,6 +14,7 @@ from agentserver.provenance.policy.declarations import Effect
 from agentserver.provenance.seen.derived import Later
 
 if TYPE_CHECKING:
+    from agentserver.findings import Delegation
     from agentserver.provenance.evidence.labels import Call, Hop, Role, Text
     from agentserver.provenance.policy.declarations import Rule
 
@@ -65,6 +66,7 @@ class Verdict:
         reported: findings that could not: untrusted words in what is said, where these are only told.
         noticed: those of them that bounded work finds, in audit or where the policy says what is done about content,
             for telling of each call that is let through.
+        delegation: the record of which every argument in question is a field, where a person is to be asked.
     """
 
     call: Call
@@ -73,6 +75,7 @@ class Verdict:
     weighed: Later[tuple[Finding, ...]] = field(default=Later.of(()))
     reported: Later[tuple[Finding, ...]] = field(default=Later.of(()))
     noticed: Later[tuple[Finding, ...]] = field(default=Later.of(()), compare=False)
+    delegation: Later[Delegation | None] = field(default=Later.of(None), compare=False)
 
     @property
     def allowed(self) -> bool:

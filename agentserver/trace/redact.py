@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.details import Detail
-    from agentserver.findings import FindingFacts
+    from agentserver.findings import Delegation, FindingFacts
 
 MARK = "[redacted]"
 
@@ -89,12 +89,22 @@ def _covered(detail: Detail | None, redaction: Redaction) -> Detail | None:
     """The detail without the words of fields that the redaction covers."""
     match detail:
         case Findings():
-            return detail._replace(findings=tuple([_finding(one, redaction) for one in detail.findings]))
+            found = tuple([_finding(one, redaction) for one in detail.findings])
+            return detail._replace(findings=found, delegation=_delegation(detail.delegation, redaction))
         case GuardQuestions():
             asked = [GuardAsks(one.guard, _covered(one.why, redaction) or one.why) for one in detail.asked]
             return detail._replace(asked=tuple(asked))
         case _:
             return detail
+
+
+def _delegation(record: Delegation | None, redaction: Redaction) -> Delegation | None:
+    if record is None:
+        return None
+    covered = (
+        (one, any(map(redaction.covers, map(_last, (one.field, *one.arguments))))) for one in record.texts
+    )
+    return record._replace(texts=tuple([one._replace(text=MARK) if hide else one for one, hide in covered]))
 
 
 def _finding(one: FindingFacts, redaction: Redaction) -> FindingFacts:

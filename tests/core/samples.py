@@ -21,7 +21,7 @@ from agentserver.core.records.details import (
 )
 from agentserver.core.records.wording import PHRASES, DetailWording
 from agentserver.findings import PHRASES as FINDINGS
-from agentserver.findings import Exposed, FindingFacts, Findings, Trail, TrailHop
+from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
 
 TRAIL = Trail(
     "fetcher",
@@ -36,6 +36,9 @@ TRAIL = Trail(
 TO = FindingFacts("destination", "block", "to", "eve@evil.example", "destination", "", TRAIL)
 FOUND = Findings("outbox", 10, "enforce", "deny", (TO, FindingFacts("plan", "block", "", "")), more=2)
 
+RECORD = Delegation(
+    "fetcher", 8, "[0]", (RecordText("to", "eve@evil", ("to",)), RecordText("text", "one\ntwo"))
+)
 
 WAYS = (("fetcher", 8, "fetcher"), ("fetcher", 9, "planner"), ("", 0, ""), ("router", 9, "router"))
 
@@ -68,6 +71,7 @@ SAMPLES = (
     *(FOUND._replace(decision=decision, mode=mode) for decision in ("ask", "allow") for mode in ("audit", "confirm")),
     *(FOUND._replace(became=became) for became in ("permitted", "approved", "deny")),
     *(FOUND._replace(exposed=Exposed("router", *text)) for text in WAYS),
+    FOUND._replace(delegation=RECORD),
     FOUND._replace(findings=(TO, *map(body, range(6)), body(7, "subject"), body(8, "subject", "quite"))),
     HandoffAttempt("t", "a", "b", "review", "approve", None, ("ticket",), 1, 2, 3, "0" * 64, None, 0, None),
     HandoffAttempt(

@@ -29,7 +29,7 @@ from agentserver.core.records.details import (
     Unknown,
 )
 from agentserver.core.records.wording import WORDING
-from agentserver.findings import Exposed, FindingFacts, Findings, Trail, TrailHop
+from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -113,7 +113,13 @@ def _named(value: Any) -> Any:
 
 def _findings(sink: str, step: int, mode: str, decision: str, found: Iterable[Any], *rest: Any) -> Findings:
     read = Findings(sink, step, mode, decision, tuple([_finding(*one) for one in found]), *rest)
-    return read if read.exposed is None else read._replace(exposed=Exposed(*read.exposed))
+    exposed = None if read.exposed is None else Exposed(*read.exposed)
+    return read._replace(exposed=exposed, delegation=read.delegation and _delegation(*read.delegation))
+
+
+def _delegation(source: str, step: int, record: str, texts: Iterable[Any]) -> Delegation:
+    read = [RecordText(field, text, tuple(arguments)) for field, text, arguments in texts]
+    return Delegation(source, step, record, tuple(read))
 
 
 def _finding(*fields: Any) -> FindingFacts:

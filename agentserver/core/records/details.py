@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from agentserver.findings import Exposed, FindingFacts, Findings, Trail, TrailHop
+from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -312,6 +312,8 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         Findings: frozenset({"sink"}),
         FindingFacts: frozenset({"argument", "value", "detail"}),
         Exposed: frozenset({"listener", "source", "giver"}),
+        Delegation: frozenset({"source", "record"}),
+        RecordText: frozenset({"field", "text", "arguments"}),
         Trail: frozenset({"source", "field", "excerpt", "quoted", "via"}),
         TrailHop: frozenset({"listener", "field"}),
         HandoffAttempt: frozenset({"source", "target", "intent", "params_keys"}),

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from agentserver.core.presenting import Resolved
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.principals import Trust
+    from agentserver.findings import Delegation
     from agentserver.payload.codec import Codecs
     from agentserver.provenance.policy.declarations import ListenerClass
     from agentserver.provenance.verdict import Finding
@@ -379,11 +380,20 @@ def _answer(
         return Denied(Code.DENIED, found)
     if verdict.decision is Decision.ASK:
         serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
-        about = tuple(dict.fromkeys(_digest(verdict, finding) for finding in serious))
+        record = verdict.delegation.value
+        by_value = (_digest(verdict, finding) for finding in serious)
+        about = tuple(dict.fromkeys(by_value)) if record is None else (_delegated(verdict.call, record),)
         if approved.issuperset(about):
             return Noted(found._replace(became="permitted"))
         return NeedsApproval(found, about)
     return Noted(found)
+
+
+def _delegated(call: Call, record: Delegation) -> str:
+    """The subject of an approval that delegates: these fields of such a record, for this very call."""
+    fields = sorted((argument, one.field) for one in record.texts for argument in one.arguments)
+    about = json.dumps([digest(call), record.source, fields], separators=(",", ":"))
+    return sha256(about.encode()).hexdigest()
 
 
 def _digest(verdict: Judgement, finding: Finding) -> str:

@@ -26,7 +26,7 @@ from agentserver.core.records.details import (
     Unknown,
 )
 from agentserver.core.records.wording import WORDING
-from agentserver.findings import Exposed, FindingFacts, Findings, Trail, TrailHop
+from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
 from agentserver.trace.redact import EVERY, Redaction, redacted
 from agentserver.trace.text import json_lines, tree_text
 
@@ -34,6 +34,7 @@ TRAIL = Trail("fetcher", "text", 2, "eve", "Eve", "base64", (TrailHop("router", 
 FOUND = Findings(
     "outbox", 4, "enforce", "deny", (FindingFacts("destination", "block", "to", "eve", "destination", "so", TRAIL),),
     exposed=Exposed("writer", "fetcher", 3, "router"),
+    delegation=Delegation("fetcher", 2, "[0]", (RecordText("[0].text", "eve\nwrites", ("to",)),)),
 )  # fmt: skip
 ATTEMPT = handoff(
     {"result": "approve", "target": {"len": 3, "sha256": "00"}, "params_keys": ["a", {"more": 2}]}

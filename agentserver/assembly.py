@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.config import Organism
+    from agentserver.config.organism import Handler
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -119,8 +120,11 @@ class Server:
                 resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
             engine = await stack.enter_async_context(self.engine)
             completer = await self._completer(stack)
+            tools = await _tools(self.organism, stack)
             bound = {
-                b.listener.name: Callee(b.listener, b.handler, b.settings, completer)
+                b.listener.name: Callee(
+                    b.listener, tools.get(b.listener.name, b.handler), b.settings, completer
+                )
                 for b in self.organism.listeners
             }
             watching: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe]
@@ -210,6 +214,16 @@ class Server:
     def conversation(self, conversation: str) -> Conversation | None:
         """A conversation as it stands, for operators; None when it is unknown or over."""
         return None if self._pump is None else self._pump.conversation(conversation)
+
+
+async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Handler]:
+    """The handlers of listeners that are tools of MCP servers, connected for as long as the stack is open."""
+    if not organism.mcp:
+        return {}
+    from agentserver.mcp.client.listeners import listening  # with an extra that most do without
+
+    deadlines = {bound.listener.name: bound.listener.deadline for bound in organism.listeners}
+    return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines))
 
 
 def journal_path(organism: Organism) -> Path | None:

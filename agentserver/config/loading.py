@@ -6,6 +6,7 @@ Owns the order of the steps and the project directory. Refuses to know any step.
 from __future__ import annotations
 
 import os.path
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agentserver.completion import LanguageModels
-    from agentserver.config.organism import BoundListener
+    from agentserver.config.code.tools import DeclaredTool, ToolReader
+    from agentserver.config.organism import BoundListener, McpServer
     from agentserver.config.validation import DeclaredListener, Parsed
     from agentserver.config.yaml.document import Document
     from agentserver.guards.base import Guard
@@ -82,7 +84,7 @@ def inspect(
     sources = Sources(root, environ, report)
     sources.read(path)
     secrets = Secrets.of(sources.values)
-    organism = _assemble(home, sources, (secrets, policy), report)
+    organism = _assemble(home, sources, (secrets, policy, environ), report)
     return organism, report.settle([document.file for document in sources.documents], secrets)
 
 
@@ -92,19 +94,25 @@ def shown_directory(path: Path, root: Path) -> Path:
 
 
 def _assemble(
-    home: Project, sources: Sources, given: tuple[Secrets, Path | None], report: Mistakes
+    home: Project,
+    sources: Sources,
+    given: tuple[Secrets, Path | None, Mapping[str, str]],
+    report: Mistakes,
 ) -> Organism | None:
-    secrets, policy = given
+    secrets, policy, environ = given
     if not sources.documents:
         return None
     models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
     files = [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
     declared = [item for parsed in files for item in parsed.listeners]
-    _check_declared(files, declared, report)
+    foreign = _Foreign.of(files[0], home, environ, report)
+    _check_declared(files, declared, foreign.declared, report)
     check_places(files[0], home, report)
     limits = merge_limits(files, report)
     binder = Binder(Importer(home), report)
     bound = [item for item in map(binder.bind, declared) if item is not None]
+    declared += foreign.declared
+    servers = foreign.join(bound)
     lifespan = binder.lifespan(files[0])
     handoffs = read_handoffs(files[0], bound, binder)
     provenance = None
@@ -133,7 +141,37 @@ def _assemble(
         provenance=provenance,
         guards=guards,
         models=language_models,
+        mcp=servers,
     )
+
+
+@dataclass(slots=True)
+class _Foreign:
+    """The listeners that are tools of MCP servers; most organisms have none."""
+
+    reader: ToolReader | None = None
+    tools: tuple[DeclaredTool, ...] = ()
+
+    @classmethod
+    def of(cls, main: Parsed, home: Project, environ: Mapping[str, str], report: Mistakes) -> _Foreign:
+        if not main.mcp:
+            return cls()
+        from agentserver.config.code.tools import ToolReader  # with the mapping of schemas
+
+        reader = ToolReader(main, home.root, environ, report)
+        return cls(reader, reader.declared())
+
+    @property
+    def declared(self) -> list[DeclaredListener]:
+        return [each.declared for each in self.tools]
+
+    def join(self, bound: list[BoundListener]) -> tuple[McpServer, ...]:
+        """Add the tools to the listeners; the servers that they are of."""
+        if self.reader is None:
+            return ()
+        listeners, servers = self.reader.bound(self.tools, bound)
+        bound += listeners
+        return servers
 
 
 def _main(document: Document) -> type[OrganismFile]:
@@ -168,9 +206,14 @@ def _check_bound(home: Project, main: Parsed, bound: Sequence[BoundListener], re
     check_xml_names(bound, home, report)
 
 
-def _check_declared(files: Sequence[Parsed], declared: Sequence[DeclaredListener], report: Mistakes) -> None:
-    names = names_of(files)
-    check_names(declared, report)
+def _check_declared(
+    files: Sequence[Parsed],
+    declared: Sequence[DeclaredListener],
+    tools: Sequence[DeclaredListener],
+    report: Mistakes,
+) -> None:
+    names = names_of(files) | {name for _, server in files[0].mcp for name in server.listeners}
+    check_names((*declared, *tools), report)
     check_peers(declared, names, report)
     check_trust(files[0], declared, report)
     if not names and not report.failed:

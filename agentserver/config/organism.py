@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentserver.guards.base import Guard
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.handoff.intents import Vocabulary
+    from agentserver.payload.foreign.lock import LockedTool, ToolForms
     from agentserver.provenance.policy.declarations import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
@@ -120,6 +121,40 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
+class McpTool:
+    """One tool as a listener: its name there, what was agreed of it, and its payloads."""
+
+    listener: str
+    agreed: LockedTool
+    forms: ToolForms
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A server of the Model Context Protocol.
+
+    Args:
+        name: what its listeners' names begin with.
+        command: the program and its arguments; empty for one with a URL.
+        url: of a server that is reached over HTTP.
+        token: shown to such a server.
+        env: all the environment that the program is given.
+        restarts: how often in a row it is started again.
+        tools: those that are listeners.
+        source: where the YAML declares it.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    url: str | None
+    token: str | None = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    restarts: int
+    tools: tuple[McpTool, ...]
+    source: SourceLine
+
+
+@dataclass(frozen=True, slots=True)
 class Organism:
     """A checked configuration.
 
@@ -137,6 +172,7 @@ class Organism:
         handoffs: how work is handed over; None where no intents are declared.
         guards: those of the program, by name, in the order in which they are asked.
         models: the language models that handlers may ask; None where none are declared.
+        mcp: the servers whose tools are listeners.
     """
 
     name: str
@@ -152,3 +188,4 @@ class Organism:
     provenance: Provenance | None = None
     guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)
     models: LanguageModels | None = None
+    mcp: tuple[McpServer, ...] = ()

@@ -23,6 +23,13 @@ from agentserver.config.keys.intents import (
     sound_intents,
 )
 from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, PriceEntry
+from agentserver.config.keys.mcp import (
+    TOOL_PATTERN,
+    VARIABLE_PATTERN,
+    McpEntry,
+    McpToolEntry,
+    sound_servers,
+)
 from agentserver.config.keys.models import (
     GuardEntry,
     IncludedFile,
@@ -54,16 +61,18 @@ class DeclaredListener:
         index: in the document's list.
         entry: the sound part; a faulty name or description is replaced, other faulty keys are left out.
         faulty: the keys with mistakes of shape, which are reported; nothing more is to be said about them.
+        at: where the entry stands when that is not the list of listeners.
     """
 
     document: Document
     index: int
     entry: ListenerEntry
     faulty: frozenset[str] = frozenset()
+    at: Loc = ()
 
     def where(self, *keys: str | int, missing: bool = False) -> Where:
         """The place of a value of the entry (see ``Document.where``)."""
-        return self.document.where(("listeners", self.index, *keys), missing=missing)
+        return self.document.where((*(self.at or ("listeners", self.index)), *keys), missing=missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,7 @@ class Parsed:
     handoffs: HandoffsEntry | None = None
     guards: tuple[DeclaredGuard, ...] = ()
     faulty: frozenset[str] = frozenset()
+    mcp: tuple[tuple[int, McpEntry], ...] = ()
 
 
 def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Parsed:
@@ -125,6 +135,7 @@ def parse(document: Document, model: type[IncludedFile], report: Mistakes) -> Pa
         handoffs,
         tuple(_sound_guards(document, bad)),
         frozenset(str(loc[0]) for loc in bad if loc),
+        sound_servers(document, bad),
     )
 
 
@@ -199,6 +210,8 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("llm", "backends"): BackendEntry,
             ("llm", "models"): ModelEntry,
             ("llm", "prices"): PriceEntry,
+            ("mcp",): McpEntry,
+            ("mcp", "tools"): McpToolEntry,
         }
     )
     around = tuple(part for part in loc[:-1] if isinstance(part, str))[:2]
@@ -230,6 +243,8 @@ _SYNTAX = {
     NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
     DOTTED_PATTERN: NO_PATH,
     INTENT_PATTERN: "may hold letters, digits and - _ . only, at most 64, and begins with a letter",
+    TOOL_PATTERN: "may hold letters, digits and _ - . / only",
+    VARIABLE_PATTERN: "is the name of an environment variable: letters, digits and _",
     PARAMETER_PATTERN: "may hold letters, digits, - and _ only, at most 64, and begins with a letter or _",
 }
 

@@ -26,10 +26,11 @@ from agentserver.config.keys.fields import (
     Strict,
     alone,
     given,
-    listed,
 )
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.llm import LlmEntry
+from agentserver.config.keys.mcp import McpEntry  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.words import Approval, Trusts  # noqa: TC001 - pydantic reads them
 from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
 
@@ -38,18 +39,12 @@ MAX_LISTENERS = 10_000
 _LIMITS = Limits()
 _JOURNAL = Journal()
 
-_Word: TypeAlias = Literal["source", "sink", "trusted", "inert", "relay", "quarantined", "planner"]
-_Words = Annotated[list[_Word], Field(max_length=6)]
-Trusts: TypeAlias = Annotated[_Words, BeforeValidator(listed, json_schema_input_type=_Word | _Words)]
 Remembers: TypeAlias = Annotated[
     Literal["thread", "listener", "server"] | None,
     BeforeValidator(given, json_schema_input_type=Literal["thread", "listener", "server"]),
 ]
 View: TypeAlias = Annotated[
     Literal["references"] | None, BeforeValidator(given, json_schema_input_type=Literal["references"])
-]
-Approval: TypeAlias = Annotated[
-    Literal["required"] | None, BeforeValidator(given, json_schema_input_type=Literal["required"])
 ]
 Approvers: TypeAlias = Annotated[
     Literal["anyone", "others"],
@@ -347,6 +342,11 @@ class OrganismFile(IncludedFile):
         default=None,
         title="Language models",
         description="The language models that handlers may ask, and the places that answer.",
+    )
+    mcp: list[McpEntry] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Servers of the Model Context Protocol whose tools are listeners.",
     )
     provenance: Any = Field(
         default=None,

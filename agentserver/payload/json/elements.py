@@ -60,6 +60,11 @@ def value_of(codec: Codec, element: etree._Element) -> JsonValue | JsonRefusal:
     return _object(described.namespace, described.record, element)
 
 
+def value_from(codec: Codec, payload: Any) -> JsonValue | JsonRefusal:
+    """The JSON value of a payload as its class holds it. Raises what the encoder does of one that is not valid."""
+    return value_of(codec, etree.fromstring(codec.encode(payload)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """A place in the value and in the element: its JSON pointer, and its path in a correction."""

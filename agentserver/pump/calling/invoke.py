@@ -28,6 +28,7 @@ from agentserver.core.drafts.replies import single
 from agentserver.core.messages import NO_EFFECTS, Failed, Finished, Returned
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
+from agentserver.ports import UnsentError
 from agentserver.pump.calling.calls import RunningCall, Stage
 from agentserver.pump.calling.contexts import CleanContext
 from agentserver.pump.calling.deadlines import Deadlines
@@ -207,7 +208,9 @@ class Invoker:
             else:
                 said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
-            if not isinstance(error, asyncio.CancelledError):
+            if isinstance(error, UnsentError):
+                call.returned(Failed(Code.BUSY, Failure(told(error))))
+            elif not isinstance(error, asyncio.CancelledError):
                 call.returned(_crashed(accepted, error))
             elif not call.stopped:
                 call.returned(_crashed(accepted, _CancelledItselfError()))

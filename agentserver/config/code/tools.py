@@ -1,0 +1,209 @@
+"""The listeners that tools of MCP servers are, from the locks of these servers.
+
+Owns the way from ``mcp:`` and a lock to listeners and their payload classes. Refuses to know the protocol: nothing is
+connected here, and a tool is what was agreed of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from agentserver.config.findings import did_you_mean
+from agentserver.config.keys.fields import MAX_NAME
+from agentserver.config.keys.models import ListenerEntry
+from agentserver.config.organism import BoundListener, McpServer, McpTool, SourceLine
+from agentserver.config.validation import DeclaredListener
+from agentserver.core.blueprint import Listener
+from agentserver.payload.foreign.lock import BYTES, Lock, LockError, UnmappableError, forms, locked
+from agentserver.payload.foreign.results import ToolFailure, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from agentserver.config.findings import Mistakes, Where
+    from agentserver.config.keys.mcp import McpEntry, McpToolEntry
+    from agentserver.config.validation import Parsed
+    from agentserver.payload.foreign.lock import LockedTool, ToolForms
+
+LOCKS = "schemas/mcp"
+"""The directory of locks, below the project directory."""
+
+
+def lock_path(server: str) -> str:
+    """The lock of a server, relative to the project directory."""
+    return f"{LOCKS}/{server}.json"
+
+
+async def unconnected(payload: Any, metadata: Any) -> NoReturn:
+    """The handler of a tool where no server is connected, as in a check or a replay. Raises RuntimeError."""
+    del payload, metadata
+    raise RuntimeError("no MCP server is connected here")
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTool:
+    """A tool that was agreed on, and where the YAML names it."""
+
+    declared: DeclaredListener
+    entry: McpToolEntry
+    server: McpEntry
+    agreed: LockedTool
+
+
+@dataclass(slots=True)
+class ToolReader:
+    """Reads the servers of an organism.
+
+    Args:
+        main: the main file.
+        project: the project directory.
+        environ: what ``env`` names.
+        report: takes the mistakes.
+    """
+
+    main: Parsed
+    project: Path
+    environ: Mapping[str, str]
+    report: Mistakes
+
+    def _where(self, *keys: str | int) -> Where:
+        return self.main.document.where(("mcp", *keys))
+
+    def servers(self) -> Iterator[tuple[int, McpEntry]]:
+        """The entries that are sound, each name once."""
+        first: dict[str, Where] = {}
+        for at, entry in self.main.mcp:
+            where = self._where(at, "name")
+            if entry.name in first:
+                self.report.error(
+                    where, f'duplicate server "{entry.name}" (first at line {first[entry.name].line})'
+                )
+                continue
+            first[entry.name] = where
+            yield at, entry
+
+    def connections(self) -> tuple[McpServer, ...]:
+        """How each server is reached, without its tools: what a lock is made with."""
+        return tuple(self._server(at, entry, ()) for at, entry in self.servers())
+
+    def declared(self) -> tuple[DeclaredTool, ...]:
+        """Every tool that the YAML names and a lock holds."""
+        found: list[DeclaredTool] = []
+        for at, entry in self.servers():
+            lock = self._lock(at, entry)
+            if lock is not None:
+                found += self._tools(at, entry, lock)
+        return tuple(found)
+
+    def _lock(self, at: int, entry: McpEntry) -> Lock | None:
+        place, path = lock_path(entry.name), self.project / lock_path(entry.name)
+        where = self._where(at, "name")
+        try:
+            with path.open("rb") as file:
+                return locked(file.read(BYTES + 1))
+        except FileNotFoundError:
+            message = f"{place} is missing: nothing is known of the server's tools"
+        except OSError as error:
+            message = f"{place} cannot be read: {error.strerror}"
+        except LockError as error:
+            message = f"{place} {error}"
+        self.report.error(where, message, f"run: agentserver mcp lock --server {entry.name}")
+        return None
+
+    def _tools(self, at: int, entry: McpEntry, lock: Lock) -> Iterator[DeclaredTool]:
+        seen: set[str] = set()
+        for number, tool in enumerate(entry.tools):
+            where = self._where(at, "tools", number, "name")
+            agreed = lock.tool(tool.name)
+            if tool.name in seen:
+                self.report.error(where, f'duplicate tool "{tool.name}"')
+            elif agreed is None:
+                known = did_you_mean(tool.name, (each.name for each in lock.tools))
+                hint = known or f"run: agentserver mcp lock --server {entry.name}"
+                self.report.error(where, f'{lock_path(entry.name)} has no tool "{tool.name}"', hint)
+            elif len(name := entry.listener(tool)) > MAX_NAME:
+                self.report.error(where, f"as a listener its name has more than {MAX_NAME} characters")
+            else:
+                listener = ListenerEntry(
+                    name=name,
+                    handler="agentserver.mcp",
+                    description=tool.description or agreed.line,
+                    trust=[*tool.trust],
+                )
+                place = ("mcp", at, "tools", number)
+                yield DeclaredTool(
+                    DeclaredListener(self.main.document, number, listener, at=place), tool, entry, agreed
+                )
+            seen.add(tool.name)
+
+    def bound(
+        self, declared: Sequence[DeclaredTool], others: Iterable[BoundListener]
+    ) -> tuple[tuple[BoundListener, ...], tuple[McpServer, ...]]:
+        """The listeners of the tools, and the servers with them.
+
+        A class of the program's that means the same, by name and by schema, is taken in place of one that is made.
+        """
+        known = {str(vars(kind)["__xml_name__"]): kind for each in others for kind in each.discovered}
+        listeners: list[BoundListener] = []
+        tools: dict[str, list[McpTool]] = {}
+        for each in declared:
+            made = self._forms(each, known)
+            if made is not None:
+                listeners.append(_listener(each, made))
+                tool = McpTool(each.declared.entry.name, each.agreed, made)
+                tools.setdefault(each.server.name, []).append(tool)
+        servers = tuple(
+            self._server(at, entry, tuple(tools.get(entry.name, ()))) for at, entry in self.main.mcp
+        )
+        return tuple(listeners), servers
+
+    def _forms(self, tool: DeclaredTool, known: Mapping[str, type]) -> ToolForms | None:
+        where = tool.declared.where("name")
+        try:
+            made = forms(tool.server.name, tool.agreed, known)
+        except UnmappableError as error:
+            self.report.error(where, f'"{tool.agreed.name}" cannot be a payload: {error}')
+            return None
+        for mapped in (made.takes, made.gives):
+            for note in mapped.notes if mapped is not None else ():
+                what = "arguments" if mapped is made.takes else "result"
+                place = f"{what}{note.pointer}"
+                self.report.warning(where, f"{place} of {tool.agreed.name} is JSON as text: it {note.reason}")
+        return made
+
+    def _server(self, at: int, entry: McpEntry, tools: tuple[McpTool, ...]) -> McpServer:
+        missing = [name for name in entry.env if name not in self.environ]
+        for name in missing:
+            number = entry.env.index(name)
+            self.report.error(self._where(at, "env", number), f'the environment has no variable "{name}"')
+        where = self._where(at)
+        return McpServer(
+            name=entry.name,
+            command=tuple(entry.command or ()),
+            url=entry.url,
+            token=entry.token,
+            env={name: self.environ[name] for name in entry.env if name in self.environ},
+            restarts=entry.restarts,
+            tools=tools,
+            source=SourceLine(where.file, where.line),
+        )
+
+
+def _listener(tool: DeclaredTool, made: ToolForms) -> BoundListener:
+    entry = tool.entry
+    listener = Listener(
+        name=tool.declared.entry.name,
+        payloads=(made.takes.cls,),
+        description=tool.declared.entry.description,
+        concurrency=entry.concurrency,
+        deadline=tool.server.deadline if entry.deadline is None else entry.deadline,
+        retries=entry.retries,
+        approval=entry.approval == "required",
+    )
+    answer = ToolResult if made.gives is None else made.gives.cls
+    where = tool.declared.where()
+    source = SourceLine(where.file, where.line)
+    discovered = (made.takes.cls, answer, ToolFailure)
+    return BoundListener(listener, unconnected, None, False, None, source, discovered)

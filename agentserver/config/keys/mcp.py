@@ -1,0 +1,119 @@
+"""The shape of ``mcp:`` in ``organism.yaml``: servers whose tools become listeners.
+
+Owns the pydantic models. Refuses to know what a server has agreed to: the lock says that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from agentserver.config.keys.fields import Deadline, Line, ListenerName, Strict
+from agentserver.config.keys.words import Approval, ToolTrusts  # noqa: TC001 - pydantic reads them
+
+if TYPE_CHECKING:
+    from agentserver.config.findings import Loc
+    from agentserver.config.yaml.document import Document
+
+TOOL_PATTERN = r"^[A-Za-z0-9_.\-/]+$"
+VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+RESTARTS = 5
+
+Variable: TypeAlias = Annotated[str, Field(pattern=VARIABLE_PATTERN, max_length=128)]
+_Word: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class McpToolEntry(Strict):
+    """One tool of an MCP server, as a listener."""
+
+    name: Annotated[str, Field(pattern=TOOL_PATTERN, max_length=128)] = Field(
+        description="As the server calls it; the listener is SERVER.TOOL."
+    )
+    trust: ToolTrusts = Field(
+        description="What the tool is to provenance: source, sink, trusted, inert, relay; one or a list."
+    )
+    description: Line | None = Field(
+        default=None,
+        description="One line: what the tool does, shown to peers and models; the first line of the locked "
+        "description if left out.",
+    )
+    deadline: Deadline | None = Field(
+        default=None, description="Time that one call may take; the server's if left out."
+    )
+    retries: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="How often a call that failed is sent again. The server may have done what it was asked.",
+    )
+    concurrency: int = Field(default=8, ge=1, le=4096, description="How many of its calls run at once.")
+    approval: Approval = Field(
+        default=None, description="required: every call waits until a person approves it."
+    )
+
+
+class McpEntry(Strict):
+    """A server of the Model Context Protocol. Its tools are those of schemas/mcp/NAME.json (agentserver mcp lock)."""
+
+    name: ListenerName = Field(description="What its listeners' names begin with.")
+    command: Annotated[list[_Word], Field(min_length=1, max_length=100)] | None = Field(
+        default=None,
+        description="The program and its arguments; it is started in the project directory and spoken to over its "
+        "standard input and output.",
+    )
+    url: Annotated[str, Field(pattern=r"^https?://", max_length=2000)] | None = Field(
+        default=None, description="The address of a server that is reached over HTTP, in place of a command."
+    )
+    token: Annotated[str, Field(min_length=1, max_length=8192)] | None = Field(
+        default=None,
+        repr=False,
+        description="What a server that is reached over HTTP is shown, as Authorization: Bearer.",
+        examples=["${SEARCH_TOKEN}"],
+    )
+    env: list[Variable] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Names of the environment variables that the program is given. It is given no others.",
+    )
+    tools: list[McpToolEntry] = Field(
+        min_length=1, max_length=1000, description="The tools that become listeners; others are never called."
+    )
+    deadline: Deadline = Field(default=60.0, description="Time that one call may take.")
+    restarts: int = Field(
+        default=RESTARTS,
+        ge=0,
+        le=1000,
+        description="How often in a row the server is started again, or connected to, after it was lost.",
+    )
+
+    @property
+    def listeners(self) -> tuple[str, ...]:
+        """The names of the tools as listeners."""
+        return tuple(self.listener(tool) for tool in self.tools)
+
+    def listener(self, tool: McpToolEntry) -> str:
+        """The name of one of them; a slash is none that a listener may bear."""
+        return f"{self.name}.{tool.name.replace('/', '.')}"
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("needs either command or url")
+        if self.url is None and self.token is not None:
+            raise ValueError("token is for a url; name an environment variable in env for a command")
+        if self.url is not None and self.env:
+            raise ValueError("env is for a command; a url has a token")
+        return self
+
+
+def sound_servers(document: Document, bad: set[Loc]) -> tuple[tuple[int, McpEntry], ...]:
+    """The entries without a mistake, with their places in the list."""
+    servers: Any = document.data.get("mcp")
+    if not isinstance(servers, list) or ("mcp",) in bad:
+        return ()
+    return tuple(
+        (at, McpEntry.model_validate(data))
+        for at, data in enumerate(servers)
+        if not any(loc[:2] == ("mcp", at) for loc in bad)
+    )

@@ -1,0 +1,251 @@
+"""One server: connected, compared with what was agreed, kept connected, and called.
+
+Owns the one task in which the library's client is entered and left, the delays between attempts, and the difference
+between a call that was not sent and one that was. Refuses to know payloads.
+
+A call that finds no connection waits for one; a call that was sent and whose server was lost may have been carried out,
+so it is never sent again from here.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from agentserver.characters.printing import legible
+from agentserver.mcp.client.process import piped
+from agentserver.payload.foreign.lock import TOOLS, LockError, differences, tool
+from agentserver.ports import UnsentError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from agentserver.config.organism import McpServer
+    from agentserver.payload.foreign.lock import LockedTool
+
+STARTING: Final = 30.0
+"""Seconds in which a server has to be connected and to name its tools."""
+FIRST: Final = 0.2
+"""Seconds before the first further attempt; each one after that doubles them."""
+LONGEST: Final = 30.0
+STEADY: Final = 60.0
+"""Seconds for which a connection has stood that count it as sound: what is lost then is lost for the first time."""
+SAID: Final = 300
+"""Most characters that are logged of what went wrong."""
+
+logger = logging.getLogger("agentserver.mcp")
+
+
+class FailedCallError(Exception):
+    """The server answered that a call is none that it can deal with. Holds its own words."""
+
+
+class LostError(Exception):
+    """A server that does not answer any more, or that gave something else than an answer."""
+
+
+class Connection:
+    """One server.
+
+    Args:
+        server: how it is reached, and its tools.
+        directory: in which its program starts.
+    """
+
+    def __init__(self, server: McpServer, directory: Path) -> None:
+        self.server = server
+        self._directory = directory
+        self._client: Any = None
+        self._changed = anyio.Event()
+        self._wake = anyio.Event()
+        self._lost = anyio.Event()
+        self._given_up = False
+        self._refused: Mapping[str, str] = {}
+
+    async def run(self) -> None:
+        """Keep the server connected until this task is cancelled, or it was lost too often in a row."""
+        failures = 0
+        while failures <= self.server.restarts:
+            began = anyio.current_time()
+            try:
+                await self._stand()
+                logger.warning("%s: the connection is lost", self.server.name)
+            except Exception as error:  # noqa: BLE001 - another program, through a library: anything may go wrong
+                logger.warning("%s: %s", self.server.name, told(error))
+            finally:
+                self._set(None)
+            failures = 1 if anyio.current_time() - began > STEADY else failures + 1
+            if failures <= self.server.restarts:
+                await anyio.sleep(min(LONGEST, FIRST * 2 ** (failures - 1)))
+        self._given_up = True
+        self._set(None)
+        logger.error("%s: lost %d times in a row and given up", self.server.name, failures)
+
+    def _set(self, client: Any) -> None:
+        self._client = client
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _stand(self) -> None:
+        """Connect, compare, and stay until the connection is lost."""
+        self._lost = lost = anyio.Event()
+        with anyio.CancelScope() as scope:
+            scope.deadline = anyio.current_time() + STARTING
+            async with connected(self.server, self._directory, lost, self._heard) as client:
+                while not lost.is_set():
+                    scope.deadline = anyio.current_time() + STARTING
+                    self._wake = anyio.Event()
+                    self._compare(await listed(client))
+                    scope.deadline = float("inf")
+                    self._set(client)
+                    await _either(lost, self._wake)
+        if scope.cancelled_caught:
+            raise LostError(f"did not name its tools within {STARTING:g} s")
+
+    async def _heard(self, message: Any) -> None:
+        """A notification: after one about its tools they are compared again."""
+        root = getattr(message, "root", message)
+        if getattr(root, "method", "") == "notifications/tools/list_changed":
+            self._wake.set()
+
+    def _compare(self, found: Mapping[str, LockedTool]) -> None:
+        refused = {}
+        for each in self.server.tools:
+            different = list(differences(each.agreed, found.get(each.agreed.name)))
+            if different:
+                refused[each.agreed.name] = ", ".join(different)
+                logger.error(
+                    "%s is not called: %s since it was locked; see agentserver mcp diff",
+                    each.listener,
+                    refused[each.agreed.name],
+                )
+        self._refused = refused
+
+    async def call(self, name: str, arguments: dict[str, Any], *, patience: float) -> Any:
+        """The result of one call.
+
+        Args:
+            name: of the tool.
+            arguments: a JSON object.
+            patience: seconds to wait for a connection.
+
+        Raises UnsentError when none came in that time, LostError when the server is given up, when the tool is not the
+        one that was agreed on, and when the connection was lost; FailedCallError when the server refuses the call.
+        """
+        client = await self._connected(patience)
+        if name in self._refused:
+            raise LostError(
+                f"the tool {name} of {self.server.name} is not what was locked: {self._refused[name]}"
+            )
+        lost = self._lost
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolRequest, CallToolRequestParams
+
+        request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
+        try:
+            # The library's own call_tool holds the result against the server's schema here, for as long as that takes.
+            return await client.session.send_request(request, result_type())
+        except MCPError as error:
+            if error.code not in {CONNECTION_CLOSED, REQUEST_TIMEOUT} and not lost.is_set():
+                raise FailedCallError(error.message) from None
+            lost.set()
+            raise LostError(f"{self.server.name} was lost during the call: {told(error)}") from None
+        except Exception as error:
+            if self.server.url is not None:
+                lost.set()
+            raise LostError(f"{self.server.name} gave no answer that can be read: {told(error)}") from None
+
+    async def _connected(self, patience: float) -> Any:
+        with anyio.move_on_after(patience):
+            while self._client is None and not self._given_up:
+                await self._changed.wait()
+        if self._given_up:
+            raise LostError(f"{self.server.name} was lost too often and is given up")
+        if self._client is None:
+            raise UnsentError(f"{self.server.name} is not connected")
+        return self._client
+
+
+async def _either(*events: anyio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def waiting(event: anyio.Event) -> None:
+            await event.wait()
+            tasks.cancel_scope.cancel()
+
+        for event in events:
+            tasks.start_soon(waiting, event)
+
+
+def told(error: BaseException) -> str:
+    """What went wrong, on one bounded line; the words are a stranger's."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return legible(f"{type(error).__name__}: {error}", SAID)
+
+
+def result_type() -> Any:
+    """The forms of an answer to a call."""
+    from mcp_types import CallToolResult, InputRequiredResult
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CallToolResult | InputRequiredResult)
+
+
+@asynccontextmanager
+async def connected(
+    server: McpServer, directory: Path, lost: anyio.Event, heard: Any = None
+) -> AsyncIterator[Any]:
+    """The library's client of a server. It must be left in the task in which it was entered.
+
+    Requests of the server for a model's or a person's words have no callback, so the library declines them.
+    """
+    from mcp import Client
+    from mcp_types import Implementation
+
+    transport: Any = piped(server, directory, lost) if server.url is None else _reached(server)
+    info = Implementation(name="agentserver", version="1")
+    async with Client(transport, cache=None, client_info=info, message_handler=heard) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _reached(server: McpServer) -> AsyncIterator[Any]:
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    headers = {} if server.token is None else {"Authorization": f"Bearer {server.token}"}
+    times = httpx2.Timeout(STARTING, read=None)  # each call has the deadline of its listener
+    assert server.url is not None
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=times, trust_env=False) as http,
+        streamable_http_client(server.url, http_client=http) as streams,
+    ):
+        yield streams
+
+
+async def listed(client: Any) -> dict[str, LockedTool]:
+    """The tools of a connected server by name. Raises LockError for what is none, and for more than TOOLS."""
+    found: dict[str, LockedTool] = {}
+    cursor = None
+    for _ in range(TOOLS):
+        page = await client.session.list_tools(params=_page(cursor))
+        for each in page.tools:
+            one = tool(each.name, each.description or "", each.input_schema, each.output_schema)
+            found[one.name] = one
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+        if len(found) > TOOLS:
+            break
+    raise LockError(f"names more than {TOOLS} tools")
+
+
+def _page(cursor: str | None) -> Any:
+    from mcp_types import PaginatedRequestParams
+
+    return PaginatedRequestParams(cursor=cursor)

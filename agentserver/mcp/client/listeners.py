@@ -1,0 +1,171 @@
+"""Tools as handlers: a payload becomes a call, and what the server answers a payload.
+
+Owns what is held against the server's own schemas, what becomes of each kind of answer, and the lives of connections.
+Refuses to judge: what a tool says is a stranger's until somebody declares otherwise.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.to_thread
+
+from agentserver.contract import HandlerMetadata, HandlerResponse, SystemError
+from agentserver.extras import require
+from agentserver.handoff.validation.worker import ValidationFailed, ValidationWorker
+from agentserver.mcp.client.connection import Connection, FailedCallError, LostError
+from agentserver.payload.foreign.mapping import codec_of
+from agentserver.payload.foreign.results import ToolData, ToolFailure, ToolLink, ToolResult, legible
+from agentserver.payload.foreign.shapes import inward, outward
+from agentserver.payload.json.elements import element_of, value_from
+from agentserver.payload.json.values import JsonRefusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+
+    from agentserver.config.organism import McpServer, McpTool
+
+WAITING: Final = 0.9
+"""The part of a call's deadline for which it waits to be sent."""
+MOST: Final = 1 << 20
+"""Most characters and octets of a result."""
+DECLINED: Final = "the tool asked for the words of a person or of a model, which it is not given here"
+TOO_LARGE: Final = f"the result has more than {MOST} characters or octets"
+
+
+class ToolListener:
+    """The handler of one tool."""
+
+    def __init__(
+        self, tool: McpTool, connection: Connection, deadline: float, worker: ValidationWorker
+    ) -> None:
+        self._tool = tool
+        self._connection = connection
+        self._deadline = deadline
+        self._worker = worker
+        self._takes = codec_of(tool.forms.takes.cls)
+        self._gives = None if tool.forms.gives is None else codec_of(tool.forms.gives.cls)
+
+    async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResponse:
+        """Call the tool, once.
+
+        Raises UnsentError and LostError as ``Connection.call`` does, LostError also for a result that is not what the
+        server's own schema says.
+        """
+        del metadata
+        if isinstance(payload, SystemError):  # what was answered is none that may be sent
+            return HandlerResponse.respond(payload)
+        arguments = outward(self._tool.forms.takes.shape, value_from(self._takes, payload))
+        if isinstance(arguments, JsonRefusal):
+            return _failed(f"arguments: {arguments}")
+        if self._tool.forms.takes.loose:
+            fault = await self._against(arguments, self._tool.agreed.takes)
+            if fault:
+                return _failed(f"arguments: {fault}")
+        patience = self._deadline * WAITING
+        try:
+            found = await self._connection.call(self._tool.agreed.name, arguments, patience=patience)
+        except FailedCallError as error:
+            return _failed(str(error))
+        if not hasattr(found, "content"):
+            return _failed(DECLINED)
+        return await self._told(found)
+
+    async def _told(self, found: Any) -> HandlerResponse:
+        made = _result(found.content)
+        if made is None:
+            return _failed(TOO_LARGE)
+        if found.is_error:
+            return HandlerResponse.respond(ToolFailure(text=made.text))
+        if self._gives is None or self._tool.forms.gives is None:
+            return HandlerResponse.respond(made)
+        value = found.structured_content
+        fault = await self._against(value, self._tool.agreed.gives)
+        if fault:
+            raise LostError(f"{self._tool.listener} gave a result that its own schema refuses: {fault}")
+        element = element_of(self._gives, inward(self._tool.forms.gives.shape, value))
+        if isinstance(element, JsonRefusal):
+            raise LostError(f"{self._tool.listener} gave a result that no payload can hold: {element}")
+        return HandlerResponse.respond(self._gives.decode(element))
+
+    async def _against(self, value: Any, schema: Any) -> str:
+        """The fault of a value by a foreign schema, found in a process of its own; empty without one."""
+        try:
+            await anyio.to_thread.run_sync(self._worker.validate, value, schema)
+        except ValidationFailed as fault:
+            return str(fault)
+        return ""
+
+
+def _failed(text: str) -> HandlerResponse:
+    return HandlerResponse.respond(ToolFailure(text=legible([text[:MOST]])))
+
+
+def _result(content: Sequence[Any]) -> ToolResult | None:
+    """What a tool gave, in order of its kinds; None for more than MOST of it."""
+    texts: list[str] = []
+    data: list[ToolData] = []
+    links: list[ToolLink] = []
+    for each in content:
+        inner = each.resource if each.type == "resource" else each
+        if each.type == "resource_link":
+            links.append(ToolLink(*legible([str(each.uri), each.name])))
+        elif hasattr(inner, "text"):
+            texts.append(inner.text)
+        else:
+            octets: str = getattr(inner, "blob", None) or getattr(inner, "data", None) or ""
+            (kind,) = legible([inner.mime_type or "application/octet-stream"])
+            data.append(ToolData(kind, _octets(octets)))
+    size = (
+        sum(map(len, texts)) + sum(len(each.content) for each in data) + sum(len(each.uri) for each in links)
+    )
+    return ToolResult(legible(texts), data, links) if size <= MOST else None
+
+
+def _octets(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise LostError("a result holds data that is no base64") from None
+
+
+@asynccontextmanager
+async def listening(
+    servers: Sequence[McpServer], directory: Path, deadlines: Mapping[str, float]
+) -> AsyncIterator[Mapping[str, ToolListener]]:
+    """The handlers of all tools by listener, while their servers are kept connected.
+
+    The library is imported in a thread before this gives anything; servers are connected afterwards, and calls wait.
+
+    Args:
+        servers: whose tools these are.
+        directory: in which programs start.
+        deadlines: seconds of each listener.
+
+    Raises MissingExtraError.
+    """
+    require("mcp:", "mcp")
+    await anyio.to_thread.run_sync(_import)
+    worker = ValidationWorker()
+    connections = [(server, Connection(server, directory)) for server in servers]
+    try:
+        async with anyio.create_task_group() as tasks:
+            for _, connection in connections:
+                tasks.start_soon(connection.run)
+            yield {
+                tool.listener: ToolListener(tool, connection, deadlines[tool.listener], worker)
+                for server, connection in connections
+                for tool in server.tools
+            }
+            tasks.cancel_scope.cancel()
+    finally:
+        await anyio.to_thread.run_sync(worker.close)
+
+
+def _import() -> None:
+    import_module("mcp.client.streamable_http")  # slow, and the loop has others to serve

@@ -1,0 +1,172 @@
+"""A server of the protocol as a process of its own, spoken to over its standard input and output.
+
+Owns the process: exactly the environment that was given, a group of its own that is killed whole, lines of bounded
+length. Refuses to know what is said. The library's own transport hands down six variables of this process and reads
+lines of any length.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from agentserver.characters.printing import legible
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from anyio.abc import ByteReceiveStream, Process
+
+    from agentserver.config.organism import McpServer
+
+LINE: Final = 1 << 24
+"""Most bytes of one message of a server; one that says more has lost its connection."""
+PATIENCE: Final = 2.0
+"""Seconds that a server has to end when its input does, and again when it is asked to."""
+SAID: Final = 500
+"""Most characters that are logged of a line of a server's."""
+
+logger = logging.getLogger("agentserver.mcp")
+
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
+
+
+@asynccontextmanager
+async def piped(server: McpServer, directory: Path, lost: anyio.Event) -> AsyncIterator[Any]:
+    """Start the server's program; gives its messages and takes those to it, as the library's transports do.
+
+    Args:
+        server: with a command.
+        directory: in which the program starts.
+        lost: set when its output has ended.
+
+    Raises OSError when it cannot be started.
+    """
+    process = await anyio.open_process(
+        [_program(server.command[0], directory), *server.command[1:]],
+        env=dict(server.env),
+        cwd=directory,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        incoming, given = anyio.create_memory_object_stream[Any](0)
+        taken, outgoing = anyio.create_memory_object_stream[Any](0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read, process, incoming, lost, server.name)
+            tasks.start_soon(_write, process, outgoing, lost)
+            tasks.start_soon(_log, process, server.name)
+            try:
+                yield given, taken
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await _end(process)
+                for stream in (given, taken, incoming, outgoing):
+                    stream.close()
+                tasks.cancel_scope.cancel()
+    finally:
+        _kill(process.pid)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(PATIENCE):
+            await process.aclose()
+
+
+def _program(name: str, directory: Path) -> str:
+    if os.sep in name:
+        return str(directory / name)
+    return shutil.which(name) or name
+
+
+async def _read(process: Process, incoming: Any, lost: anyio.Event, name: str) -> None:
+    """Give every line as a message; what is none, as the exception that says so."""
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    assert process.stdout is not None
+    try:
+        async with incoming:
+            async for line in _lines(process.stdout, name):
+                try:
+                    message: Any = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                except ValueError as error:
+                    logger.warning("%s said what is no message: %s", name, _shown(line))
+                    message = error
+                await incoming.send(message)
+    except _GONE:
+        pass
+    finally:
+        lost.set()
+
+
+async def _lines(stream: ByteReceiveStream, name: str) -> AsyncIterator[bytes]:
+    left = bytearray()
+    async for chunk in stream:
+        left += chunk
+        if b"\n" in chunk:
+            *lines, rest = bytes(left).split(b"\n")
+            left = bytearray(rest)
+            for line in lines:
+                if line.strip():
+                    yield line
+        if len(left) > LINE:
+            logger.error("%s said more than %d bytes at once and is not listened to any more", name, LINE)
+            return
+
+
+async def _write(process: Process, outgoing: Any, lost: anyio.Event) -> None:
+    assert process.stdin is not None
+    try:
+        async with outgoing:
+            async for each in outgoing:
+                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await process.stdin.send(text.encode() + b"\n")
+    except _GONE:
+        lost.set()
+
+
+async def _log(process: Process, name: str) -> None:
+    """What the server says about itself, on one line each, with nothing that a terminal would act on."""
+    assert process.stderr is not None
+    with suppress(*_GONE):
+        async for line in _lines(process.stderr, name):
+            logger.info("%s: %s", name, _shown(line))
+
+
+def _shown(line: bytes) -> str:
+    return legible(line[: SAID * 4].decode(errors="replace"), SAID)
+
+
+async def _end(process: Process) -> None:
+    """Close the program's input and wait; ask it to end and wait. What is left of its group is killed."""
+    assert process.stdin is not None
+    with suppress(*_GONE):
+        await process.stdin.aclose()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if await _ended(process):
+            break
+        _signal(process.pid, number)
+    await _ended(process)
+
+
+async def _ended(process: Process) -> bool:
+    # ``wait`` would also wait for the pipes, which a child of the program may hold.
+    with anyio.move_on_after(PATIENCE):
+        while process.returncode is None:  # noqa: ASYNC110 - nothing tells of it
+            await anyio.sleep(0.01)
+    return process.returncode is not None
+
+
+def _kill(group: int) -> None:
+    _signal(group, signal.SIGKILL)
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

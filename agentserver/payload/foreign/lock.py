@@ -1,0 +1,226 @@
+"""What was agreed of a server's tools: the lock, as a value and as a text.
+
+Owns the form of the text, the hash of a tool, and in what a tool differs from what was agreed. Refuses to know files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.characters.printing import one_line, shortened
+from agentserver.payload.fields.field_table import PayloadType, RecordType, Scalar
+from agentserver.payload.foreign.mapping import Mapped, UnmappableError, mapped
+from agentserver.payload.json.values import JsonRefusal, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agentserver.payload.fields.field_table import Field, Type
+
+FORMAT: Final = 1
+BYTES: Final = 1 << 22
+"""Most bytes of a lock."""
+TOOLS: Final = 1000
+"""Most tools of a server."""
+LINE: Final = 300
+"""Most characters of what is told of a tool to peers and models."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
+"""The names that the protocol asks of tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedTool:
+    """One tool.
+
+    Args:
+        name: as the server calls it.
+        description: the server's own words, which anybody may have written.
+        takes: the JSON Schema of its arguments.
+        gives: the JSON Schema of its structured result; None without one.
+    """
+
+    name: str
+    description: str
+    takes: Mapping[str, Any]
+    gives: Mapping[str, Any] | None = None
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The tool as JSON, without its hash."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.takes,
+        }
+        return found if self.gives is None else found | {"outputSchema": self.gives}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the tool as JSON with sorted members, in hexadecimal digits."""
+        text = json.dumps(self.value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return sha256(text.encode()).hexdigest()
+
+    @property
+    def line(self) -> str:
+        """The first line of the description, for peers and models."""
+        first = next((line for line in self.description.splitlines() if line.strip()), self.name)
+        return shortened(one_line(" ".join(first.split())), LINE, "...")
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What one server was when it was locked.
+
+    Args:
+        server: what it calls itself, with its version.
+        protocol: the version of the protocol that was spoken.
+        tools: in the order of their names.
+    """
+
+    server: str
+    protocol: str
+    tools: tuple[LockedTool, ...]
+
+    def tool(self, name: str) -> LockedTool | None:
+        """The tool of that name."""
+        return next((each for each in self.tools if each.name == name), None)
+
+
+def written(lock: Lock) -> str:
+    """The text of a lock, the same for the same lock."""
+    tools = [tool.value | {"sha256": tool.digest} for tool in sorted(lock.tools, key=lambda each: each.name)]
+    whole = {"format": FORMAT, "server": lock.server, "protocol": lock.protocol, "tools": tools}
+    return json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=True) + "\n"
+
+
+class LockError(ValueError):
+    """A text that is no lock, or one that was changed by hand. The text says why."""
+
+
+def locked(data: bytes) -> Lock:
+    """The lock in a text. Raises LockError."""
+    value = read(data, most=BYTES)
+    if isinstance(value, JsonRefusal):
+        raise LockError(f"is no lock: {value}")
+    value = json.loads(data)  # with the numbers that the hash was taken of
+    try:
+        if value["format"] != FORMAT:
+            raise LockError(f"is a lock of another format than {FORMAT}")
+        tools = tuple(_tool(each) for each in value["tools"])
+        return Lock(str(value["server"]), str(value["protocol"]), tools)
+    except (KeyError, TypeError, AttributeError):
+        raise LockError("is no lock of an MCP server") from None
+
+
+def _tool(value: Mapping[str, Any]) -> LockedTool:
+    found = tool(value["name"], value["description"], value["inputSchema"], value.get("outputSchema"))
+    if found.digest != value["sha256"]:
+        raise LockError(
+            f"was changed after it was written: {one_line(found.name)} is another than its SHA-256 says"
+        )
+    return found
+
+
+def tool(name: Any, description: Any, takes: Any, gives: Any = None) -> LockedTool:
+    """A tool as its server declares it. Raises LockError for one that the protocol does not allow."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise LockError("has a tool whose name is not of letters, digits and _ - . / alone")
+    schemas = isinstance(takes, dict) and (gives is None or isinstance(gives, dict))
+    if not isinstance(description, str) or not schemas:
+        raise LockError(f"has a tool, {name}, without a schema of its arguments")
+    return LockedTool(name, description, takes, gives)
+
+
+def differences(agreed: LockedTool, found: LockedTool | None) -> Iterator[str]:
+    """In what a tool differs from what was agreed, in words of our own."""
+    if found is None:
+        yield "is gone"
+        return
+    if agreed.digest == found.digest:
+        return
+    for what, old, new in (
+        ("its description", agreed.description, found.description),
+        ("the schema of its arguments", agreed.takes, found.takes),
+        ("the schema of its result", agreed.gives, found.gives),
+    ):
+        if json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
+            yield f"{what} is another"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolForms:
+    """The payloads of one tool.
+
+    Args:
+        takes: its arguments.
+        gives: its structured result; None without a schema of it.
+    """
+
+    takes: Mapped
+    gives: Mapped | None
+
+
+def forms(server: str, of: LockedTool, known: Mapping[str, type] = MappingProxyType({})) -> ToolForms:
+    """The payloads of a tool.
+
+    Args:
+        server: its name.
+        of: the tool.
+        known: classes by the name of their root; one of the same schema is taken in place of one that is made.
+
+    Raises UnmappableError.
+    """
+    root = of.name.replace("/", ".")
+    root = root if root[0].isalpha() or root[0] == "_" else f"_{root}"
+    space = f"urn:mcp:{server}:{of.name}"
+    takes = _known(mapped(of.takes, name=root, namespace=space, doc=of.line), known)
+    if of.gives is None:
+        return ToolForms(takes, None)
+    result = mapped(of.gives, name=f"{root}.result", namespace=space, doc=f"The result of {root}.")
+    return ToolForms(takes, _known(result, known))
+
+
+def _known(made: Mapped, known: Mapping[str, type]) -> Mapped:
+    described = vars(made.cls)["__payload__"]
+    other = known.get(described.qname)
+    payload = None if other is None else vars(other).get("__payload__")
+    if other is None or not isinstance(payload, PayloadType) or not _alike(payload.record, described.record):
+        return made
+    return replace(made, cls=other)
+
+
+def _alike(left: Type, right: Type) -> bool:
+    """True when two types have the same form in XML, whatever their classes and fields are called in Python."""
+    if isinstance(left, Scalar) and isinstance(right, Scalar):
+        texts = [[written for written, _ in each.choices] for each in (left, right)]
+        return left.kind is right.kind and left.facets == right.facets and texts[0] == texts[1]
+    if not isinstance(left, RecordType) or not isinstance(right, RecordType):
+        return False
+    pairs = zip(left.fields, right.fields, strict=False)
+    return len(left.fields) == len(right.fields) and all(
+        _form(one) == _form(other) and _alike(one.type, other.type) for one, other in pairs
+    )
+
+
+def _form(field: Field) -> tuple[object, ...]:
+    return field.xml, field.place, field.optional, field.repeated, field.least, field.most
+
+
+__all__ = [
+    "Lock",
+    "LockError",
+    "LockedTool",
+    "ToolForms",
+    "UnmappableError",
+    "differences",
+    "forms",
+    "locked",
+    "tool",
+    "written",
+]

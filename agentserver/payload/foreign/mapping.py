@@ -1,0 +1,370 @@
+"""A foreign JSON Schema as a payload class.
+
+Owns which schema becomes which field. Refuses to fetch: a reference out of the document is never followed. What a
+schema asks for beyond an XSD (patterns of ECMA-262, uniqueness, conditions) shows when values are held against the
+schema itself; ``loose`` says that there is such a thing. A position that no field can state takes JSON as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
+
+from agentserver.characters.printing import one_line, shortened
+from agentserver.hygiene.json.tree import target
+from agentserver.payload.codec import Generated
+from agentserver.payload.fields.docstrings import DOC
+from agentserver.payload.fields.facets import LONGEST
+from agentserver.payload.fields.field_table import PayloadError
+from agentserver.payload.fields.lexical import ScalarKind, carried
+from agentserver.payload.fields.multiples import step_of
+from agentserver.payload.foreign.classes import XML_NAME, Entry, Names, dataclass_of, payload_class
+from agentserver.payload.foreign.shapes import AS_TEXT, BOX, BOXED, SCALAR, Member, Shape
+from agentserver.payload.json.values import below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+JSON_TEXT: Final = 65_536
+"""Most characters of JSON as text."""
+LEVELS: Final = 12
+"""Most objects inside one another; deeper ones are JSON as text."""
+POSITIONS: Final = 1000
+"""Most positions of a schema, references written out."""
+
+_PLAIN: Final = frozenset(
+    (
+        *("type", "properties", "required", "items", "enum", "const", "additionalProperties", "multipleOf"),
+        *("minLength", "maxLength", "minItems", "maxItems"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        *("anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "$schema", "$id"),
+        *("title", "description", "$comment", "examples", "default", "deprecated", "readOnly", "writeOnly"),
+        *("format", "contentEncoding", "contentMediaType"),
+    )
+)
+"""The keywords that a field states, or that ask for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One position that takes JSON as text, and why: a JSON pointer into values, and a reason."""
+
+    pointer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A foreign schema as a class.
+
+    Args:
+        cls: the payload class.
+        shape: by which its JSON face and foreign values correspond.
+        loose: whether the schema asks for more than the class can state.
+        notes: the positions that are JSON as text.
+    """
+
+    cls: type
+    shape: Shape
+    loose: bool
+    notes: tuple[Note, ...] = ()
+
+
+class UnmappableError(ValueError):
+    """A schema that no class can stand for, not even one that holds JSON as text. The text says why."""
+
+
+def mapped(schema: Any, *, name: str, namespace: str, doc: str = "") -> Mapped:
+    """The class of a foreign schema.
+
+    Args:
+        schema: a JSON Schema, as a value.
+        name: of the root element.
+        namespace: of the class.
+        doc: one line about it.
+
+    Raises UnmappableError for a name that cannot be a payload's.
+    """
+    try:
+        return _Mapper(schema).root(name, namespace, doc)
+    except (_Misfit, PayloadError, ValueError, RecursionError) as error:
+        reason = str(error) or "is nested too deep"
+    try:
+        note = Note("", shortened(one_line(reason), LONGEST, "..."))
+        return Mapped(
+            payload_class(name, [Entry(BOX, _JSON)], namespace, doc), BOXED, loose=True, notes=(note,)
+        )
+    except PayloadError as error:
+        raise UnmappableError(str(error)) from None
+
+
+_JSON: Any = Annotated[str, MaxLen(JSON_TEXT)]
+
+
+class _Misfit(Exception):  # noqa: N818 - never leaves this module
+    """The reason why a position is no field."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The words and the absence around a type."""
+
+    nullable: bool
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """What one position becomes."""
+
+    annotation: Any
+    shape: Shape = SCALAR
+    nullable: bool = False
+    listed: bool = False
+    doc: str = ""
+
+
+@dataclass(slots=True)
+class _Mapper:
+    whole: Any
+    notes: list[Note] = field(default_factory=list)
+    loose: bool = False
+    left: int = POSITIONS
+    _classes: Counter[str] = field(default_factory=Counter)
+
+    def root(self, name: str, namespace: str, doc: str) -> Mapped:
+        schema, nullable, _ = self._resolved(self.whole, ())
+        if nullable or not self._is_object(schema):
+            raise _Misfit("is no object with named members")
+        entries, shape = self._members(schema, "", ())
+        return Mapped(payload_class(name, entries, namespace, doc), shape, self.loose, tuple(self.notes))
+
+    def _is_object(self, schema: Mapping[str, Any]) -> bool:
+        kind = schema.get("type", "object" if "properties" in schema else None)
+        named = isinstance(schema.get("properties", {}), dict)
+        return kind == "object" and named and "enum" not in schema and "const" not in schema
+
+    def _resolved(self, schema: Any, way: tuple[str, ...]) -> tuple[dict[str, Any], bool, tuple[str, ...]]:
+        """The schema behind references and alternatives with null; whether null is allowed; the references followed."""
+        nullable = False
+        while True:
+            if not isinstance(schema, dict):
+                raise _Misfit("may be anything")
+            self.loose = self.loose or not _PLAIN.issuperset(schema)
+            rest = {
+                key: value for key, value in schema.items() if key not in {"$ref", "allOf", "anyOf", "oneOf"}
+            }
+            inner: Any = None
+            if "$ref" in schema:
+                inner, way = self._referred(schema["$ref"], way)
+            elif len(schema.get("allOf", ())) == 1:
+                (inner,) = schema["allOf"]
+            elif any(key in schema for key in ("allOf", "anyOf", "oneOf")):
+                inner, null = _alternative(schema)
+                nullable = nullable or null
+            else:
+                break
+            if not isinstance(inner, dict):
+                raise _Misfit("may be anything")
+            if rest.keys() & inner.keys() - {"title", "description", "default"}:
+                raise _Misfit("says one thing twice")
+            schema = inner | rest
+        kinds = schema.get("type")
+        if isinstance(kinds, list):
+            nullable = nullable or "null" in kinds
+            left = [each for each in kinds if each != "null"]
+            if len(left) != 1:
+                raise _Misfit("may have several types")
+            schema = schema | {"type": left[0]}
+        return schema, nullable, way
+
+    def _referred(self, reference: Any, way: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+        place = target(reference)
+        if place is None:
+            raise _Misfit("refers to another document, which is never fetched")
+        if place in way:
+            raise _Misfit("contains itself")
+        found = self.whole
+        for step in place.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, dict) else None
+        return found, (*way, place)
+
+    def _members(
+        self, schema: Mapping[str, Any], pointer: str, way: tuple[str, ...]
+    ) -> tuple[list[Entry], Shape]:
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        if not properties and schema.get("additionalProperties", False) not in (False, None):
+            raise _Misfit("has members of any name")
+        if any(each not in properties for each in required):
+            raise _Misfit("asks for a member that it does not describe")
+        self.loose = self.loose or isinstance(schema.get("additionalProperties"), dict)
+        entries, members = [], {}
+        names = Names()
+        for foreign, inner in properties.items():
+            xml = names.xml(foreign)
+            typed = self._position(inner, below(pointer, xml), way)
+            needed = foreign in required
+            optional = typed.nullable or not needed
+            if typed.listed and needed and typed.nullable:
+                typed = self._as_text(below(pointer, xml), "may be null or a list", inner)
+            entries.append(Entry(xml, typed.annotation, optional, typed.listed, typed.doc))
+            members[foreign] = Member(xml, typed.shape, needed, typed.nullable)
+        return entries, Shape(members=members)
+
+    def _position(self, schema: Any, pointer: str, way: tuple[str, ...], *, item: bool = False) -> _Typed:
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError(f"has more than {POSITIONS} positions")
+        if pointer.count("/") > LEVELS:
+            return self._as_text(pointer, "is nested too deep", schema)
+        try:
+            return self._typed(schema, pointer, way, item=item)
+        except (_Misfit, PayloadError) as misfit:
+            if item:
+                raise
+            return self._as_text(pointer, str(misfit), schema)
+
+    def _as_text(self, pointer: str, reason: str, schema: Any) -> _Typed:
+        self.loose = True
+        self.notes.append(Note(pointer, reason))
+        words = "JSON as text." + (f" {_described(schema)}" if _described(schema) else "")
+        return _Typed(_JSON, AS_TEXT, doc=words)
+
+    def _typed(self, schema: Any, pointer: str, way: tuple[str, ...], *, item: bool) -> _Typed:
+        doc = _described(schema)
+        schema, nullable, way = self._resolved(schema, way)
+        doc = doc or _described(schema)
+        if "enum" in schema or "const" in schema:
+            choices, null = _choices(schema)
+            return _Typed(Literal[tuple(choices)], SCALAR, nullable or null, doc=doc)
+        kind = schema.get("type") or (
+            "object" if "properties" in schema else "array" if "items" in schema else None
+        )
+        if kind == "object":
+            entries, shape = self._members(schema, pointer, way)
+            return _Typed(self._nested(pointer, entries), shape, nullable, doc=doc)
+        if kind == "array":
+            if item:
+                raise _Misfit("holds lists of lists")
+            return self._list(schema, pointer, way, _Told(nullable, doc))
+        if kind not in _SCALARS:
+            raise _Misfit("has no type")
+        return _Typed(self._scalar(str(kind), schema), SCALAR, nullable, doc=doc)
+
+    def _list(self, schema: Mapping[str, Any], pointer: str, way: tuple[str, ...], told: _Told) -> _Typed:
+        if "items" not in schema:
+            raise _Misfit("holds items of any kind")
+        inner = self._position(schema["items"], pointer, way, item=True)
+        if inner.nullable:
+            raise _Misfit("holds items that may be null")
+        marks = list(self._lengths(schema, "minItems", "maxItems"))
+        annotation: Any = list[inner.annotation]  # type: ignore[name-defined]
+        return _Typed(
+            _marked(annotation, marks), Shape(items=inner.shape), told.nullable, listed=True, doc=told.doc
+        )
+
+    def _nested(self, pointer: str, entries: list[Entry]) -> type:
+        wanted = "".join(
+            part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", pointer.rsplit("/", 1)[-1])
+        )
+        name = wanted if XML_NAME.fullmatch(wanted) else f"Part{wanted}"
+        self._classes[name] += 1
+        return dataclass_of(name if self._classes[name] == 1 else f"{name}{self._classes[name]}", entries, "")
+
+    def _scalar(self, kind: str, schema: Mapping[str, Any]) -> Any:
+        bare = _SCALARS[kind]
+        if kind == "boolean":
+            return bare
+        if kind == "string":
+            return _marked(bare, list(self._lengths(schema, "minLength", "maxLength")))
+        return _marked(bare, list(self._bounds(bare, schema)))
+
+    def _lengths(self, schema: Mapping[str, Any], least: str, most: str) -> Iterator[Any]:
+        low, high = _count(schema.get(least)), _count(schema.get(most))
+        if low and low <= LONGEST:
+            yield MinLen(low)
+        elif low:
+            self.loose = True
+        if high is not None:
+            yield MaxLen(high)
+
+    def _bounds(self, bare: type, schema: Mapping[str, Any]) -> Iterator[Any]:
+        for key, mark in (
+            ("minimum", Ge),
+            ("exclusiveMinimum", Gt),
+            ("maximum", Le),
+            ("exclusiveMaximum", Lt),
+        ):
+            bound = schema.get(key)
+            if bound is None:
+                continue
+            if isinstance(bound, bool) or not isinstance(bound, (int, float)) or bare(bound) != bound:
+                self.loose = True
+            else:
+                yield mark(bare(bound))
+        step = schema.get("multipleOf")
+        if step is not None and bare is int and _stateable(step):
+            yield MultipleOf(step)
+        elif step is not None:
+            self.loose = True
+
+
+_SCALARS: Final[Mapping[str, type]] = {"string": str, "integer": int, "number": float, "boolean": bool}
+
+
+def _alternative(schema: Mapping[str, Any]) -> tuple[Any, bool]:
+    """The one alternative that is not null, and whether null is one."""
+    every = [each for key in ("anyOf", "oneOf") for each in schema.get(key, ())]
+    left = [each for each in every if not (isinstance(each, dict) and each.get("type") == "null")]
+    if len(left) != 1 or "allOf" in schema:
+        raise _Misfit("may be one of several things")
+    return left[0], len(left) < len(every)
+
+
+def _choices(schema: Mapping[str, Any]) -> tuple[list[Any], bool]:
+    listed = [schema["const"]] if "const" in schema else schema["enum"]
+    if not isinstance(listed, list):
+        raise _Misfit("lists its values wrongly")
+    choices = [each for each in listed if each is not None]
+    kinds = {type(each) for each in choices}
+    if (
+        len(kinds) != 1
+        or not kinds <= {str, int, bool}
+        or not all(map(carried, (c for c in choices if type(c) is str)))
+    ):
+        raise _Misfit("lists values that are not all text, or all whole numbers")
+    return list(dict.fromkeys(choices)), len(choices) < len(listed)
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _stateable(step: Any) -> bool:
+    """True when XSD can state a step of integers."""
+    try:
+        step_of(ScalarKind.INT, step)
+    except ValueError:
+        return False
+    return True
+
+
+def _marked(bare: Any, marks: list[Any]) -> Any:
+    return Annotated[(bare, *marks)] if marks else bare
+
+
+def _described(schema: Any) -> str:
+    """A description as one bounded line, for a docstring."""
+    said = schema.get("description") if isinstance(schema, dict) else None
+    return shortened(one_line(" ".join(said.split())), DOC, "...") if isinstance(said, str) else ""
+
+
+def codec_of(cls: type) -> Generated:
+    """The codec of an ``@xmlify`` class."""
+    payload: Any = vars(cls)
+    return Generated(payload["__payload__"], payload["__functions__"])

@@ -1,0 +1,77 @@
+"""The payloads that a foreign tool answers with, where its own schema says nothing.
+
+Owns their classes and the taking out of characters that XML has not. Refuses to judge: all of it is a stranger's words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from agentserver.contract import Element
+from agentserver.payload.fields.lexical import carried
+from agentserver.payload.xmlify import xmlify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+REPLACED = "\ufffd"
+
+
+@dataclass(frozen=True)
+class ToolData:
+    """Octets that a tool gave.
+
+    Args:
+        media_type: what the tool says that they are.
+        content: the octets.
+    """
+
+    media_type: Annotated[str, Element("media-type")]
+    content: bytes
+
+
+@dataclass(frozen=True)
+class ToolLink:
+    """A reference that a tool gave. Nothing has followed it.
+
+    Args:
+        uri: of the resource.
+        name: what the tool calls it.
+    """
+
+    uri: str
+    name: str = ""
+
+
+@xmlify
+@dataclass(frozen=True)
+class ToolResult:
+    """The answer of a tool that declares no schema of it.
+
+    Args:
+        text: its texts, in order.
+        data: images, sound and other octets.
+        links: references to more.
+    """
+
+    text: list[str] = field(default_factory=list)
+    data: list[ToolData] = field(default_factory=list)
+    links: list[ToolLink] = field(default_factory=list)
+
+
+@xmlify
+@dataclass(frozen=True)
+class ToolFailure:
+    """A tool's own word that it could not do what it was asked.
+
+    Args:
+        text: what it says about that.
+    """
+
+    text: list[str] = field(default_factory=list)
+
+
+def legible(texts: Iterable[str]) -> list[str]:
+    """Texts with U+FFFD in place of every character that XML has not."""
+    return [each if carried(each) else "".join(c if carried(c) else REPLACED for c in each) for each in texts]

@@ -220,9 +220,14 @@ async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Hand
     """The handlers of listeners that are tools of MCP servers, connected for as long as the stack is open."""
     if not organism.mcp:
         return {}
+    from agentserver.config.code.tools import unconnected
     from agentserver.mcp.client.listeners import listening  # with an extra that most do without
 
-    deadlines = {bound.listener.name: bound.listener.deadline for bound in organism.listeners}
+    deadlines = {
+        bound.listener.name: bound.listener.deadline
+        for bound in organism.listeners
+        if bound.handler is unconnected  # a test has others in their place
+    }
     return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines))
 
 

@@ -89,6 +89,7 @@ CATCH_ALL = {
     "agentserver/gateways/*": 1,
     "agentserver/guards/hosting.py": 1,
     "agentserver/pump/observing.py": 1,
+    "agentserver/mcp/client/connection.py": 1,
 }
 """Where any exception becomes a value, and in how many handlers: around user code (a handler, the words of what it
 raised, a guard, an observer), at the boundary of one delivery (its

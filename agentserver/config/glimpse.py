@@ -1,4 +1,4 @@
-"""The journal and the secrets of an organism, read without loading it, though it may be broken.
+"""The journal, the secrets and the MCP servers of an organism, read without loading it, though it may be broken.
 
 Owns how much of it was read. Runs no code of the organism, and refuses to know the rest of it.
 """
@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from agentserver.config.findings import Mistakes, Severity
-from agentserver.config.keys.models import JournalEntry, unjournalled
+from agentserver.config.keys.models import JournalEntry, OrganismFile, unjournalled
 from agentserver.config.loading import project_directory, shown_directory
 from agentserver.config.places import JOURNAL, astray, misplaced
+from agentserver.config.validation import parse
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from agentserver.config.findings import ConfigMistake
+    from agentserver.config.organism import McpServer
 
 
 class Glimpse(NamedTuple):
@@ -67,3 +71,27 @@ def glimpse(path: Path, environ: Mapping[str, str]) -> Glimpse:
     lost = Mistakes()
     lost.error(where, *misplaced(JOURNAL, journal.path, real, shown_directory(path, project)))
     return found._replace(astray=str(lost.settle([where.file], secrets)[0]))
+
+
+def servers(
+    path: Path, environ: Mapping[str, str]
+) -> tuple[tuple[McpServer, ...], Path, tuple[ConfigMistake, ...]]:
+    """The MCP servers of an organism, without their tools; the project directory; mistakes in what is said of servers.
+
+    Locks are not read: this is what they are written with.
+    """
+    from agentserver.config.code.tools import ToolReader
+
+    project, report = project_directory(path), Mistakes()
+    found: tuple[McpServer, ...] = ()
+    sources = Sources(project, environ, report)
+    sources.read(path)
+    if sources.documents:
+        main = parse(sources.documents[0], OrganismFile, report)
+        found = ToolReader(main, project, environ, report).connections()
+    mistakes = report.settle([each.file for each in sources.documents], Secrets.of(sources.values))
+    return (
+        found,
+        project,
+        tuple(each for each in mistakes if each.path.startswith("mcp") or not sources.documents),
+    )

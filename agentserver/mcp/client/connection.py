@@ -37,6 +37,9 @@ STEADY: Final = 60.0
 SAID: Final = 300
 """Most characters that are logged of what went wrong."""
 
+CLOSED: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
+"""The ways in which the library's streams end."""
+
 logger = logging.getLogger("agentserver.mcp")
 
 
@@ -125,18 +128,18 @@ class Connection:
                 )
         self._refused = refused
 
-    async def call(self, name: str, arguments: dict[str, Any], *, patience: float) -> Any:
+    async def call(self, name: str, arguments: dict[str, Any], *, until: float) -> Any:
         """The result of one call.
 
         Args:
             name: of the tool.
             arguments: a JSON object.
-            patience: seconds to wait for a connection.
+            until: the event loop's time to which it waits for a connection.
 
-        Raises UnsentError when none came in that time, LostError when the server is given up, when the tool is not the
+        Raises UnsentError when none came by then, LostError when the server is given up, when the tool is not the
         one that was agreed on, and when the connection was lost; FailedCallError when the server refuses the call.
         """
-        client = await self._connected(patience)
+        client = await self._connected(until)
         if name in self._refused:
             raise LostError(
                 f"the tool {name} of {self.server.name} is not what was locked: {self._refused[name]}"
@@ -154,18 +157,23 @@ class Connection:
                 raise FailedCallError(error.message) from None
             lost.set()
             raise LostError(f"{self.server.name} was lost during the call: {told(error)}") from None
-        except Exception as error:
+        except (ValueError, RuntimeError, OSError, *CLOSED) as error:
             if self.server.url is not None:
                 lost.set()
             raise LostError(f"{self.server.name} gave no answer that can be read: {told(error)}") from None
 
-    async def _connected(self, patience: float) -> Any:
-        with anyio.move_on_after(patience):
-            while self._client is None and not self._given_up:
+    @property
+    def _up(self) -> bool:
+        """True when a call can be sent: one that is lost may not have been noticed by ``run`` yet."""
+        return self._client is not None and not self._lost.is_set()
+
+    async def _connected(self, until: float) -> Any:
+        with anyio.CancelScope(deadline=until):
+            while not self._up and not self._given_up:
                 await self._changed.wait()
         if self._given_up:
             raise LostError(f"{self.server.name} was lost too often and is given up")
-        if self._client is None:
+        if not self._up:
             raise UnsentError(f"{self.server.name} is not connected")
         return self._client
 

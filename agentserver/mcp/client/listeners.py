@@ -58,6 +58,7 @@ class ToolListener:
         server's own schema says.
         """
         del metadata
+        until = anyio.current_time() + self._deadline * WAITING
         if isinstance(payload, SystemError):  # what was answered is none that may be sent
             return HandlerResponse.respond(payload)
         arguments = outward(self._tool.forms.takes.shape, value_from(self._takes, payload))
@@ -67,9 +68,8 @@ class ToolListener:
             fault = await self._against(arguments, self._tool.agreed.takes)
             if fault:
                 return _failed(f"arguments: {fault}")
-        patience = self._deadline * WAITING
         try:
-            found = await self._connection.call(self._tool.agreed.name, arguments, patience=patience)
+            found = await self._connection.call(self._tool.agreed.name, arguments, until=until)
         except FailedCallError as error:
             return _failed(str(error))
         if not hasattr(found, "content"):
@@ -145,22 +145,25 @@ async def listening(
     Args:
         servers: whose tools these are.
         directory: in which programs start.
-        deadlines: seconds of each listener.
+        deadlines: seconds of each listener that is wanted; a server without one is not connected.
 
     Raises MissingExtraError.
     """
+    tools = [(server, tool) for server in servers for tool in server.tools if tool.listener in deadlines]
+    if not tools:
+        yield {}
+        return
     require("mcp:", "mcp")
     await anyio.to_thread.run_sync(_import)
     worker = ValidationWorker()
-    connections = [(server, Connection(server, directory)) for server in servers]
+    connections = {server.name: Connection(server, directory) for server, _ in tools}
     try:
         async with anyio.create_task_group() as tasks:
-            for _, connection in connections:
+            for connection in connections.values():
                 tasks.start_soon(connection.run)
             yield {
-                tool.listener: ToolListener(tool, connection, deadlines[tool.listener], worker)
-                for server, connection in connections
-                for tool in server.tools
+                tool.listener: ToolListener(tool, connections[server.name], deadlines[tool.listener], worker)
+                for server, tool in tools
             }
             tasks.cancel_scope.cancel()
     finally:

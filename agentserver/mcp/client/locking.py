@@ -1,0 +1,52 @@
+"""A server asked once what it is: what a lock is written of, and compared with.
+
+Owns the one connection. Refuses to know files and to call a tool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from agentserver.extras import require
+from agentserver.mcp.client.connection import STARTING, LostError, connected, listed, told
+from agentserver.payload.foreign.lock import Lock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentserver.config.organism import McpServer
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A server as it is now: what may be locked, and the instructions that it would like models to follow."""
+
+    lock: Lock
+    instructions: str = ""
+
+
+def ask(server: McpServer, directory: Path) -> Found:
+    """Connect to a server, ask for its tools and leave it.
+
+    Raises MissingExtraError; LostError where nothing can be learnt of it in STARTING seconds.
+    """
+    require("mcp:", "mcp")
+    return anyio.run(_ask, server, directory)
+
+
+async def _ask(server: McpServer, directory: Path) -> Found:
+    from mcp import MCPError
+
+    try:
+        with anyio.fail_after(STARTING):
+            async with connected(server, directory, anyio.Event()) as client:
+                tools = await listed(client)
+                info = client.server_info
+                name = "a server that does not name itself" if info is None else f"{info.name} {info.version}"
+                lock = Lock(name, client.protocol_version, tuple(tools.values()))
+                return Found(lock, client.instructions or "")
+    except (ExceptionGroup, ValueError, RuntimeError, OSError, MCPError) as error:
+        raise LostError(f"{server.name}: {told(error)}") from None

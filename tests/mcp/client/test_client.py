@@ -1,0 +1,235 @@
+"""Tools of real servers as listeners: what is called, what is answered, and what becomes of a server that is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from agentserver import config, testing
+from agentserver.config.code.tools import lock_path
+from agentserver.config.glimpse import servers
+from agentserver.contract import SystemError
+from agentserver.mcp.client import process
+from agentserver.mcp.client.listeners import TOO_LARGE
+from agentserver.mcp.client.locking import ask
+from agentserver.payload.foreign.lock import written
+from agentserver.payload.foreign.results import ToolData, ToolFailure, ToolLink, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+HOSTILE = Path(__file__).with_name("hostile.py")
+TOOLS = ("echo", "slow", "environment", "die", "huge", "mixed", "sum", "asks")
+
+
+class Project:
+    """An organism whose listeners are the tools of one server."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.notes = root / "notes"
+        self.notes.mkdir()
+        self.environ = {"PATH": os.environ["PATH"], "SECRET": "canary", "NAMED": "named"}
+        self.say()
+
+    def say(self, *, tools: str = "", server: str = "") -> None:
+        named = "".join(f"{{name: {name}, trust: source{tools}}}, " for name in TOOLS)
+        command = json.dumps([sys.executable, str(HOSTILE), str(self.notes)])
+        (self.root / "organism.yaml").write_text(
+            f"name: desk\njournal: none\nlisteners: []\nprovenance: {{mode: audit}}\n"
+            f"mcp:\n  - name: far\n    command: {command}\n    env: [NAMED]\n    tools: [{named}]\n{server}"
+        )
+
+    def lock(self) -> None:
+        found, directory, mistakes = servers(self.root / "organism.yaml", self.environ)
+        assert mistakes == ()
+        path = self.root / lock_path("far")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(written(ask(found[0], directory).lock))
+
+    def load(self) -> config.Organism:
+        return config.load(self.root / "organism.yaml", environ=self.environ)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Bed]:
+        organism = await anyio.to_thread.run_sync(self.load)
+        async with testing.organism(organism, timeout=60) as bed:
+            yield Bed(bed, organism)
+
+    def noted(self, name: str) -> str:
+        path = self.notes / name
+        return path.read_text() if path.exists() else ""
+
+
+class Bed:
+    def __init__(self, bed: testing.Testbed, organism: config.Organism) -> None:
+        self.bed = bed
+        self.payloads = {each.listener.name: each.listener.payloads[0] for each in organism.listeners}
+
+    async def call(self, tool: str, **fields: Any) -> Any:
+        """The answer to one call."""
+        name = f"far.{tool}"
+        return await self.bed.ask(self.payloads[name](**fields), to=name)
+
+
+def alive(group: int) -> list[str]:
+    """The processes of a group, but for those that only wait to be seen dead by whoever adopted them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = path.read_text().rsplit(")", 1)
+        except OSError:
+            continue
+        state, _, pgrp = rest.split()[:3]
+        if int(pgrp) == group and state != "Z":
+            found.append(name)
+    return found
+
+
+def code(answer: Any) -> str:
+    assert isinstance(answer, SystemError), answer
+    return str(answer.code)
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("lock"))
+    project.lock()
+    return (project.root / lock_path("far")).read_text()
+
+
+@pytest.fixture
+def project(tmp_path, locked):
+    made = Project(tmp_path)
+    path = tmp_path / lock_path("far")
+    path.parent.mkdir(parents=True)
+    path.write_text(locked)
+    return made
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_each_kind_of_answer_is_a_payload(project):
+    async with project.running() as bed:
+        assert await bed.call("echo", text="good day") == ToolResult(text=["good day"])
+        assert await bed.call("mixed") == ToolResult(
+            text=["bell \ufffd", "inside"],
+            data=[ToolData("image/png", b"PNG")],
+            links=[ToolLink("file:///etc/passwd", "secrets")],
+        )
+        assert (await bed.call("sum")).sum == 5
+
+
+async def test_arguments_are_held_against_the_schema_of_the_server(project):
+    async with project.running() as bed:
+        refused = await bed.call("echo", text="GOOD DAY")
+        assert refused == ToolFailure(
+            text=["arguments: ValidationError: /text: breaks 'pattern' of the schema"]
+        )
+        assert project.noted("calls") == ""
+
+
+async def test_a_result_that_breaks_its_own_schema_is_no_result(project):
+    (project.notes / "sum").write_text('{"sum": "five"}')
+    async with project.running() as bed:
+        assert code(await bed.call("sum")) == "internal"
+
+
+async def test_a_server_is_given_the_named_environment_and_nothing_else(project):
+    async with project.running() as bed:
+        shown = json.loads((await bed.call("environment")).text[0])
+    assert {name: value for name, value in shown.items() if name != "LC_CTYPE"} == {"NAMED": "named"}
+
+
+async def test_a_tool_that_asks_a_person_is_declined(project):
+    async with project.running() as bed:
+        (said,) = (await bed.call("asks")).text
+        assert said.startswith("the tool asked for the words of a person")
+
+
+async def test_a_huge_result_is_a_failure_and_one_beyond_a_line_ends_the_connection(project, monkeypatch):
+    monkeypatch.setattr(process, "LINE", 4_000_000)
+    async with project.running() as bed:
+        assert await bed.call("huge", seconds=10.0) == ToolResult(text=["x" * 10])
+        assert (await bed.call("huge", seconds=2_000_000.0)).text == [TOO_LARGE]
+        assert code(await bed.call("huge", seconds=5_000_000.0)) == "internal"
+        assert await bed.call("echo", text="again") == ToolResult(text=["again"])
+
+
+async def test_a_call_whose_server_dies_is_internal_and_the_next_one_waits_for_the_restart(project):
+    async with project.running() as bed:
+        assert code(await bed.call("die")) == "internal"
+        assert await bed.call("echo", text="again") == ToolResult(text=["again"])
+        assert project.noted("calls").split() == ["die", "echo"]
+        assert project.noted("starts").split() == ["start", "start"]
+
+
+async def test_only_retries_send_a_call_again(project):
+    project.say(tools=", retries: 2")
+    async with project.running() as bed:
+        assert code(await bed.call("die")) == "internal"
+        assert project.noted("calls").split() == ["die"] * 3
+
+
+async def test_a_server_that_is_lost_too_often_is_given_up(project):
+    project.say(server="    restarts: 0\n")
+    async with project.running() as bed:
+        assert code(await bed.call("die")) == "internal"
+        assert code(await bed.call("echo", text="again")) == "internal"
+        assert project.noted("starts").split() == ["start"]
+
+
+async def test_a_call_that_cannot_be_sent_is_busy_before_its_deadline(project):
+    project.say(tools=", deadline: 2s")
+    (project.root / "organism.yaml").write_text(
+        (project.root / "organism.yaml")
+        .read_text()
+        .replace(json.dumps(sys.executable), json.dumps("/no/such/program"))
+    )
+    async with project.running() as bed:
+        assert code(await bed.call("echo", text="early")) == "busy"
+
+
+async def test_a_late_call_is_cancelled_at_the_server(project):
+    project.say(tools=", deadline: 5s")
+    async with project.running() as bed:
+        await bed.call("echo", text="begin")
+        assert code(await bed.call("slow", seconds=100.0)) == "timeout"
+        for _ in range(100):
+            if (project.notes / "cancelled").exists():
+                break
+            await anyio.sleep(0.05)
+        assert (project.notes / "cancelled").exists()
+        assert await bed.call("echo", text="again") == ToolResult(text=["again"])
+
+
+async def test_a_tool_that_has_changed_is_never_called(project, caplog):
+    (project.notes / "changed").touch()
+    async with project.running() as bed:
+        assert code(await bed.call("echo", text="hello")) == "internal"
+        assert (await bed.call("sum")).sum == 5
+    assert project.noted("calls").split() == ["sum"]
+    assert "far.echo is not called: its description is another since it was locked" in caplog.text
+
+
+async def test_leaving_ends_the_whole_process_group(project):
+    (project.notes / "child").touch()
+    async with project.running() as bed:
+        await bed.call("echo", text="hello")
+        group = int(project.noted("pid"))
+    assert alive(group) == []
+
+
+async def test_what_a_server_says_about_itself_is_logged_legibly(project, caplog):
+    caplog.set_level("INFO", logger="agentserver.mcp")
+    async with project.running() as bed:
+        await bed.call("echo", text="hello")
+    assert "far: hostile \ufffd[31mwords" in caplog.text

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from agentserver.config.organism import McpServer
-    from agentserver.mcp.client.locking import Found
-    from agentserver.payload.foreign.lock import Lock, LockedTool
+    from agentserver.mcp.client.locking import ServerFound
+    from agentserver.payload.foreign.lock import LockedTool, ServerLock
+    from agentserver.payload.foreign.servers import McpServer
 
 DIFFERENT = 1
 LINES = 60
@@ -115,7 +115,7 @@ def _servers(
     return chosen, directory
 
 
-def _asked(ctx: click.Context, server: McpServer, directory: Path) -> Found:
+def _asked(ctx: click.Context, server: McpServer, directory: Path) -> ServerFound:
     from agentserver.extras import MissingExtraError
     from agentserver.mcp.client.connection import LostError
     from agentserver.mcp.client.locking import ask
@@ -126,7 +126,7 @@ def _asked(ctx: click.Context, server: McpServer, directory: Path) -> Found:
         project.refuse(ctx, str(error))
 
 
-def _shown(server: McpServer, found: Found) -> Iterator[str]:
+def _shown(server: McpServer, found: ServerFound) -> Iterator[str]:
     from agentserver.payload.foreign.lock import UnmappableError, forms
 
     yield f"{server.name}: {found.lock.server}, protocol {found.lock.protocol}"
@@ -154,7 +154,7 @@ def _theirs(text: str) -> Iterator[str]:
         yield f"    | {line}"
 
 
-def _changes(server: str, agreed: Lock, found: Lock) -> Iterator[str]:
+def _changes(server: str, agreed: ServerLock, found: ServerLock) -> Iterator[str]:
     from agentserver.payload.foreign.lock import differences
 
     for tool in agreed.tools:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.config.findings import ConfigMistake
-    from agentserver.config.organism import McpServer
+    from agentserver.payload.foreign.servers import McpServer
 
 
 class Glimpse(NamedTuple):

@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
     from agentserver.completion import LanguageModels
     from agentserver.config.code.tools import DeclaredTool, ToolReader
-    from agentserver.config.organism import BoundListener, McpServer
+    from agentserver.config.organism import BoundListener
     from agentserver.config.validation import DeclaredListener, Parsed
     from agentserver.config.yaml.document import Document
     from agentserver.guards.base import Guard
+    from agentserver.payload.foreign.servers import McpServer
 
 
 def project_directory(path: Path) -> Path:

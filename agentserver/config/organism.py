@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentserver.guards.base import Guard
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.handoff.intents import Vocabulary
-    from agentserver.payload.foreign.lock import LockedTool, ToolForms
+    from agentserver.payload.foreign.servers import McpServer
     from agentserver.provenance.policy.declarations import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
@@ -118,40 +118,6 @@ class Provenance:
     planners: frozenset[str] = frozenset()
     memory: Mapping[str, Recall] = field(default_factory=dict)
     viewers: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class McpTool:
-    """One tool as a listener: its name there, what was agreed of it, and its payloads."""
-
-    listener: str
-    agreed: LockedTool
-    forms: ToolForms
-
-
-@dataclass(frozen=True, slots=True)
-class McpServer:
-    """A server of the Model Context Protocol.
-
-    Args:
-        name: what its listeners' names begin with.
-        command: the program and its arguments; empty for one with a URL.
-        url: of a server that is reached over HTTP.
-        token: shown to such a server.
-        env: all the environment that the program is given.
-        restarts: how often in a row it is started again.
-        tools: those that are listeners.
-        source: where the YAML declares it.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    url: str | None
-    token: str | None = field(repr=False)
-    env: Mapping[str, str] = field(repr=False)
-    restarts: int
-    tools: tuple[McpTool, ...]
-    source: SourceLine
 
 
 @dataclass(frozen=True, slots=True)

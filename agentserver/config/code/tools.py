@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.fields import MAX_NAME
 from agentserver.config.keys.models import ListenerEntry
-from agentserver.config.organism import BoundListener, McpServer, McpTool, SourceLine
+from agentserver.config.organism import BoundListener, SourceLine
 from agentserver.config.validation import DeclaredListener
 from agentserver.core.blueprint import Listener
-from agentserver.payload.foreign.lock import BYTES, Lock, LockError, UnmappableError, forms, locked
+from agentserver.payload.foreign.lock import BYTES, LockError, ServerLock, UnmappableError, forms, locked
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
+from agentserver.payload.foreign.servers import McpServer, McpTool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -97,7 +98,7 @@ class ToolReader:
                 found += self._tools(at, entry, lock)
         return tuple(found)
 
-    def _lock(self, at: int, entry: McpEntry) -> Lock | None:
+    def _lock(self, at: int, entry: McpEntry) -> ServerLock | None:
         place, path = lock_path(entry.name), self.project / lock_path(entry.name)
         where = self._where(at, "name")
         try:
@@ -112,7 +113,7 @@ class ToolReader:
         self.report.error(where, message, f"run: agentserver mcp lock --server {entry.name}")
         return None
 
-    def _tools(self, at: int, entry: McpEntry, lock: Lock) -> Iterator[DeclaredTool]:
+    def _tools(self, at: int, entry: McpEntry, lock: ServerLock) -> Iterator[DeclaredTool]:
         seen: set[str] = set()
         for number, tool in enumerate(entry.tools):
             where = self._where(at, "tools", number, "name")
@@ -178,7 +179,6 @@ class ToolReader:
         for name in missing:
             number = entry.env.index(name)
             self.report.error(self._where(at, "env", number), f'the environment has no variable "{name}"')
-        where = self._where(at)
         return McpServer(
             name=entry.name,
             command=tuple(entry.command or ()),
@@ -187,7 +187,6 @@ class ToolReader:
             env={name: self.environ[name] for name in entry.env if name in self.environ},
             restarts=entry.restarts,
             tools=tools,
-            source=SourceLine(where.file, where.line),
         )
 
 

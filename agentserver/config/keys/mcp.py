@@ -5,9 +5,9 @@ Owns the pydantic models. Refuses to know what a server has agreed to: the lock 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 
 from agentserver.config.keys.fields import Deadline, Line, ListenerName, Strict
 from agentserver.config.keys.words import Approval, ToolTrusts  # noqa: TC001 - pydantic reads them
@@ -96,15 +96,19 @@ class McpEntry(Strict):
         """The name of one of them; a slash is none that a listener may bear."""
         return f"{self.name}.{tool.name.replace('/', '.')}"
 
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.command is None) == (self.url is None):
-            raise ValueError("needs either command or url")
-        if self.url is None and self.token is not None:
-            raise ValueError("token is for a url; name an environment variable in env for a command")
-        if self.url is not None and self.env:
-            raise ValueError("env is for a command; a url has a token")
-        return self
+
+def reachable(entry: McpEntry) -> McpEntry:
+    """The entry. Raises ValueError for one that says no way, or two, in which the server is reached."""
+    if (entry.command is None) == (entry.url is None):
+        raise ValueError("needs either command or url")
+    if entry.url is None and entry.token is not None:
+        raise ValueError("token is for a url; name an environment variable in env for a command")
+    if entry.url is not None and entry.env:
+        raise ValueError("env is for a command; a url has a token")
+    return entry
+
+
+Server: TypeAlias = Annotated[McpEntry, AfterValidator(reachable)]
 
 
 def sound_servers(document: Document, bad: set[Loc]) -> tuple[tuple[int, McpEntry], ...]:

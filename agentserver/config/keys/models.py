@@ -29,7 +29,7 @@ from agentserver.config.keys.fields import (
 )
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.llm import LlmEntry
-from agentserver.config.keys.mcp import McpEntry  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.words import Approval, Trusts  # noqa: TC001 - pydantic reads them
 from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
@@ -343,7 +343,7 @@ class OrganismFile(IncludedFile):
         title="Language models",
         description="The language models that handlers may ask, and the places that answer.",
     )
-    mcp: list[McpEntry] = Field(
+    mcp: list[Server] = Field(
         default_factory=list,
         max_length=100,
         description="Servers of the Model Context Protocol whose tools are listeners.",

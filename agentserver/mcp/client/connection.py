@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from agentserver.config.organism import McpServer
     from agentserver.payload.foreign.lock import LockedTool
+    from agentserver.payload.foreign.servers import McpServer
 
 STARTING: Final = 30.0
 """Seconds in which a server has to be connected and to name its tools."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from agentserver.config.organism import McpServer, McpTool
+    from agentserver.payload.foreign.servers import McpServer, McpTool
 
 WAITING: Final = 0.9
 """The part of a call's deadline for which it waits to be sent."""

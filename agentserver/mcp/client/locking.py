@@ -12,23 +12,23 @@ import anyio
 
 from agentserver.extras import require
 from agentserver.mcp.client.connection import STARTING, LostError, connected, listed, told
-from agentserver.payload.foreign.lock import Lock
+from agentserver.payload.foreign.lock import ServerLock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentserver.config.organism import McpServer
+    from agentserver.payload.foreign.servers import McpServer
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ServerFound:
     """A server as it is now: what may be locked, and the instructions that it would like models to follow."""
 
-    lock: Lock
+    lock: ServerLock
     instructions: str = ""
 
 
-def ask(server: McpServer, directory: Path) -> Found:
+def ask(server: McpServer, directory: Path) -> ServerFound:
     """Connect to a server, ask for its tools and leave it.
 
     Raises MissingExtraError; LostError where nothing can be learnt of it in STARTING seconds.
@@ -37,7 +37,7 @@ def ask(server: McpServer, directory: Path) -> Found:
     return anyio.run(_ask, server, directory)
 
 
-async def _ask(server: McpServer, directory: Path) -> Found:
+async def _ask(server: McpServer, directory: Path) -> ServerFound:
     from mcp import MCPError
 
     try:
@@ -46,7 +46,7 @@ async def _ask(server: McpServer, directory: Path) -> Found:
                 tools = await listed(client)
                 info = client.server_info
                 name = "a server that does not name itself" if info is None else f"{info.name} {info.version}"
-                lock = Lock(name, client.protocol_version, tuple(tools.values()))
-                return Found(lock, client.instructions or "")
+                lock = ServerLock(name, client.protocol_version, tuple(tools.values()))
+                return ServerFound(lock, client.instructions or "")
     except (ExceptionGroup, ValueError, RuntimeError, OSError, MCPError) as error:
         raise LostError(f"{server.name}: {told(error)}") from None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteReceiveStream, Process
 
-    from agentserver.config.organism import McpServer
+    from agentserver.payload.foreign.servers import McpServer
 
 LINE: Final = 1 << 24
 """Most bytes of one message of a server; one that says more has lost its connection."""

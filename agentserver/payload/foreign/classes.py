@@ -19,7 +19,7 @@ XML_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NewField:
     """One field of a class to be.
 
     Args:
@@ -37,7 +37,7 @@ class Entry:
     doc: str = ""
 
 
-class Names:
+class MemberNames:
     """XML names for the members of one object, each once."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Names:
         return name
 
 
-def dataclass_of(name: str, entries: list[Entry], doc: str) -> type:
+def dataclass_of(name: str, entries: list[NewField], doc: str) -> type:
     """A frozen dataclass, documented as docstrings are."""
     fields: list[tuple[str, Any, Any]] = []
     docs: list[str] = []
@@ -79,7 +79,7 @@ def dataclass_of(name: str, entries: list[Entry], doc: str) -> type:
     return made
 
 
-def payload_class(name: str, entries: list[Entry], namespace: str, doc: str) -> type:
+def payload_class(name: str, entries: list[NewField], namespace: str, doc: str) -> type:
     """The payload class of a root. Raises PayloadError, also for a schema that makes no sense as a whole."""
     local = re.sub(r"[^A-Za-z0-9_]", "_", name)
     cls = dataclass_of(local if XML_NAME.fullmatch(local) else f"_{local}", entries, doc)

@@ -74,7 +74,7 @@ class LockedTool:
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
+class ServerLock:
     """What one server was when it was locked.
 
     Args:
@@ -92,7 +92,7 @@ class Lock:
         return next((each for each in self.tools if each.name == name), None)
 
 
-def written(lock: Lock) -> str:
+def written(lock: ServerLock) -> str:
     """The text of a lock, the same for the same lock."""
     tools = [tool.value | {"sha256": tool.digest} for tool in sorted(lock.tools, key=lambda each: each.name)]
     whole = {"format": FORMAT, "server": lock.server, "protocol": lock.protocol, "tools": tools}
@@ -103,7 +103,7 @@ class LockError(ValueError):
     """A text that is no lock, or one that was changed by hand. The text says why."""
 
 
-def locked(data: bytes) -> Lock:
+def locked(data: bytes) -> ServerLock:
     """The lock in a text. Raises LockError."""
     value = read(data, most=BYTES)
     if isinstance(value, JsonRefusal):
@@ -113,7 +113,7 @@ def locked(data: bytes) -> Lock:
         if value["format"] != FORMAT:
             raise LockError(f"is a lock of another format than {FORMAT}")
         tools = tuple(_tool(each) for each in value["tools"])
-        return Lock(str(value["server"]), str(value["protocol"]), tools)
+        return ServerLock(str(value["server"]), str(value["protocol"]), tools)
     except (KeyError, TypeError, AttributeError):
         raise LockError("is no lock of an MCP server") from None
 
@@ -213,9 +213,9 @@ def _form(field: Field) -> tuple[object, ...]:
 
 
 __all__ = [
-    "Lock",
     "LockError",
     "LockedTool",
+    "ServerLock",
     "ToolForms",
     "UnmappableError",
     "differences",

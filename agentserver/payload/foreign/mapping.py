@@ -22,7 +22,7 @@ from agentserver.payload.fields.facets import LONGEST
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.payload.fields.lexical import ScalarKind, carried
 from agentserver.payload.fields.multiples import step_of
-from agentserver.payload.foreign.classes import XML_NAME, Entry, Names, dataclass_of, payload_class
+from agentserver.payload.foreign.classes import XML_NAME, MemberNames, NewField, dataclass_of, payload_class
 from agentserver.payload.foreign.shapes import AS_TEXT, BOX, BOXED, SCALAR, Member, Shape
 from agentserver.payload.json.values import below
 
@@ -50,7 +50,7 @@ _PLAIN: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class AsText:
     """One position that takes JSON as text, and why: a JSON pointer into values, and a reason."""
 
     pointer: str
@@ -71,7 +71,7 @@ class Mapped:
     cls: type
     shape: Shape
     loose: bool
-    notes: tuple[Note, ...] = ()
+    notes: tuple[AsText, ...] = ()
 
 
 class UnmappableError(ValueError):
@@ -94,9 +94,9 @@ def mapped(schema: Any, *, name: str, namespace: str, doc: str = "") -> Mapped:
     except (_Misfit, PayloadError, ValueError, RecursionError) as error:
         reason = str(error) or "is nested too deep"
     try:
-        note = Note("", shortened(one_line(reason), LONGEST, "..."))
+        note = AsText("", shortened(one_line(reason), LONGEST, "..."))
         return Mapped(
-            payload_class(name, [Entry(BOX, _JSON)], namespace, doc), BOXED, loose=True, notes=(note,)
+            payload_class(name, [NewField(BOX, _JSON)], namespace, doc), BOXED, loose=True, notes=(note,)
         )
     except PayloadError as error:
         raise UnmappableError(str(error)) from None
@@ -131,7 +131,7 @@ class _Typed:
 @dataclass(slots=True)
 class _Mapper:
     whole: Any
-    notes: list[Note] = field(default_factory=list)
+    notes: list[AsText] = field(default_factory=list)
     loose: bool = False
     left: int = POSITIONS
     _classes: Counter[str] = field(default_factory=Counter)
@@ -196,7 +196,7 @@ class _Mapper:
 
     def _members(
         self, schema: Mapping[str, Any], pointer: str, way: tuple[str, ...]
-    ) -> tuple[list[Entry], Shape]:
+    ) -> tuple[list[NewField], Shape]:
         properties, required = schema.get("properties", {}), schema.get("required", [])
         if not properties and schema.get("additionalProperties", False) not in (False, None):
             raise _Misfit("has members of any name")
@@ -204,7 +204,7 @@ class _Mapper:
             raise _Misfit("asks for a member that it does not describe")
         self.loose = self.loose or isinstance(schema.get("additionalProperties"), dict)
         entries, members = [], {}
-        names = Names()
+        names = MemberNames()
         for foreign, inner in properties.items():
             xml = names.xml(foreign)
             typed = self._position(inner, below(pointer, xml), way)
@@ -212,7 +212,7 @@ class _Mapper:
             optional = typed.nullable or not needed
             if typed.listed and needed and typed.nullable:
                 typed = self._as_text(below(pointer, xml), "may be null or a list", inner)
-            entries.append(Entry(xml, typed.annotation, optional, typed.listed, typed.doc))
+            entries.append(NewField(xml, typed.annotation, optional, typed.listed, typed.doc))
             members[foreign] = Member(xml, typed.shape, needed, typed.nullable)
         return entries, Shape(members=members)
 
@@ -231,7 +231,7 @@ class _Mapper:
 
     def _as_text(self, pointer: str, reason: str, schema: Any) -> _Typed:
         self.loose = True
-        self.notes.append(Note(pointer, reason))
+        self.notes.append(AsText(pointer, reason))
         words = "JSON as text." + (f" {_described(schema)}" if _described(schema) else "")
         return _Typed(_JSON, AS_TEXT, doc=words)
 
@@ -268,7 +268,7 @@ class _Mapper:
             _marked(annotation, marks), Shape(items=inner.shape), told.nullable, listed=True, doc=told.doc
         )
 
-    def _nested(self, pointer: str, entries: list[Entry]) -> type:
+    def _nested(self, pointer: str, entries: list[NewField]) -> type:
         wanted = "".join(
             part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", pointer.rsplit("/", 1)[-1])
         )

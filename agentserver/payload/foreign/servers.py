@@ -1,0 +1,46 @@
+"""Servers of foreign tools, as they are declared: how each is reached, and the tools of it that are listeners.
+
+Owns these values. Refuses to know whether one is connected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentserver.payload.foreign.lock import LockedTool, ToolForms
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool:
+    """One tool as a listener: its name there, what was agreed of it, and its payloads."""
+
+    listener: str
+    agreed: LockedTool
+    forms: ToolForms
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A server of the Model Context Protocol.
+
+    Args:
+        name: what its listeners' names begin with.
+        command: the program and its arguments; empty for one with a URL.
+        url: of a server that is reached over HTTP.
+        token: shown to such a server.
+        env: all the environment that the program is given.
+        restarts: how often in a row it is started again.
+        tools: those that are listeners.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    url: str | None
+    token: str | None = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    restarts: int
+    tools: tuple[McpTool, ...]

@@ -39,10 +39,6 @@ class QuotaError(RuntimeError):
     """The principal has as much of something as it may have. Others are not concerned."""
 
 
-class UnsentError(Exception):
-    """A listener that calls a service elsewhere could not reach it, so that nothing was begun: it is ``busy``."""
-
-
 class ConflictError(EngineError):
     """The conversation has moved on since the outcome was decided: load it and decide again."""
 

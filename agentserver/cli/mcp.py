@@ -127,7 +127,8 @@ def _asked(ctx: click.Context, server: McpServer, directory: Path) -> ServerFoun
 
 
 def _shown(server: McpServer, found: ServerFound) -> Iterator[str]:
-    from agentserver.payload.foreign.lock import UnmappableError, forms
+    from agentserver.payload.foreign.lock import forms
+    from agentserver.payload.foreign.mapping import UnmappableError
 
     yield f"{server.name}: {found.lock.server}, protocol {found.lock.protocol}"
     if found.instructions:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from agentserver.completion import LanguageModels
     from agentserver.config.code.tools import DeclaredTool, ToolReader
-    from agentserver.config.organism import BoundListener
+    from agentserver.config.organism import BoundListener, Handoffs, Provenance
     from agentserver.config.validation import DeclaredListener, Parsed
     from agentserver.config.yaml.document import Document
     from agentserver.guards.base import Guard
@@ -116,12 +116,7 @@ def _assemble(
     servers = foreign.join(bound)
     lifespan = binder.lifespan(files[0])
     handoffs = read_handoffs(files[0], bound, binder)
-    provenance = None
-    if policy is not None or "provenance" in files[0].document.data.keys() - files[0].faulty:
-        from agentserver.config.lineage import PolicyReader  # with all that it needs, which others do without
-
-        reader = PolicyReader(home, files[0].document, declared, report)
-        provenance = reader.provenance(bound, handoffs, policy)
+    provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(home, files[0], bound, report)
     guards, language_models = _guards(files[0], bound, binder), _models(files[0], secrets, binder)
     modules = binder.importer.brought()
@@ -144,6 +139,21 @@ def _assemble(
         models=language_models,
         mcp=servers,
     )
+
+
+def _provenance(
+    home: Project,
+    main: Parsed,
+    declared: Sequence[DeclaredListener],
+    known: tuple[Sequence[BoundListener], Handoffs | None, Path | None],
+    report: Mistakes,
+) -> Provenance | None:
+    bound, handoffs, policy = known
+    if policy is None and "provenance" not in main.document.data.keys() - main.faulty:
+        return None
+    from agentserver.config.lineage import PolicyReader  # with all that it needs, which others do without
+
+    return PolicyReader(home, main.document, declared, report).provenance(bound, handoffs, policy)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from agentserver.core.records.details import Detail
 
 
+class UnsentError(Exception):
+    """A listener that calls a service elsewhere could not reach it, so that nothing was begun: it is ``busy``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wording:
     """The text of a code and whether its sender may try again."""

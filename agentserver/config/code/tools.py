@@ -15,7 +15,8 @@ from agentserver.config.keys.models import ListenerEntry
 from agentserver.config.organism import BoundListener, SourceLine
 from agentserver.config.validation import DeclaredListener
 from agentserver.core.blueprint import Listener
-from agentserver.payload.foreign.lock import BYTES, LockError, ServerLock, UnmappableError, forms, locked
+from agentserver.payload.foreign.lock import BYTES, LockError, ServerLock, forms, locked
+from agentserver.payload.foreign.mapping import UnmappableError
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
 from agentserver.payload.foreign.servers import McpServer, McpTool
 

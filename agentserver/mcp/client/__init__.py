@@ -1,1 +1,4 @@
-"""The organism as a client: one supervised connection for each server, one listener for each tool."""
+"""The organism as a client: one supervised connection for each server, one listener for each tool.
+
+Internal.
+"""

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from agentserver.characters.printing import legible
+from agentserver.core.refusals import UnsentError
 from agentserver.mcp.client.process import piped
 from agentserver.payload.foreign.lock import TOOLS, LockError, differences, tool
-from agentserver.ports import UnsentError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

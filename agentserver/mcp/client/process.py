@@ -58,24 +58,31 @@ async def piped(server: McpServer, directory: Path, lost: anyio.Event) -> AsyncI
         start_new_session=True,
     )
     try:
-        incoming, given = anyio.create_memory_object_stream[Any](0)
-        taken, outgoing = anyio.create_memory_object_stream[Any](0)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process, incoming, lost, server.name)
-            tasks.start_soon(_write, process, outgoing, lost)
-            tasks.start_soon(_log, process, server.name)
-            try:
-                yield given, taken
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await _end(process)
-                for stream in (given, taken, incoming, outgoing):
-                    stream.close()
-                tasks.cancel_scope.cancel()
+        async with _spoken(process, lost, server.name) as streams:
+            yield streams
     finally:
-        _kill(process.pid)
+        _signal(process.pid, signal.SIGKILL)
         with anyio.CancelScope(shield=True), anyio.move_on_after(PATIENCE):
             await process.aclose()
+
+
+@asynccontextmanager
+async def _spoken(process: Process, lost: anyio.Event, name: str) -> AsyncIterator[Any]:
+    """The process's messages and those to it; leaving ends the process."""
+    incoming, given = anyio.create_memory_object_stream[Any](0)
+    taken, outgoing = anyio.create_memory_object_stream[Any](0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_read, process, incoming, lost, name)
+        tasks.start_soon(_write, process, outgoing, lost)
+        tasks.start_soon(_log, process, name)
+        try:
+            yield given, taken
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(process)
+            for stream in (given, taken, incoming, outgoing):
+                stream.close()
+            tasks.cancel_scope.cancel()
 
 
 def _program(name: str, directory: Path) -> str:
@@ -86,35 +93,38 @@ def _program(name: str, directory: Path) -> str:
 
 async def _read(process: Process, incoming: Any, lost: anyio.Event, name: str) -> None:
     """Give every line as a message; what is none, as the exception that says so."""
-    from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
-
     assert process.stdout is not None
     try:
         async with incoming:
             async for line in _lines(process.stdout, name):
-                try:
-                    message: Any = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-                except ValueError as error:
-                    logger.warning("%s said what is no message: %s", name, _shown(line))
-                    message = error
-                await incoming.send(message)
+                await incoming.send(_message(line, name))
     except _GONE:
         pass
     finally:
         lost.set()
 
 
+def _message(line: bytes, name: str) -> Any:
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        logger.warning("%s said what is no message: %s", name, _shown(line))
+        return error
+
+
 async def _lines(stream: ByteReceiveStream, name: str) -> AsyncIterator[bytes]:
     left = bytearray()
     async for chunk in stream:
-        left += chunk
-        if b"\n" in chunk:
-            *lines, rest = bytes(left).split(b"\n")
-            left = bytearray(rest)
-            for line in lines:
-                if line.strip():
-                    yield line
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            whole = bytes(left + line)
+            left.clear()
+            if whole.strip():
+                yield whole
+        left += rest
         if len(left) > LINE:
             logger.error("%s said more than %d bytes at once and is not listened to any more", name, LINE)
             return
@@ -161,10 +171,6 @@ async def _ended(process: Process) -> bool:
         while process.returncode is None:  # noqa: ASYNC110 - nothing tells of it
             await anyio.sleep(0.01)
     return process.returncode is not None
-
-
-def _kill(group: int) -> None:
-    _signal(group, signal.SIGKILL)
 
 
 def _signal(group: int, number: signal.Signals) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.characters.printing import one_line, shortened
 from agentserver.payload.fields.field_table import PayloadType, RecordType, Scalar
-from agentserver.payload.foreign.mapping import Mapped, UnmappableError, mapped
+from agentserver.payload.foreign.mapping import Mapped, mapped
 from agentserver.payload.json.values import JsonRefusal, read
 
 if TYPE_CHECKING:
@@ -210,17 +210,3 @@ def _alike(left: Type, right: Type) -> bool:
 
 def _form(field: Field) -> tuple[object, ...]:
     return field.xml, field.place, field.optional, field.repeated, field.least, field.most
-
-
-__all__ = [
-    "LockError",
-    "LockedTool",
-    "ServerLock",
-    "ToolForms",
-    "UnmappableError",
-    "differences",
-    "forms",
-    "locked",
-    "tool",
-    "written",
-]

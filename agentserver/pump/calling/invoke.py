@@ -27,8 +27,8 @@ from agentserver.contract import (
 from agentserver.core.drafts.replies import single
 from agentserver.core.messages import NO_EFFECTS, Failed, Finished, Returned
 from agentserver.core.records.details import Failure, Ground
+from agentserver.core.refusals import UnsentError
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
-from agentserver.ports import UnsentError
 from agentserver.pump.calling.calls import RunningCall, Stage
 from agentserver.pump.calling.contexts import CleanContext
 from agentserver.pump.calling.deadlines import Deadlines

@@ -23,7 +23,7 @@ from agentserver.payload.foreign.lock import written
 from agentserver.payload.foreign.results import ToolData, ToolFailure, ToolLink, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 TOOLS = ("echo", "slow", "environment", "die", "huge", "mixed", "sum", "asks")
@@ -77,6 +77,13 @@ class Bed:
         """The answer to one call."""
         name = f"far.{tool}"
         return await self.bed.ask(self.payloads[name](**fields), to=name)
+
+
+async def soon(holds: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    with anyio.fail_after(10):
+        while not holds():  # noqa: ASYNC110 - nothing tells of it
+            await anyio.sleep(0.02)
 
 
 def alive(group: int) -> list[str]:
@@ -203,11 +210,7 @@ async def test_a_late_call_is_cancelled_at_the_server(project):
     async with project.running() as bed:
         await bed.call("echo", text="begin")
         assert code(await bed.call("slow", seconds=100.0)) == "timeout"
-        for _ in range(100):
-            if (project.notes / "cancelled").exists():
-                break
-            await anyio.sleep(0.05)
-        assert (project.notes / "cancelled").exists()
+        await soon((project.notes / "cancelled").exists)
         assert await bed.call("echo", text="again") == ToolResult(text=["again"])
 
 
@@ -225,7 +228,7 @@ async def test_leaving_ends_the_whole_process_group(project):
     async with project.running() as bed:
         await bed.call("echo", text="hello")
         group = int(project.noted("pid"))
-    assert alive(group) == []
+    await soon(lambda: not alive(group))
 
 
 async def test_what_a_server_says_about_itself_is_logged_legibly(project, caplog):

@@ -17,37 +17,15 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 
 CODE = '''
 from __future__ import annotations
-from dataclasses import dataclass, field
-from typing import Annotated
+from dataclasses import dataclass
 from agentserver import HandlerMetadata, HandlerResponse, SystemError, xmlify
 from agentserver.guards.lineage.plan import Plan, PlanArgument, PlanCondition, PlanField, PlanStep
-from agentserver.provenance import Role, Standing
+from tests.guards.lineage.address_book import KIM, Contacts, Letter, Search
 
 @xmlify
 @dataclass(frozen=True)
 class Wish:
     text: str
-
-@xmlify
-@dataclass(frozen=True)
-class Search:
-    name: str
-
-@dataclass(frozen=True)
-class Contact:
-    name: str
-    email: Annotated[str, Standing.PROSE]
-
-@xmlify
-@dataclass(frozen=True)
-class Contacts:
-    entries: list[Contact] = field(default_factory=list)
-
-@xmlify
-@dataclass(frozen=True)
-class Letter:
-    to: Annotated[str, Role.DESTINATION]
-    body: Annotated[str, Role.PAYLOAD] = ""
 
 @xmlify
 @dataclass(frozen=True)
@@ -75,8 +53,7 @@ async def planner(payload: Wish | SystemError, metadata: HandlerMetadata) -> Han
     return HandlerResponse.respond(Plan([PlanStep("post", [PlanArgument("to", fields=[kim])], times=1)]))
 
 async def book(payload: Search, metadata: HandlerMetadata) -> HandlerResponse:
-    entries = [Contact("Kim", "kim@corp.example"), Contact("Eve", "eve@evil.example")]
-    return HandlerResponse.respond(Contacts(entries))
+    return HandlerResponse.respond(KIM)
 
 async def post(payload: Letter, metadata: HandlerMetadata) -> HandlerResponse:
     return HandlerResponse.respond(Done(payload.to))
@@ -90,8 +67,10 @@ listeners:
      peers: [planner, book, post]}
   - {name: planner, description: Plans., payload_class: planned_desk.Wish, handler: planned_desk.planner, agent: true,
      peers: []}
-  - {name: book, description: Knows people., payload_class: planned_desk.Search, handler: planned_desk.book, trust: source}
-  - {name: post, description: Sends., payload_class: planned_desk.Letter, handler: planned_desk.post, trust: sink}
+  - {name: book, description: Knows people., payload_class: tests.guards.lineage.address_book.Search,
+     handler: planned_desk.book, trust: source}
+  - {name: post, description: Sends., payload_class: tests.guards.lineage.address_book.Letter,
+     handler: planned_desk.post, trust: sink}
 """
 
 

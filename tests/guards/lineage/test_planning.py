@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Annotated
+from dataclasses import replace
 
 import pytest
 
-from agentserver import HandlerResponse, xmlify
+from agentserver import HandlerResponse
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
@@ -24,39 +23,13 @@ from agentserver.guards.lineage.plan import (
 )
 from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Mode, Policy
-from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.policy.declarations import FieldRule, PlanSource, SinkRule
 from agentserver.provenance.policy.plan_file import read_plan
 from tests.core.paper import Ask, Note, Paper, errors, listener, rules
-
-
-@xmlify
-@dataclass(frozen=True)
-class Letter:
-    to: Annotated[str, Role.DESTINATION]
-    body: Annotated[str, Role.PAYLOAD] = ""
-
-
-@xmlify
-@dataclass(frozen=True)
-class Search:
-    name: str
-
-
-@dataclass(frozen=True)
-class Contact:
-    name: str
-    email: Annotated[str, Standing.PROSE]
-
-
-@xmlify
-@dataclass(frozen=True)
-class Contacts:
-    entries: list[Contact] = field(default_factory=list)
-
+from tests.guards.lineage.address_book import KIM, Contacts, Letter, Search
 
 PAYLOADS = (Letter, Search, Contacts, Plan, Ask, Note)
-KIM = Contacts([Contact("Kim", "kim@corp.example"), Contact("Eve", "eve@evil.example")])
 RELATED = Plan(
     [
         PlanStep(

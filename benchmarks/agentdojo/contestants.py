@@ -14,6 +14,7 @@ from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import PlanSource, Policy
 from agentserver.provenance.policy.file import read_policy
 from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours, Planned
+from benchmarks.agentdojo.referred import Referred
 from benchmarks.agentdojo.variations.guise import written
 
 if TYPE_CHECKING:
@@ -58,16 +59,23 @@ def columns(guise: Guise) -> list[Defence]:
     from agent_sleuth import Sleuth
 
     general = policy(GENERAL, guise)
+    required = replace(general, plan=PlanSource.REQUIRED)
     return [
         Defence(),
         AgentSleuth("agent-sleuth 0.1.0", lambda: Sleuth(mode="enforce"), structured=True),
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
         Ours("general policy", general),
-        Planned("general policy and plans", replace(general, plan=PlanSource.REQUIRED), guise),
+        Planned("general policy and plans", required, guise),
+        Referred("general policy, plans and references", required, guise),
     ]
 
 
-COLUMNS = ("zero configuration", "general policy", "general policy and plans")
+COLUMNS = (
+    "zero configuration",
+    "general policy",
+    "general policy and plans",
+    "general policy, plans and references",
+)
 """The columns of the report that are shown unless others are asked for."""
 
 

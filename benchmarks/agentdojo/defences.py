@@ -41,6 +41,14 @@ class Defence:
     def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
         """The output of a call that ran."""
 
+    def reads(self, wanted: str) -> bool:  # noqa: ARG002  the face of all
+        """Whether the agent itself reads the injected goal, which stands in the last output."""
+        return True
+
+    def relayed(self, value: Any) -> bool:  # noqa: ARG002  the face of all
+        """Whether an argument is what somebody else says that stands in a text which the agent is not shown."""
+        return False
+
 
 class Ours(Defence):
     """This engine, with one policy."""

@@ -1,8 +1,9 @@
 """Benign and compromised agents over the real AgentDojo environments, without a model.
 
 The benign agent runs a user task's ground-truth calls. The compromised agent also runs the injection's
-ground-truth calls, right after the first output that shows the injected goal. A refused call does not run and
-the agent goes on. Utility and attack success are AgentDojo's own checks.
+ground-truth calls, right after the first output that shows it the injected goal. An agent that is shown references
+does not read it; then its reader says, of all that it reads for a call of the same tool, what the attacker would.
+A refused call does not run and the agent goes on. Utility and attack success are AgentDojo's own checks.
 """
 
 from __future__ import annotations
@@ -96,13 +97,29 @@ def execute(
         defence.after(tool, args, guise.output(wish.function, error or result))
         return result
 
+    whispered: list[FunctionCall] = []
     for wish in task.ground_truth(env):
-        result = call(wish)
+        result = call(misled(wish, whispered, defence))
         if attack and not run.attacked and result is not None and shows(result, wanted):
             run.attacked = True
-            for evil in attack(env):
-                call(evil)
+            if defence.reads(wanted):
+                for evil in attack(env):
+                    call(evil)
+            else:
+                whispered = [*attack(env)]
     return run
+
+
+def misled(wish: FunctionCall, whispered: list[FunctionCall], defence: Defence) -> FunctionCall:
+    """A call of an agent whose reader obeys an injection: what it was told of a hidden text is the attacker's."""
+    for evil in whispered:
+        if evil.function == wish.function:
+            args = {
+                name: evil.args[name] if name in evil.args and defence.relayed(value) else value
+                for name, value in wish.args.items()
+            }
+            return FunctionCall(function=wish.function, args=args)
+    return wish
 
 
 def attacker(suite: Any, injection: Any) -> Callable[[Any], Iterator[Any]] | None:

@@ -27,7 +27,7 @@ from agentserver.payload.codec import of_system
 from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, Standing
-from agentserver.provenance.evidence.leaves import leaves
+from agentserver.provenance.evidence.leaves import leaves, text_of
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.paths import means
 from agentserver.provenance.policy.quarantine import closed
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from agentserver.guards.lineage.view.references import PutIn
     from agentserver.payload.codec import Codec
     from agentserver.payload.fields.field_table import Scalar
-    from agentserver.provenance.policy.declarations import ListenerClass
+    from agentserver.provenance.policy.declarations import ListenerClass, Policy
 
 
 class _Suspicion(Enum):
@@ -215,16 +215,20 @@ class Hiding:
         return put_in.get(stamp(thread, root, (place.text for place in found))) if put_in else None
 
     def _vouched(self, said: From, place: Place) -> bool:
-        """True for a field of a source that is declared to be more than prose, and holds no more than that."""
-        text = place.text
         marked = self._readings[said.root].marks.standing(place.path)
-        worth = self._policy.worth(said.sender, Leaf(place.path, text, marked))
-        if worth is None or worth.standing is Standing.PROSE:
-            return False
-        if worth.standing is Standing.OWN:
-            return True
-        structured = any(leaf.standing is Standing.PROSE for leaf in leaves([text]))
-        return not (structured or forms.is_long(text) or forms.tells(text))
+        return vouched(self._policy, said.sender, Leaf(place.path, place.text, marked))
+
+
+def vouched(policy: Policy, sender: str, leaf: Leaf) -> bool:
+    """True for a field of a source that is declared to be more than prose, and holds no more than that."""
+    worth = policy.worth(sender, leaf)
+    if worth is None or worth.standing is Standing.PROSE:
+        return False
+    if worth.standing is Standing.OWN:
+        return True
+    text = text_of(leaf.value)
+    structured = any(inner.standing is Standing.PROSE for inner in leaves([text]))
+    return not (structured or forms.is_long(text))
 
 
 def facts_of(codec: Codec) -> SchemaFacts:

@@ -1,0 +1,70 @@
+"""This engine with plans, for an agent that is shown references where strangers wrote.
+
+Owns what such an agent sees, and which values it cannot have from there. What it is not shown a relay reads for it: an
+agent without tools whose answers it gets as references, and which is compromised as soon as it reads the injection.
+Refuses to judge: the engine does, as for an agent that reads everything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agentserver.guards.lineage.view.hiding import vouched
+from agentserver.provenance.evidence.authority import mention
+from agentserver.provenance.evidence.leaves import leaves, text_of, typed, typed_in
+from agentserver.provenance.seen.untrusted import whole_key
+from benchmarks.agentdojo.defences import Planned
+from benchmarks.agentdojo.variations.authors import shape
+
+if TYPE_CHECKING:
+    from agentserver.provenance.evidence.labels import Leaf
+
+
+class Referred(Planned):
+    """A planned agent with `view: references`."""
+
+    def start(self, query: str, suite: str, task: str) -> None:
+        super().start(query, suite, task)
+        self.shown, self.hidden, self.latest = [query], [], []
+
+    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+        for leaf in leaves(args):
+            if not isinstance(leaf.value, str | bool) and self._behind(leaf.value):
+                return f"no place for a reference {leaf.path}={leaf.value!r}"
+        return super().before(tool, args)
+
+    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+        known, self.latest = self.policy.classify(tool), []
+        for leaf in leaves(result):
+            seen = vouched(self.policy, tool, leaf) if known.source else not self._carries(leaf)
+            shown = seen or isinstance(leaf.value, bool)
+            (self.latest if shown else self.hidden).append(text_of(leaf.value))
+        self.shown += self.latest
+        super().after(tool, args, result)
+
+    def reads(self, wanted: str) -> bool:
+        return any(wanted in shape(text) for text in self.latest)
+
+    def relayed(self, value: Any) -> bool:
+        """True for a value that the agent has neither seen nor been told: it is what the relay says it is."""
+        if isinstance(value, list):
+            return any(map(self.relayed, value))
+        body = text_of(value)
+        return bool(body.strip()) and not any(_holds(text, body) for text in self.shown)
+
+    def _carries(self, leaf: Leaf) -> bool:
+        """True for a text of a tool without strangers that holds a stranger's words."""
+        ledger, text = self.ledger, text_of(leaf.value)
+        told = ledger.untrusted.told(text, len(ledger.texts))
+        return told or ledger.table.first(whole_key(text)) is not None
+
+    def _behind(self, value: Any) -> bool:
+        """True for a number or a date that stands in a hidden text alone: it has no place for a reference."""
+        kind = typed(value)
+        if kind is None or any(kind in typed_in(text) for text in self.shown):
+            return False
+        return any(kind in typed_in(text) for text in self.hidden)
+
+
+def _holds(text: str, body: str) -> bool:
+    return text == body or mention(body.strip(), any_case=True).search(text) is not None

@@ -328,8 +328,12 @@ class _Check:
     def _fields(self, bound: dict[str, BoundListener]) -> None:
         everything = sorted({path for item in bound.values() for path in _paths(item.discovered)})
         named = (*(rule.field for rule in self.policy.fields), *(rule.field for rule in self.policy.readers))
-        for name in named:
-            if not any(fnmatchcase(path, name) for path in everything):
+        for rule in (rule for rule in self.policy.layouts if not rule.field):
+            self._error(rule.source, f'"{rule.source}" needs the field that holds the text', everything)
+        laid = tuple(rule.field for rule in self.policy.layouts if rule.field)
+        for name in (*named, *laid):
+            parts = any(name.startswith(f"{field}.") for field in laid)
+            if not parts and not any(fnmatchcase(path, name) for path in everything):
                 self._error(name, f'"{name}" means no field of any payload', everything)
         for sink in self.policy.sinks or ():
             takers = [item for name, item in bound.items() if covers(sink.name, name)]

@@ -26,6 +26,7 @@ from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.plan import AllowedStep, Plan, dumped, loaded
 from agentserver.provenance.request.asked import TrustedWords
 from agentserver.provenance.seen.echoes import Echoes
+from agentserver.provenance.seen.laid_out import taken_apart
 from agentserver.provenance.seen.records import Records
 from agentserver.provenance.seen.relayed import Relayed, Relays
 from agentserver.provenance.seen.untrusted import Untrusted
@@ -160,6 +161,7 @@ class Ledger:
         listener = policy.classify(seen.source)
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
+        seen = taken_apart(policy, seen)
         asked = _document(self.asked, seen.arguments)
         place = fetched_from(seen.arguments) if listener.source else ""
         echoes = Echoes(seen.arguments)
@@ -215,7 +217,13 @@ class Ledger:
 
     def confide(self, policy: Policy, seen: Observation) -> Ledger:
         """The ledger with what not everybody may read of a listener's output, whoever wrote it."""
-        private = confided(policy.readers, seen)
+        parts = taken_apart(policy, seen)
+        both = (
+            seen
+            if parts is seen
+            else replace(seen, leaves=tuple(dict.fromkeys((*seen.leaves, *parts.leaves))))
+        )
+        private = confided(policy.readers, both)
         return replace(self, private=self.private.add(private, policy.limit)) if private else self
 
     def relay(self, listener: str, leaves: Iterable[Leaf], step: int) -> Ledger:

@@ -141,6 +141,18 @@ def test_an_agent_that_acts_vouches_for_nothing(project):
             'organism.yaml:12: provenance.readers.greeter.texd: "texd" means no field of any payload (did you mean "text"?)',
         ),
         (
+            "  layouts: {greeter: {texd: yaml}}",
+            'organism.yaml:12: provenance.layouts.greeter.texd: "texd" means no field of any payload (did you mean "text"?)',
+        ),
+        (
+            "  layouts: {greeter: yaml}",
+            'organism.yaml:12: provenance.layouts.greeter: "greeter" needs the field that holds the text',
+        ),
+        (
+            "  layouts: {greeter: {text: yml}}",
+            "organism.yaml:12: provenance.layouts.greeter.text: 'yml' is no layout; did you mean 'yaml'?",
+        ),
+        (
             "  readers: {greeter: ['directory:boook']}",
             'organism.yaml:12: provenance.readers.greeter[0]: "directory:boook" means no listener',
         ),

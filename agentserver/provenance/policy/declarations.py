@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from agentserver.provenance.confidentiality.readers import ReaderRule
+    from agentserver.provenance.evidence.layouts import Layout
     from agentserver.provenance.evidence.labels import Call, Leaf
 
 _T = TypeVar("_T")
@@ -87,6 +88,15 @@ class FieldRule:
     field: str
     standing: Standing
     id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRule:
+    """The layout in which the listeners ``source``, a glob, write the text at ``field``; empty for the whole output."""
+
+    source: str
+    field: str
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +169,8 @@ class Policy:
     that what is left of it cannot be guessed."""
     readers: tuple[ReaderRule, ...] = ()
     """Who may be given the content of a listener's fields; anybody where nothing is said."""
+    layouts: tuple[LayoutRule, ...] = ()
+    """The texts that a program laid out which escapes what it is given, so that their parts are fields."""
     _classes: dict[str, ListenerClass] = field(default_factory=dict, init=False, repr=False, compare=False)
     _sinks: dict[str, SinkRule | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _worths: dict[str, tuple[FieldRule, ...]] = field(
@@ -245,6 +257,12 @@ class Policy:
         path = bare(leaf.path) if rules else ""
         return next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
 
+    def layout(self, source: str, path: str) -> Layout | None:
+        """The declared layout of a text. One in a list is nobody's whole output."""
+        rules = (rule for rule in self.layouts if means(rule.source, source))
+        field = bare(path)
+        return next((rule.layout for rule in rules if rule.field == (field if rule.field else path)), None)
+
     def _fields_of(self, source: str) -> tuple[FieldRule, ...]:
         return tuple(rule for rule in self.fields if means(rule.source, source))
 
@@ -253,7 +271,7 @@ class Policy:
         known = tuple(listeners)
         declared = [*self.sources, *self.trusted, *self.relays, *self.inert]
         declared += [rule.name for rule in self.sinks] + [rule.source for rule in self.fields]
-        declared += [rule.source for rule in self.readers]
+        declared += [rule.source for rule in (*self.readers, *self.layouts)]
         wrong = tuple(entry for entry in declared if not any(covers(entry, name) for name in known))
         return (*wrong, *self._unused_directories(known))
 

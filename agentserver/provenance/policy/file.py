@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pydantic import ValidationError
 
 from agentserver.provenance.confidentiality.readers import ReaderRule
-from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, Policy, SinkRule
+from agentserver.provenance.evidence.layouts import Layout
+from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, LayoutRule, Policy, SinkRule
 from agentserver.provenance.policy.model import (
     ArgumentEntry,
     FieldEntry,
@@ -147,6 +148,11 @@ def _readers(said: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tuple[R
     )
 
 
+def _layouts(said: Mapping[str, Layout | Mapping[str, Layout]]) -> tuple[LayoutRule, ...]:
+    by_field = {source: {"": inner} if isinstance(inner, Layout) else inner for source, inner in said.items()}
+    return tuple(LayoutRule(source, *pair) for source, inner in by_field.items() for pair in inner.items())
+
+
 def _sinks(said: list[str] | dict[str, SinkEntry | None]) -> tuple[SinkRule, ...]:
     if isinstance(said, list):
         return tuple(map(SinkRule, said))
@@ -179,6 +185,7 @@ _MADE: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("sources", "trusted", "relays", "inert", "allow", "deny"), tuple),
     "fields": _fields,
     "readers": _readers,
+    "layouts": _layouts,
     "sinks": _sinks,
     "effects": _effects,
 }

@@ -25,6 +25,7 @@ from pydantic_core import PydanticCustomError
 from agentserver.provenance.confidentiality.readers import sound
 from agentserver.provenance.evidence.authority import DestinationPattern
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
+from agentserver.provenance.evidence.layouts import Layout
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Policy, Rule
 
 if TYPE_CHECKING:
@@ -220,6 +221,13 @@ Readable: TypeAlias = Annotated[
 ]
 
 
+LayoutWord: TypeAlias = Annotated[Layout, PlainValidator(_word(Layout, "layout")), _enum(Layout)]
+Laid: TypeAlias = Annotated[
+    Annotated[LayoutWord, Tag(WORD)] | Annotated[dict[Text, LayoutWord], Tag(ENTRY), Field(min_length=1)],
+    Discriminator(lambda value: ENTRY if isinstance(value, dict) else WORD),
+]
+
+
 class PolicyEntry(_Entry):
     """Where values may come from that drive something with consequences."""
 
@@ -251,6 +259,11 @@ class PolicyEntry(_Entry):
         default_factory=dict,
         description="By listener, or by listener and field: who may be given its content, as principal, "
         "directory:listener or a destination. An empty list means no receiver at all.",
+    )
+    layouts: dict[Text, Laid] = Field(
+        default_factory=dict,
+        description="By listener, or by listener and field: the layout of a text whose parts are fields. Only where a "
+        "program writes it that escapes what it is given: a stranger's line ends must not make lines.",
     )
     allow: Places = Field(default_factory=list, description="Destinations that need no authority.")
     deny: Places = Field(default_factory=list, description="Destinations that nothing reaches.")
@@ -338,6 +351,7 @@ def called(loc: Loc) -> str:
         ("sinks", 4): "argument",
         ("fields", 2): "the fields of",
         ("fields", 3): "field",
+        ("layouts", 2): "the layouts of",
     }
     words[("readers", 2)] = "the readers of"
     if not loc:

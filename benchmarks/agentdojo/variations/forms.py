@@ -15,7 +15,7 @@ from benchmarks.agentdojo.variations.arguments import Written, in_full, in_other
 from benchmarks.agentdojo.variations.guise import Guise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 class AsText(Guise):
@@ -33,6 +33,13 @@ class AsText(Guise):
             {**step, "arguments": {name: _in_text(kind) for name, kind in step.get("arguments", {}).items()}}
             for step in steps
         ]
+
+
+class LaidOut(AsText):
+    """The same, where the operator knows from the tools' documentation that a serialiser writes it."""
+
+    def policy(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        return {**entry, "layouts": {"*": "yaml"}}
 
 
 def _in_text(kind: Any) -> Any:
@@ -110,7 +117,8 @@ def forms() -> list[Form]:
             "short injection", "few words", goal=injections.shortest, text=injections.bare, attack_alone=True
         ),
         Form("long injection", text=injections.long, attack_alone=True),
-        Form("outputs as text", guise=AsText()),
+        Form("outputs as text", "layout unknown", AsText()),
+        Form("outputs as text", "layout declared", LaidOut()),
         *(Form("realistic arguments", name, Written(manner)) for name, manner in manners.items()),
         *map(in_code, encodings),
     ]

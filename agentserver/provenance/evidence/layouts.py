@@ -1,0 +1,235 @@
+"""Texts that a program laid out, taken apart: YAML, JSON lines, lines of ``key: value``, tables.
+
+Owns the layouts and their reading into mappings, lists and scalars. A text that is not in one as a whole is in none: it
+stays the one text that it is. Refuses to know whether whoever wrote it escapes what it was given, and so what its parts
+are worth. The work is bounded by ``LONGEST``; nothing is resolved, expanded or referred to.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from datetime import datetime
+from enum import StrEnum
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST: Final = 1 << 18
+"""Characters of a text that is taken apart."""
+
+PARTS: Final = 20_000
+"""Scalars of one text."""
+
+DEEP: Final = 20
+"""The depth of one text's structure."""
+
+Laid: TypeAlias = "dict[str, Any] | list[Any]"
+
+
+class Layout(StrEnum):
+    """The layouts of texts that are known.
+
+    ``JSON`` is one value, or one on each line. ``LINES`` are lines of ``key: value`` or of ``key = value``, where an empty
+    line begins the next record. ``TABLE`` has a line of heads, and cells between bars, tabs or commas.
+    """
+
+    JSON = "json"
+    YAML = "yaml"
+    LINES = "lines"
+    TABLE = "table"
+
+
+_INTEGER: Final = re.compile(r"[+-]?\d{1,30}")
+_NUMBER: Final = re.compile(r"[+-]?\d{1,30}\.\d{1,30}")
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?")
+_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_FLAGS: Final = {"true": True, "True": True, "false": False, "False": False}
+_LINE: Final = re.compile(r"(?:[-*] )?([^\W\d][\w .()/-]{0,63}?)[ \t]*[:=](?:[ \t]+(.*))?")
+_RULE: Final = re.compile(r"[|+ \t:=-]*-[|+ \t:=-]*")
+_BAR: Final = re.compile(r"(?<!\\)\|")
+
+
+class _NoLayout(Exception):  # noqa: N818  a finding, not an error
+    """A text is in none, or says more than is read."""
+
+
+def laid_out(text: str, layout: Layout) -> Laid | None:
+    """The structure of a text in one layout, or ``None`` when the text as a whole is not in it."""
+    if not text.strip() or len(text) > LONGEST:
+        return None
+    try:
+        return _READERS[layout](text) or None
+    except _NoLayout:
+        return None
+
+
+def any_layout(text: str) -> Laid | None:
+    """The structure of a text in the first layout that it is in."""
+    return next((found for layout in Layout if (found := laid_out(text, layout)) is not None), None)
+
+
+def _json(text: str) -> Laid:
+    body = text.strip()
+    try:
+        return _structure(json.loads(body))
+    except (ValueError, RecursionError):
+        pass
+    lines = [line for line in _split(body) if line.strip()]
+    try:
+        return [_structure(json.loads(line)) for line in lines]
+    except (ValueError, RecursionError):
+        raise _NoLayout from None
+
+
+def _structure(value: Any) -> Laid:
+    if isinstance(value, dict | list):
+        return value
+    raise _NoLayout
+
+
+def _yaml(text: str) -> Laid:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    tree = _Tree()
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            tree.take(event)
+    except (yaml.YAMLError, UnicodeError, ValueError):
+        raise _NoLayout from None
+    return _structure(tree.root)
+
+
+class _Tree:
+    """The structure of one YAML document, built from its events. An anchor, a tag or a key given twice ends it."""
+
+    def __init__(self) -> None:
+        self.root: Any = None
+        self._open: list[tuple[Any, list[str]]] = []
+        self._count = 0
+
+    def take(self, event: Any) -> None:
+        kind = type(event).__name__
+        if getattr(event, "anchor", None) or getattr(event, "tag", None):
+            raise _NoLayout
+        if kind == "ScalarEvent":
+            self._add(event.value, plain=event.implicit[0])
+        elif kind in {"MappingStartEvent", "SequenceStartEvent"}:
+            made: Any = {} if kind == "MappingStartEvent" else []
+            self._put(made)
+            self._open.append((made, []))
+        elif kind in {"MappingEndEvent", "SequenceEndEvent"}:
+            self._open.pop()
+        elif kind == "DocumentStartEvent" and self.root is not None:
+            raise _NoLayout
+
+    def _add(self, body: str, *, plain: bool) -> None:
+        holder, keys = self._open[-1] if self._open else (None, [])
+        if isinstance(holder, dict) and not keys:
+            if body in holder:
+                raise _NoLayout
+            keys.append(body)
+        else:
+            self._put(_scalar(body) if plain else body)
+
+    def _put(self, value: Any) -> None:
+        self._count += 1
+        if self._count > PARTS or len(self._open) > DEEP:
+            raise _NoLayout
+        if not self._open:
+            self.root = value
+            return
+        holder, keys = self._open[-1]
+        if isinstance(holder, list):
+            holder.append(value)
+        elif keys:
+            holder[keys.pop()] = value
+        else:
+            raise _NoLayout  # a key with parts of its own
+
+
+def _scalar(body: str) -> Any:
+    """A plain word as the number, moment, flag or nothing that it is written for."""
+    if body in _NULL:
+        return None
+    if body in _FLAGS:
+        return _FLAGS[body]
+    if _INTEGER.fullmatch(body) and str(int(body)) == body:
+        return int(body)
+    if _NUMBER.fullmatch(body) and str(float(body)) == body:
+        return float(body)
+    if _MOMENT.fullmatch(body):
+        try:
+            return datetime.fromisoformat(body)
+        except ValueError:
+            return body
+    return body
+
+
+def _lines(text: str) -> Laid:
+    records: list[dict[str, Any]] = [{}]
+    for line in _split(text):
+        if not line.strip():
+            if records[-1]:
+                records.append({})
+            continue
+        match = _LINE.fullmatch(line.strip())
+        if match is None:
+            raise _NoLayout
+        _more(records[-1], match[1], _scalar((match[2] or "").strip()))
+    found = [record for record in records if record]
+    if sum(map(len, found)) < 2:  # noqa: PLR2004  one line with a colon is a sentence
+        raise _NoLayout
+    return found if len(found) > 1 else found[0]
+
+
+def _more(record: dict[str, Any], key: str, value: Any) -> None:
+    """A value of a record, beside those that stand under its key already."""
+    if key in record:
+        known = record[key]
+        record[key] = [*known, value] if isinstance(known, list) else [known, value]
+    else:
+        record[key] = value
+
+
+def _table(text: str) -> Laid:
+    rows = [*_rows(text)]
+    head, *body = rows or [[]]
+    width = len(head)
+    if width < 2 or len({*head}) < width or not all(head):  # noqa: PLR2004  one column is a list of lines
+        raise _NoLayout
+    if any(len(row) != width for row in body) or width * len(body) > PARTS:
+        raise _NoLayout
+    return [dict(zip(head, map(_scalar, row), strict=True)) for row in body]
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    lines = [line for line in _split(text) if line.strip()]
+    if all("|" in line or _RULE.fullmatch(line) for line in lines):
+        for line in lines:
+            if not _RULE.fullmatch(line):
+                cells = _BAR.split(line.strip().removeprefix("|").removesuffix("|"))
+                yield [cell.strip().replace("\\|", "|") for cell in cells]
+        return
+    mark = "\t" if "\t" in lines[0] else ","
+    try:
+        for row in csv.reader(StringIO(text, newline=""), delimiter=mark, strict=True):
+            if row:
+                yield [cell.strip() for cell in row]
+    except csv.Error:
+        raise _NoLayout from None
+
+
+def _split(text: str) -> list[str]:
+    """The lines of a text. Only a line feed ends one: what else readers take for an end, writers leave in a value."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    if len(lines) > PARTS or "\r" in text.replace("\r\n", ""):
+        raise _NoLayout
+    return lines
+
+
+_READERS: Final = {Layout.JSON: _json, Layout.YAML: _yaml, Layout.LINES: _lines, Layout.TABLE: _table}

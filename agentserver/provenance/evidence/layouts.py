@@ -33,8 +33,8 @@ Laid: TypeAlias = "dict[str, Any] | list[Any]"
 class Layout(StrEnum):
     """The layouts of texts that are known.
 
-    ``JSON`` is one value, or one on each line. ``LINES`` are lines of ``key: value`` or of ``key = value``, where an empty
-    line begins the next record. ``TABLE`` has a line of heads, and cells between bars, tabs or commas.
+    ``JSON`` is one value, or one on each line. ``LINES`` are lines of ``key: value`` or of ``key = value``, where an
+    empty line begins the next record. ``TABLE`` has a line of heads, and cells between bars, tabs or commas.
     """
 
     JSON = "json"
@@ -43,11 +43,13 @@ class Layout(StrEnum):
     TABLE = "table"
 
 
-_INTEGER: Final = re.compile(r"[+-]?\d{1,30}")
-_NUMBER: Final = re.compile(r"[+-]?\d{1,30}\.\d{1,30}")
-_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?")
-_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_FLAGS: Final = {"true": True, "True": True, "false": False, "False": False}
+_NUMBER: Final = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?")
+_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
+_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True"), True),
+    **dict.fromkeys(("false", "False"), False),
+}
 _LINE: Final = re.compile(r"(?:[-*] )?([^\W\d][\w .()/-]{0,63}?)[ \t]*[:=](?:[ \t]+(.*))?")
 _RULE: Final = re.compile(r"[|+ \t:=-]*-[|+ \t:=-]*")
 _BAR: Final = re.compile(r"(?<!\\)\|")
@@ -153,21 +155,15 @@ class _Tree:
 
 
 def _scalar(body: str) -> Any:
-    """A plain word as the number, moment, flag or nothing that it is written for."""
-    if body in _NULL:
-        return None
-    if body in _FLAGS:
-        return _FLAGS[body]
-    if _INTEGER.fullmatch(body) and str(int(body)) == body:
-        return int(body)
-    if _NUMBER.fullmatch(body) and str(float(body)) == body:
-        return float(body)
-    if _MOMENT.fullmatch(body):
-        try:
-            return datetime.fromisoformat(body)
-        except ValueError:
-            return body
-    return body
+    """A plain word as the number, moment, flag or nothing that it is written for. No number is rounded."""
+    if body in _WORDS:
+        return _WORDS[body]
+    try:
+        number = _NUMBER.fullmatch(body) and (float(body) if "." in body else int(body))
+        moment = _MOMENT.fullmatch(body) and datetime.fromisoformat(body)
+    except ValueError:
+        return body
+    return number if number is not None and str(number) == body else moment or body
 
 
 def _lines(text: str) -> Laid:

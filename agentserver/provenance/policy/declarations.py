@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from agentserver.provenance.confidentiality.readers import ReaderRule
-    from agentserver.provenance.evidence.layouts import Layout
     from agentserver.provenance.evidence.labels import Call, Leaf
+    from agentserver.provenance.evidence.layouts import Layout
 
 _T = TypeVar("_T")
 

@@ -122,7 +122,7 @@ def test_a_plain_word_is_what_it_is_written_for_and_nothing_is_rounded() -> None
     assert laid_out(said, Layout.YAML) == {
         "a": "007",
         "b": "1.50",
-        "c": datetime(2024, 5, 1, 10),
+        "c": datetime.fromisoformat("2024-05-01 10:00"),
         "d": "2024-13-01 10:00:00",
         "e": None,
         "f": "yes",

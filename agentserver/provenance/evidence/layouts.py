@@ -30,7 +30,7 @@ DEEP: Final = 20
 Laid: TypeAlias = "dict[str, Any] | list[Any]"
 
 
-class Layout(StrEnum):
+class TextLayout(StrEnum):
     """The layouts of texts that are known.
 
     ``JSON`` is one value, or one on each line. ``LINES`` are lines of ``key: value`` or of ``key = value``, where an
@@ -59,7 +59,7 @@ class _NoLayout(Exception):  # noqa: N818  a finding, not an error
     """A text is in none, or says more than is read."""
 
 
-def laid_out(text: str, layout: Layout) -> Laid | None:
+def laid_out(text: str, layout: TextLayout) -> Laid | None:
     """The structure of a text in one layout, or ``None`` when the text as a whole is not in it."""
     if not text.strip() or len(text) > LONGEST:
         return None
@@ -67,11 +67,6 @@ def laid_out(text: str, layout: Layout) -> Laid | None:
         return _READERS[layout](text) or None
     except _NoLayout:
         return None
-
-
-def any_layout(text: str) -> Laid | None:
-    """The structure of a text in the first layout that it is in."""
-    return next((found for layout in Layout if (found := laid_out(text, layout)) is not None), None)
 
 
 def _json(text: str) -> Laid:
@@ -228,4 +223,9 @@ def _split(text: str) -> list[str]:
     return lines
 
 
-_READERS: Final = {Layout.JSON: _json, Layout.YAML: _yaml, Layout.LINES: _lines, Layout.TABLE: _table}
+_READERS: Final = {
+    TextLayout.JSON: _json,
+    TextLayout.YAML: _yaml,
+    TextLayout.LINES: _lines,
+    TextLayout.TABLE: _table,
+}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from agentserver.provenance.confidentiality.readers import ReaderRule
     from agentserver.provenance.evidence.labels import Call, Leaf
-    from agentserver.provenance.evidence.layouts import Layout
+    from agentserver.provenance.evidence.layouts import TextLayout
 
 _T = TypeVar("_T")
 
@@ -96,7 +96,7 @@ class LayoutRule:
 
     source: str
     field: str
-    layout: Layout
+    layout: TextLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class Policy:
         path = bare(leaf.path) if rules else ""
         return next((rule for rule in rules if fnmatchcase(path, rule.field)), None)
 
-    def layout(self, source: str, path: str) -> Layout | None:
+    def layout(self, source: str, path: str) -> TextLayout | None:
         """The declared layout of a text. One in a list is nobody's whole output."""
         rules = (rule for rule in self.layouts if means(rule.source, source))
         field = bare(path)
@@ -271,7 +271,7 @@ class Policy:
         known = tuple(listeners)
         declared = [*self.sources, *self.trusted, *self.relays, *self.inert]
         declared += [rule.name for rule in self.sinks] + [rule.source for rule in self.fields]
-        declared += [rule.source for rule in (*self.readers, *self.layouts)]
+        declared += [rule.source for rule in self.readers] + [rule.source for rule in self.layouts]
         wrong = tuple(entry for entry in declared if not any(covers(entry, name) for name in known))
         return (*wrong, *self._unused_directories(known))
 

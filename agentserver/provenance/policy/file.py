@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pydantic import ValidationError
 
 from agentserver.provenance.confidentiality.readers import ReaderRule
-from agentserver.provenance.evidence.layouts import Layout
+from agentserver.provenance.evidence.layouts import TextLayout
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, LayoutRule, Policy, SinkRule
 from agentserver.provenance.policy.model import (
     ArgumentEntry,
@@ -148,8 +148,10 @@ def _readers(said: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tuple[R
     )
 
 
-def _layouts(said: Mapping[str, Layout | Mapping[str, Layout]]) -> tuple[LayoutRule, ...]:
-    by_field = {source: {"": inner} if isinstance(inner, Layout) else inner for source, inner in said.items()}
+def _layouts(said: Mapping[str, TextLayout | Mapping[str, TextLayout]]) -> tuple[LayoutRule, ...]:
+    by_field = {
+        source: {"": inner} if isinstance(inner, TextLayout) else inner for source, inner in said.items()
+    }
     return tuple(LayoutRule(source, *pair) for source, inner in by_field.items() for pair in inner.items())
 
 

@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 from agentserver.provenance.confidentiality.readers import sound
 from agentserver.provenance.evidence.authority import DestinationPattern
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
-from agentserver.provenance.evidence.layouts import Layout
+from agentserver.provenance.evidence.layouts import TextLayout
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Policy, Rule
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ Readable: TypeAlias = Annotated[
 ]
 
 
-LayoutWord: TypeAlias = Annotated[Layout, PlainValidator(_word(Layout, "layout")), _enum(Layout)]
+LayoutWord: TypeAlias = Annotated[TextLayout, PlainValidator(_word(TextLayout, "layout")), _enum(TextLayout)]
 Laid: TypeAlias = Annotated[
     Annotated[LayoutWord, Tag(WORD)] | Annotated[dict[Text, LayoutWord], Tag(ENTRY), Field(min_length=1)],
     Discriminator(lambda value: ENTRY if isinstance(value, dict) else WORD),

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.provenance.evidence.layouts import LONGEST, Layout, laid_out
+from agentserver.provenance.evidence.layouts import LONGEST, TextLayout, laid_out
 
 RECORDS = [{"name": "Kim Lee", "age": 41}, {"name": "Bob", "age": 7}]
 
@@ -33,44 +33,44 @@ _VALUES = st.recursive(
 @pytest.mark.parametrize(
     ("layout", "text"),
     [
-        (Layout.JSON, '{"name": "Kim Lee", "age": 41}\n{"name": "Bob", "age": 7}\n'),
-        (Layout.YAML, "- age: 41\n  name: Kim Lee\n- {name: 'Bob', age: 7}"),
-        (Layout.LINES, "name: Kim Lee\nage: 41\n\nname = Bob\nage = 7"),
-        (Layout.TABLE, "| name | age |\n|:---|---:|\n| Kim Lee | 41 |\n| Bob | 7 |"),
-        (Layout.TABLE, "name,age\nKim Lee,41\nBob,7"),
-        (Layout.TABLE, "name\tage\nKim Lee\t41\nBob\t7"),
+        (TextLayout.JSON, '{"name": "Kim Lee", "age": 41}\n{"name": "Bob", "age": 7}\n'),
+        (TextLayout.YAML, "- age: 41\n  name: Kim Lee\n- {name: 'Bob', age: 7}"),
+        (TextLayout.LINES, "name: Kim Lee\nage: 41\n\nname = Bob\nage = 7"),
+        (TextLayout.TABLE, "| name | age |\n|:---|---:|\n| Kim Lee | 41 |\n| Bob | 7 |"),
+        (TextLayout.TABLE, "name,age\nKim Lee,41\nBob,7"),
+        (TextLayout.TABLE, "name\tage\nKim Lee\t41\nBob\t7"),
     ],
 )
-def test_a_text_in_a_layout_is_taken_apart(layout: Layout, text: str) -> None:
+def test_a_text_in_a_layout_is_taken_apart(layout: TextLayout, text: str) -> None:
     assert laid_out(text, layout) == RECORDS
 
 
 @pytest.mark.parametrize(
     ("layout", "text"),
     [
-        (Layout.YAML, "just words"),
-        (Layout.YAML, "a: 1\na: 2"),
-        (Layout.YAML, "a: &x [1]\nb: *x"),
-        (Layout.YAML, "!!python/name:os.system x"),
-        (Layout.YAML, "--- [a]\n--- [b]"),
-        (Layout.YAML, "? [a]\n: b"),
-        (Layout.YAML, "[" * 50 + "]" * 50),
-        (Layout.YAML, "\ud800: x"),
-        (Layout.YAML, f"a: {'x' * LONGEST}"),
-        (Layout.JSON, '"a word"'),
-        (Layout.JSON, "{}\nwords"),
-        (Layout.JSON, "[" * 100_000),
-        (Layout.JSON, f"[{'9' * 5000}]\n[1]"),
-        (Layout.LINES, "Note: it is late"),
-        (Layout.LINES, "name: Kim\nand some words\nage: 41"),
-        (Layout.TABLE, "a,b\n1,2,3"),
-        (Layout.TABLE, "a,a\n1,2"),
-        (Layout.TABLE, 'a,b\n"1,2'),
-        (Layout.TABLE, "a\n1"),
-        (Layout.TABLE, "|---|---|\n|---|---|"),
+        (TextLayout.YAML, "just words"),
+        (TextLayout.YAML, "a: 1\na: 2"),
+        (TextLayout.YAML, "a: &x [1]\nb: *x"),
+        (TextLayout.YAML, "!!python/name:os.system x"),
+        (TextLayout.YAML, "--- [a]\n--- [b]"),
+        (TextLayout.YAML, "? [a]\n: b"),
+        (TextLayout.YAML, "[" * 50 + "]" * 50),
+        (TextLayout.YAML, "\ud800: x"),
+        (TextLayout.YAML, f"a: {'x' * LONGEST}"),
+        (TextLayout.JSON, '"a word"'),
+        (TextLayout.JSON, "{}\nwords"),
+        (TextLayout.JSON, "[" * 100_000),
+        (TextLayout.JSON, f"[{'9' * 5000}]\n[1]"),
+        (TextLayout.LINES, "Note: it is late"),
+        (TextLayout.LINES, "name: Kim\nand some words\nage: 41"),
+        (TextLayout.TABLE, "a,b\n1,2,3"),
+        (TextLayout.TABLE, "a,a\n1,2"),
+        (TextLayout.TABLE, 'a,b\n"1,2'),
+        (TextLayout.TABLE, "a\n1"),
+        (TextLayout.TABLE, "|---|---|\n|---|---|"),
     ],
 )
-def test_a_text_that_is_in_none_as_a_whole_stays_one(layout: Layout, text: str) -> None:
+def test_a_text_that_is_in_none_as_a_whole_stays_one(layout: TextLayout, text: str) -> None:
     assert laid_out(text, layout) is None
 
 
@@ -78,12 +78,12 @@ def test_a_text_that_is_in_none_as_a_whole_stays_one(layout: Layout, text: str) 
 def test_what_a_serialiser_wrote_is_read_as_it_was(value: Any) -> None:
     """No line end, quotation mark or key inside a value makes another field: that is what a declaration relies on."""
     for text in (yaml.safe_dump(value), yaml.safe_dump(value, allow_unicode=True)):
-        found = laid_out(text, Layout.YAML)
+        found = laid_out(text, TextLayout.YAML)
         assert found is None or _shape(found) == _shape(value)
     plain = json.loads(json.dumps(value, default=str))
-    assert laid_out(json.dumps(plain), Layout.JSON) == plain
+    assert laid_out(json.dumps(plain), TextLayout.JSON) == plain
     lines = "\n".join(json.dumps({"of": plain}, ensure_ascii=False) for _ in range(2))
-    assert laid_out(lines, Layout.JSON) == [{"of": plain}, {"of": plain}]
+    assert laid_out(lines, TextLayout.JSON) == [{"of": plain}, {"of": plain}]
 
 
 def _shape(value: Any) -> Any:
@@ -98,28 +98,30 @@ def test_a_cell_of_a_table_makes_no_row(rows: list[tuple[str, str]]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([("one", "two"), *rows])
-    found = laid_out(out.getvalue(), Layout.TABLE)
+    found = laid_out(out.getvalue(), TextLayout.TABLE)
     assert found is None or len(found) == len(rows)
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r"), max_size=20), min_size=2, max_size=5))
 def test_a_value_of_a_line_makes_no_line(values: list[str]) -> None:
-    found = laid_out("".join(f"k{number}: {value}\n" for number, value in enumerate(values)), Layout.LINES)
+    found = laid_out(
+        "".join(f"k{number}: {value}\n" for number, value in enumerate(values)), TextLayout.LINES
+    )
     assert found is None or len(found) == len(values)
 
 
 @given(
-    st.sampled_from(Layout),
+    st.sampled_from(TextLayout),
     st.text(st.sampled_from("ab:=-|,\t\n \"'[]{}#&*!1.~?%\\\x00\ud800\u2028é"), max_size=60),
 )
-def test_reading_is_total(layout: Layout, text: str) -> None:
+def test_reading_is_total(layout: TextLayout, text: str) -> None:
     found = laid_out(text, layout)
     assert found is None or (isinstance(found, dict | list) and found)
 
 
 def test_a_plain_word_is_what_it_is_written_for_and_nothing_is_rounded() -> None:
     said = "a: 007\nb: 1.50\nc: 2024-05-01 10:00:00\nd: 2024-13-01 10:00:00\ne: ~\nf: yes\ng: '7'"
-    assert laid_out(said, Layout.YAML) == {
+    assert laid_out(said, TextLayout.YAML) == {
         "a": "007",
         "b": "1.50",
         "c": datetime.fromisoformat("2024-05-01 10:00"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentserver.provenance import leaves
 from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.labels import Leaf, Observation, Standing
-from agentserver.provenance.evidence.layouts import Layout
+from agentserver.provenance.evidence.layouts import TextLayout
 from agentserver.provenance.policy.declarations import FieldRule, LayoutRule, Policy, Rule
 from agentserver.provenance.policy.file import PolicyError, read_policy
 from agentserver.provenance.seen.laid_out import taken_apart
@@ -26,7 +26,7 @@ FIELDS = (
 )
 PEOPLE = [{"mail": "kim@corp.example", "note": "back on Monday"}, {"mail": "bob@corp.example", "note": "x"}]
 TEXT = yaml.safe_dump(PEOPLE)
-WHOLE = (LayoutRule("list_*", "", Layout.YAML),)
+WHOLE = (LayoutRule("list_*", "", TextLayout.YAML),)
 
 
 def told(output: Any, layouts: tuple[LayoutRule, ...] = WHOLE) -> Scenario:
@@ -49,7 +49,7 @@ def test_a_declared_layout_gives_the_fields_that_the_structure_has() -> None:
 
 @pytest.mark.parametrize(
     "layouts",
-    [(), (LayoutRule("other", "", Layout.YAML),), (LayoutRule("list_people", "text", Layout.YAML),)],
+    [(), (LayoutRule("other", "", TextLayout.YAML),), (LayoutRule("list_people", "text", TextLayout.YAML),)],
 )
 def test_without_a_declaration_a_regular_text_is_its_authors(layouts: tuple[LayoutRule, ...]) -> None:
     assert refused(told(TEXT, layouts), "kim@corp.example")
@@ -68,7 +68,7 @@ def test_a_text_elsewhere_is_not_taken_apart(output: Any) -> None:
 
 
 def test_a_field_may_hold_the_text() -> None:
-    layouts = (LayoutRule("list_people", "answer", Layout.YAML),)
+    layouts = (LayoutRule("list_people", "answer", TextLayout.YAML),)
     assert not refused(told({"answer": TEXT}, layouts), "kim@corp.example")
     assert refused(told({"other": TEXT}, layouts), "kim@corp.example")
 
@@ -116,8 +116,8 @@ def test_a_text_says_no_more_than_the_structure_that_it_was_written_from(
 def test_a_policy_file_declares_layouts() -> None:
     policy = read_policy("sources: [list_*]\nlayouts:\n  list_a: yaml\n  list_b: {content.text: table}\n")
     assert policy.layouts == (
-        LayoutRule("list_a", "", Layout.YAML),
-        LayoutRule("list_b", "content.text", Layout.TABLE),
+        LayoutRule("list_a", "", TextLayout.YAML),
+        LayoutRule("list_b", "content.text", TextLayout.TABLE),
     )
     assert policy.unused(["list_a", "list_c"]) == ("list_b",)
     with pytest.raises(PolicyError, match=r"policy:1: 'yml' is no layout; did you mean 'yaml'"):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.config import Organism
-    from agentserver.config.organism import Handler
+    from agentserver.config.organism import BoundListener, Handler
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -123,7 +123,7 @@ class Server:
             tools = await _tools(self.organism, stack)
             bound = {
                 b.listener.name: Callee(
-                    b.listener, tools.get(b.listener.name, b.handler), b.settings, completer
+                    b.listener, tools.get(b.listener.name) or self._handler(b), b.settings, completer
                 )
                 for b in self.organism.listeners
             }
@@ -144,6 +144,15 @@ class Server:
         """Drain and stop, in the reverse order."""
         self._pump = None
         return await self._stack.__aexit__(kind, error, trace)
+
+    def _handler(self, bound: BoundListener) -> Handler:
+        """The author's handler, or the agent that the listener is."""
+        if bound.handler is not None:
+            return bound.handler
+        from agentserver.llm.agent.loop import Agent  # most organisms have none
+
+        assert bound.agent is not None
+        return Agent(bound.agent, self.rules.codecs, self.rules.bounds)
 
     async def _completer(self, stack: AsyncExitStack) -> Completer | None:
         """The program's completer, or one for the organism's models, ready to be asked; None without either."""

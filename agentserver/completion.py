@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, Literal, Protocol, TypeAlias
 
 Words: TypeAlias = Mapping[str, Any]
@@ -279,3 +280,54 @@ class LanguageModels:
 
     backends: Mapping[str, Backend]
     models: Mapping[str, ModelChoice]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    """A message that a ready-made agent may send, as a tool of its model.
+
+    Args:
+        name: that the model calls it by.
+        listener: that it goes to.
+        payload: its class.
+        description: what the listener does, for the model.
+    """
+
+    name: str
+    listener: str
+    payload: type
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyAgent:
+    """The facts of a listener that is an agent by configuration.
+
+    Args:
+        model: the name under which the organism declares it.
+        prompt: the text that it begins with, as it was when the organism was loaded.
+        answer: the class of its answers.
+        answers: the name of the tool by which the model gives one.
+        tools: the messages that it may send to its peers.
+        turns: calls of the model for one request.
+        repairs: of these, those that only mend what the model did wrong.
+        history: bytes of the exchange with the model that a thread keeps.
+        summary: the model that sums up what does not fit; None forgets it.
+        references: whether it is shown references in place of untrusted values.
+    """
+
+    model: str
+    prompt: str
+    answer: type
+    answers: str = "answer"
+    tools: tuple[AgentTool, ...] = ()
+    turns: int = 12
+    repairs: int = 2
+    history: int = 50_000
+    summary: str | None = None
+    references: bool = False
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the prompt, in hexadecimal."""
+        return sha256(self.prompt.encode()).hexdigest()

@@ -123,6 +123,10 @@ def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
     handoffs = handed_over(organism)
     if handoffs is not None:
         discovered += [Handoff, Task, *handoffs.payloads]
+    if any(bound.agent for bound in organism.listeners):
+        from agentserver.llm.agent.state import KEPT  # most organisms have none
+
+        discovered += KEPT
     codecs = Codecs([*schema_codecs(organism), *dict.fromkeys(discovered)], closed=True)
     known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
     bounds = Bounds(bytes=organism.limits.payload, names=known)

@@ -139,7 +139,9 @@ async def rounds(blocks: int, journal: Path | None = None) -> Asker:
     assert isinstance(words, Vocabulary)
     organism = replace(organism_of(*listeners, limits=limits), handoffs=Handoffs(words))
     decided_by = rules(organism)
-    bound = {each.listener.name: Callee(each.listener, each.handler) for each in organism.listeners}
+    bound = {
+        one.listener.name: Callee(one.listener, one.handler) for one in organism.listeners if one.handler
+    }
     place = None if journal is None else JournalOptions(journal, Sync.NORMAL)
     engine = MemoryEngine() if place is None else SqliteEngine(place, decided_by.guards)
     async with engine, Pump(decided_by, bound, engine, SystemClock()) as running:

@@ -215,7 +215,7 @@ class PolicyReader:
         usual = Recall.SERVER if carries else Recall.LISTENER
         found = {}
         for declared in self._declared:
-            said = declared.entry.memory
+            said = declared.entry.memory or ("thread" if declared.entry.model else None)
             found[declared.entry.name] = usual if said is None else Recall(said)
         return {name: recall for name, recall in found.items() if recall is not Recall.LISTENER}
 
@@ -232,7 +232,7 @@ class PolicyReader:
             name = declared.entry.name
             found = policy.classify(name)
             trusted = any(means(entry, name) for entry in policy.trusted)
-            own = declared.entry.agent or declared.entry.view is not None or name in planners
+            own = declared.entry.acts or declared.entry.view is not None or name in planners
             if own and not (trusted or found.relay or (found.known and found.source)):
                 yield name
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentserver.config.code.agents import Around, check_keys, equipped
 from agentserver.config.code.binding import Binder
 from agentserver.config.code.userland import Importer, Project, strangers
 from agentserver.config.code.userland import forget as forget_modules
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from agentserver.config.organism import BoundListener, Handoffs, Provenance
     from agentserver.config.validation import DeclaredListener, Parsed
     from agentserver.config.yaml.document import Document
+    from agentserver.core.blueprint import Limits
     from agentserver.guards.base import Guard
     from agentserver.payload.foreign.servers import McpServer
 
@@ -114,11 +116,12 @@ def _assemble(
     bound = [item for item in map(binder.bind, declared) if item is not None]
     declared += foreign.declared
     servers = foreign.join(bound)
+    bound, language_models = _equipped(declared, files[0], (bound, secrets, limits), binder)
     lifespan = binder.lifespan(files[0])
     handoffs = read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(home, files[0], bound, report)
-    guards, language_models = _guards(files[0], bound, binder), _models(files[0], secrets, binder)
+    guards = _guards(files[0], bound, binder)
     modules = binder.importer.brought()
     if report.failed:
         forget_modules(modules)
@@ -202,12 +205,23 @@ def _guards(main: Parsed, bound: Sequence[BoundListener], binder: Binder) -> Map
     return read_guards(main.guards, {item.listener.name: item.listener for item in bound}, binder)
 
 
-def _models(main: Parsed, secrets: Secrets, binder: Binder) -> LanguageModels | None:
-    if "llm" not in main.document.data.keys() - main.faulty:
-        return None
-    from agentserver.config.code.llm import read_models  # most organisms have none
+def _equipped(
+    declared: Sequence[DeclaredListener],
+    main: Parsed,
+    given: tuple[list[BoundListener], Secrets, Limits],
+    binder: Binder,
+) -> tuple[list[BoundListener], LanguageModels | None]:
+    """The listeners, agents with their tools, and the models that they may ask."""
+    bound, secrets, limits = given
+    models = None
+    if "llm" in main.document.data.keys() - main.faulty:
+        from agentserver.config.code.llm import read_models  # most organisms have none
 
-    return read_models(main.document, secrets, binder)
+        models = read_models(main.document, secrets, binder)
+    unknown = "llm" in main.faulty
+    if unknown or not any(item.agent for item in bound):
+        return bound, models
+    return equipped(bound, declared, Around(models, limits), binder.report), models
 
 
 def _check_bound(home: Project, main: Parsed, bound: Sequence[BoundListener], report: Mistakes) -> None:
@@ -227,5 +241,6 @@ def _check_declared(
     check_names((*declared, *tools), report)
     check_peers(declared, names, report)
     check_trust(files[0], declared, report)
+    check_keys(declared, report)
     if not names and not report.failed:
         report.error(files[0].document.where(("listeners",)), "at least one listener is needed")

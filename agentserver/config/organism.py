@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from agentserver.completion import LanguageModels
+    from agentserver.completion import LanguageModels, ReadyAgent
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
@@ -46,22 +46,24 @@ class BoundListener:
 
     Args:
         listener: the frozen facts that the core works with.
-        handler: the author's callable, checked: awaitable, two positional parameters.
+        handler: the author's callable, checked: awaitable, two positional parameters; None of an agent.
         settings: an instance of the listener's settings class, or None when it has none.
         returns_bytes: whether the handler's return annotation admits the deprecated ``bytes``.
         schema: a hand-written XSD inside the project directory, resolved, or None.
         source: where the YAML declares the listener; the file as the caller of ``load`` named it.
         discovered: the ``@xmlify`` classes that the handler's code can name or the YAML lists, in a stable order: all
             that it can answer with, store, and be answered with. Its own payload classes are among them.
+        agent: the facts of one that is made of a language model, and has no handler.
     """
 
     listener: Listener
-    handler: Handler
+    handler: Handler | None
     settings: object | None = field(repr=False)
     returns_bytes: bool
     schema: Path | None
     source: SourceLine
     discovered: tuple[type, ...] = ()
+    agent: ReadyAgent | None = None
 
 
 @dataclass(frozen=True, slots=True)

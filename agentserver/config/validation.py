@@ -22,7 +22,7 @@ from agentserver.config.keys.intents import (
     ParameterEntry,
     sound_intents,
 )
-from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, PriceEntry
+from agentserver.config.keys.llm import AgentEntry, BackendEntry, LlmEntry, ModelEntry, PriceEntry
 from agentserver.config.keys.mcp import (
     TOOL_PATTERN,
     VARIABLE_PATTERN,
@@ -206,6 +206,7 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("intents",): IntentEntry,
             ("handoffs",): HandoffsEntry,
             ("intents", "params"): ParameterEntry,
+            ("listeners", "agent"): AgentEntry,
             ("llm",): LlmEntry,
             ("llm", "backends"): BackendEntry,
             ("llm", "models"): ModelEntry,

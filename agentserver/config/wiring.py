@@ -52,7 +52,7 @@ def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: 
             if peer not in known and not peer.startswith("system."):
                 where = declared.where("peers", i)
                 report.error(where, f'unknown listener "{peer}"', did_you_mean(peer, known))
-        if declared.entry.agent and "peers" not in declared.entry.model_fields_set | declared.faulty:
+        if declared.entry.acts and "peers" not in declared.entry.model_fields_set | declared.faulty:
             message = "an agent without peers can only answer its caller"
             report.warning(declared.where(), message, "write peers: [] if that is meant")
 

@@ -15,7 +15,9 @@ def test_the_models_hold_the_fields_and_defaults_of_the_core():
         if field.name != "payloads":
             value = getattr(entry, field.name)
             expected = getattr(Listener("a", (), "d"), field.name)
-            told = {"peers": frozenset, "approval": lambda said: said == "required"}.get(field.name)
+            told = {"peers": frozenset, "agent": bool, "approval": lambda said: said == "required"}.get(
+                field.name
+            )
             assert (value if told is None else told(value)) == expected
 
 

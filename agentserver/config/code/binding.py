@@ -11,6 +11,7 @@ import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from agentserver.completion import ReadyAgent
 from agentserver.config.code.settings import Given, make_settings
 from agentserver.config.code.signature import (
     Discovery,
@@ -22,6 +23,7 @@ from agentserver.config.code.signature import (
 )
 from agentserver.config.code.userland import Crash, Unresolved, attempt
 from agentserver.config.findings import did_you_mean
+from agentserver.config.keys.llm import AgentEntry
 from agentserver.config.organism import BoundListener, SourceLine
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
@@ -29,11 +31,16 @@ from agentserver.core.blueprint import Listener
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from types import FunctionType
 
     from agentserver.config.code.userland import Importer, Project
     from agentserver.config.findings import Mistakes, Where
     from agentserver.config.organism import Handler, Lifespan
     from agentserver.config.validation import DeclaredListener, Parsed
+
+
+MAX_PROMPT = 1 << 18
+"""Bytes of a prompt."""
 
 
 @dataclass(slots=True)
@@ -51,7 +58,8 @@ class Binder:
     def bind(self, declared: DeclaredListener) -> BoundListener | None:
         """The listener with its code, or None when something of it is wrong."""
         entry = declared.entry
-        signature = self._signature(declared)
+        made = entry.model is not None and entry.handler is None
+        signature = self._ready_made(declared) if made else self._signature(declared)
         named = self._named_classes(declared, "payload_class", declared.entry.payload_class)
         replies = self._named_classes(declared, "replies", declared.entry.replies)
         settings = self._settings(declared)
@@ -60,16 +68,17 @@ class Binder:
             return None
         if isinstance(settings, SignatureRefusal) or isinstance(schema, SignatureRefusal):
             return None
-        handler, found = signature
+        code, found = signature
         payloads = self._payloads(declared, named, found)
         if not payloads:
             return None
         self._warn(declared, found)
+        agent = code if isinstance(code, ReadyAgent) else None
         listener = Listener(
             name=entry.name,
             payloads=payloads,
             description=entry.description,
-            agent=entry.agent,
+            agent=entry.acts,
             peers=frozenset(entry.peers),
             broadcast=entry.broadcast,
             concurrency=entry.concurrency,
@@ -78,13 +87,20 @@ class Binder:
             approval=entry.approval == "required",
             progress=entry.progress,
         )
-        discovered = tuple(dict.fromkeys((*payloads, *replies, *self.discovery.classes(found.function))))
+        named_by_code = (agent.answer,) if agent else self.discovery.classes(found.function)
+        discovered = tuple(dict.fromkeys((*payloads, *replies, *named_by_code)))
         where = declared.where()
         source = SourceLine(where.file, where.line)
-        return BoundListener(listener, handler, settings, found.returns_bytes, schema, source, discovered)
+        handler = None if isinstance(code, ReadyAgent) else code
+        return BoundListener(
+            listener, handler, settings, found.returns_bytes, schema, source, discovered, agent
+        )
 
     def _signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
-        where = declared.where("handler")
+        where = declared.where("handler", missing=declared.entry.handler is None)
+        if declared.entry.handler is None:
+            self.report.error(where, "is missing", "or a model, for an agent that is made of one")
+            return None
         handler = self.resolve(declared.entry.handler, where)
         if handler is None:
             return None
@@ -94,6 +110,27 @@ class Binder:
             self.report.error(where, place + found.message)
             return None
         return cast("Handler", handler), found
+
+    def _ready_made(self, declared: DeclaredListener) -> tuple[ReadyAgent, Signature] | None:
+        """The agent, still without tools, and the signature of the handler that it stands for; None after a finding."""
+        entry, made_of = declared.entry, ("prompt", "answer")
+        for key in made_of:
+            if getattr(entry, key) is None and key not in declared.faulty:
+                where = declared.where(key, missing=True)
+                self.report.error(where, "is missing", f"a listener with a model has {key}:")
+        if entry.prompt is None or entry.answer is None:
+            return None
+        prompt = self.text(entry.prompt, declared.where("prompt"), MAX_PROMPT)
+        answer = self.payload_class(declared.where("answer"), entry.answer)
+        if prompt is None or answer is None:
+            return None
+        bounds = (entry.agent or AgentEntry()).model_dump()
+        agent = ReadyAgent(
+            entry.model or "", prompt.strip(), answer, references=entry.view is not None, **bounds
+        )
+        return agent, Signature(
+            (), returns_bytes=False, function=cast("FunctionType", _stand_in), file="", line=0
+        )
 
     def resolve(self, path: str, where: Where) -> object | None:
         """The object that a dotted path names, or None after a finding."""
@@ -112,11 +149,12 @@ class Binder:
         """The payload classes that a key names; None when one of them is wrong."""
         if key in declared.faulty:
             return ()
-        found = [self._payload_class(declared.where(key, i), path) for i, path in enumerate(paths or [])]
+        found = [self.payload_class(declared.where(key, i), path) for i, path in enumerate(paths or [])]
         sound = tuple(kind for kind in found if kind is not None)
         return sound if len(sound) == len(found) else None
 
-    def _payload_class(self, where: Where, path: str) -> type | None:
+    def payload_class(self, where: Where, path: str) -> type | None:
+        """The payload class that a dotted path names, or None after a finding."""
         found = self.resolve(path, where)
         if found is None:
             return None
@@ -145,8 +183,15 @@ class Binder:
         if "payload_class" in declared.faulty:
             return ()
         if not named and not annotated:
-            suggestion = "name the class here, or annotate the handler's first parameter with it"
-            self.report.error(where, "is missing, and the handler's annotation names no class", suggestion)
+            suggestion = "name the class here" + (
+                "" if declared.entry.model else ", or annotate the handler's first parameter with it"
+            )
+            told = (
+                "is missing"
+                if declared.entry.model
+                else "is missing, and the handler's annotation names no class"
+            )
+            self.report.error(where, told, suggestion)
             return ()
         if named and annotated and not set(named) & set(annotated):
             told = ", ".join(kind.__qualname__ for kind in annotated)
@@ -247,3 +292,7 @@ class Binder:
             self.report.error(where, f'"{path}" must be callable without arguments')
             return None
         return cast("Lifespan", found)
+
+
+async def _stand_in(payload: object, metadata: object) -> None:
+    """Takes the place of the code that an agent has not."""

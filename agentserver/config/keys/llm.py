@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from agentserver.completion import Backend, CompletionFault, ModelChoice, Provider, Strategy
 from agentserver.config.keys.fields import Deadline, Line, Name, RelativePath, Strict
 
 _BACKEND = Backend("", "scripted", "")
 _MODEL = ModelChoice("", ())
+_TURNS, _REPAIRS, _HISTORY = 12, 2, 50_000
 
 _Url: TypeAlias = Annotated[str, Field(pattern=r"^https?://[^\s@?#]+$", max_length=1000)]
 _Dollars = Annotated[float, Field(ge=0, le=1e6)]
@@ -77,6 +79,47 @@ class ModelEntry(Strict):
     max_tokens: int = Field(
         default=_MODEL.max_tokens, ge=1, le=1_000_000, description="Tokens that one answer may have."
     )
+
+
+class AgentEntry(Strict):
+    """The bounds of an agent that is made of a model."""
+
+    turns: int = Field(
+        default=_TURNS,
+        ge=1,
+        le=1000,
+        description="Calls of the model for one request; then the caller is told budget.",
+    )
+    repairs: int = Field(
+        default=_REPAIRS,
+        ge=0,
+        le=100,
+        description="How often the model may mend an unknown tool, wrong arguments or prose in place of an answer; "
+        "then the caller is told validation.",
+    )
+    history: int = Field(
+        default=_HISTORY,
+        ge=1000,
+        le=1 << 23,
+        description="Bytes of the exchange with the model that a thread keeps; older turns are forgotten.",
+    )
+    summary: Name | None = Field(
+        default=None, description="The model that sums up what does not fit into the history."
+    )
+
+
+def agent_entry(value: Any) -> Any:
+    """``true`` as all of the defaults, ``false`` as no agent."""
+    if isinstance(value, bool):
+        return {} if value else None
+    if not isinstance(value, dict):
+        raise PydanticCustomError("bool_type", "true or false")
+    return value
+
+
+MaybeAgent: TypeAlias = Annotated[
+    AgentEntry | None, BeforeValidator(agent_entry, json_schema_input_type=bool | AgentEntry)
+]
 
 
 class PriceEntry(Strict):

@@ -28,7 +28,7 @@ from agentserver.config.keys.fields import (
     given,
 )
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
-from agentserver.config.keys.llm import LlmEntry
+from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.words import Approval, Trusts  # noqa: TC001 - pydantic reads them
 from agentserver.config.organism import Journal
@@ -46,6 +46,7 @@ Remembers: TypeAlias = Annotated[
 View: TypeAlias = Annotated[
     Literal["references"] | None, BeforeValidator(given, json_schema_input_type=Literal["references"])
 ]
+Handled: TypeAlias = Annotated[Dotted | None, BeforeValidator(given, json_schema_input_type=Dotted)]
 Approvers: TypeAlias = Annotated[
     Literal["anyone", "others"],
     BeforeValidator(given, json_schema_input_type=Literal["anyone", "others"]),
@@ -56,7 +57,23 @@ class ListenerEntry(Strict):
     """One participant of the organism."""
 
     name: ListenerName = Field(description="Unique; letters, digits and _ - . (dots carry no meaning).")
-    handler: Dotted = Field(description="Dotted path of the async function that handles its messages.")
+    handler: Handled = Field(
+        default=None,
+        description="Dotted path of the async function that handles its messages. An agent with a model has none.",
+    )
+    model: Name | None = Field(
+        default=None,
+        description="In place of a handler: the language model, of llm: models, that the listener is made of.",
+    )
+    prompt: RelativePath | None = Field(
+        default=None,
+        description="Of a listener with a model: the file with the text that it begins with, relative to the project "
+        "directory.",
+    )
+    answer: Dotted | None = Field(
+        default=None,
+        description="Of a listener with a model: dotted path of the @xmlify class that it answers with.",
+    )
     description: Line = Field(
         description="One line: what the listener does, shown to its peers and to models."
     )
@@ -70,7 +87,12 @@ class ListenerEntry(Strict):
         description="Dotted path, or a list of them, of @xmlify classes that the handler answers with or stores and "
         "its module does not name at the top: imported inside a function, or made elsewhere.",
     )
-    agent: bool = Field(default=False, description="Whether the handler learns its own name, as agents do.")
+    agent: MaybeAgent = Field(
+        default=None,
+        title="Agent",
+        description="true: the handler learns its own name, as agents do. A listener with a model is an agent; a "
+        "mapping sets its bounds.",
+    )
     peers: Peers = Field(
         default_factory=list,
         description="The listeners it may address besides its caller, itself and system.*. "
@@ -129,6 +151,11 @@ class ListenerEntry(Strict):
         alias="schema",
         description="A hand-written XSD of the payload class, relative to the project directory.",
     )
+
+    @property
+    def acts(self) -> bool:
+        """True for an agent, with a handler or with a model."""
+        return self.agent is not None or self.model is not None
 
 
 class LimitsEntry(Strict):

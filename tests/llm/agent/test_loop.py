@@ -1,0 +1,153 @@
+"""The agent that a listener with a model is: turns, results, repairs, and what its caller hears."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.llm.agent.conftest import Model, calls, done, wish
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_answers(desk):
+    model = Model(done("well"))
+    async with desk(model) as bed:
+        assert (await bed.ask(wish(), "agent")).text == "well"
+    prompt = model.seen[0]
+    assert prompt.messages[0].role == "system"
+    assert prompt.messages[0].content.startswith("You work at a desk.")
+    assert prompt.messages[1].content == 'Wish: {"text": "go"}'
+    assert [tool.name for tool in prompt.tools] == ["calc_add", "web"]
+    assert prompt.tools[0].description == "Calculates. Adds two numbers."
+    assert prompt.answer.name == "Done"
+
+
+async def test_calls_of_a_turn_go_out_together_and_come_back_in_order(desk):
+    made = [
+        ("calc_add", '{"a": 1, "b": 2}'),
+        ("web", '{"page": "x"}'),
+        ("calc_add", '{"a": 13, "b": 2}'),
+        ("calc_add", '{"a": 2, "b": 2}'),
+    ]
+    model = Model(calls(*made), done("well"))
+    async with desk(model) as bed:
+        assert (await bed.ask(wish(), "agent")).text == "well"
+        assert len(model.seen) == 2
+    *_, asked, one, page, crash, four = model.seen[1].messages
+    assert [call.name for call in asked.calls] == [name for name, _ in made]
+    assert (one.content, page.content, four.content) == (
+        'Odd: {"value": 3}',
+        f'Page: {{"text": "{"x" * 10}"}}',
+        'Sum: {"value": 4}',
+    )
+    assert crash.content.startswith("Refused (internal)")
+    assert [result.id for result in (one, page, crash, four)] == [call.id for call in asked.calls]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (calls(("nothing", "{}")), "There is no such tool. The tools are: calc_add, web, Done."),
+        (calls(("calc_add", '{"a": 1}')), "missing member b"),
+        (calls(("calc_add", '{"a": 1, "b": 2000}')), "/b"),
+        (calls(("calc_add", "no json")), "must be JSON"),
+        (calls(("Done", '{"txt": "x"}')), "not allowed here"),
+        (calls(text="I am done."), "Answer with a call of the tool Done."),
+        (calls(), "Answer with a call of the tool Done."),
+    ],
+)
+async def test_what_is_wrong_goes_back_to_the_model(desk, wrong, told):
+    model = Model(wrong, done("mended"))
+    async with desk(model) as bed:
+        assert (await bed.ask(wish(), "agent")).text == "mended"
+    assert told in model.told()[-1]
+
+
+async def test_what_stays_wrong_is_told_the_caller_as_validation(desk):
+    model = Model(calls(text="prose"))
+    async with desk(model, agent="agent: {repairs: 1}") as bed:
+        assert (await bed.ask(wish(), "agent")).code == "validation"
+        assert len(model.seen) == 2
+        model.said.append(done("later"))
+        assert (await bed.ask(wish("again"), "agent")).text == "later"
+
+
+async def test_turns_are_bounded(desk):
+    model = Model(calls(("calc_add", '{"a": 1, "b": 2}')))
+    async with desk(model, agent="agent: {turns: 3}") as bed:
+        assert (await bed.ask(wish(), "agent")).code == "budget"
+    assert len(model.seen) == 3
+
+
+async def test_a_wrong_call_beside_a_right_one_does_not_stop_it(desk):
+    model = Model(
+        calls(("calc_add", '{"a": 1, "b": 1}'), ("gone", "{}"), ("Done", '{"text": "early"}')), done("well")
+    )
+    async with desk(model) as bed:
+        assert (await bed.ask(wish(), "agent")).text == "well"
+    told = model.told()
+    assert told[-3:] == [
+        'Sum: {"value": 2}',
+        "There is no such tool. The tools are: calc_add, web, Done.",
+        "Not taken: answer alone, when you have the results of your calls.",
+    ]
+
+
+async def test_it_remembers_its_thread_and_another_conversation_does_not(desk):
+    model = Model(done("one"), done("two"))
+    async with desk(model) as bed:
+        await bed.ask(wish("first"), "agent")
+        await bed.ask(wish("second"), "agent")
+    assert 'Wish: {"text": "first"}' in model.told()
+    assert "This was your answer." in model.told()
+
+
+async def test_a_model_that_fails_is_told_the_caller(desk):
+    from agentserver.completion import CompletionError, CompletionFault
+
+    def down(prompt):
+        raise CompletionError(CompletionFault.UNAVAILABLE, "b")
+
+    model = Model(calls(("web", '{"page": "x"}')), down, done("back"))
+    async with desk(model) as bed:
+        assert (await bed.ask(wish(), "agent")).code == "busy"
+        assert (await bed.ask(wish(), "agent")).text == "back"
+    told = model.told()
+    assert told.count('Wish: {"text": "go"}') == 2
+
+
+async def test_a_long_history_loses_whole_turns(desk):
+    def more(prompt):
+        number = sum(message.role == "assistant" for message in prompt.messages)
+        calls_ = [message for message in prompt.messages if message.calls]
+        results = {message.id for message in prompt.messages if message.role == "tool"}
+        assert {call.id for message in calls_ for call in message.calls} == results
+        return calls(("web", json.dumps({"page": f"{number}<" * 30})), text="so")
+
+    model = Model(*[more] * 11, done("well"))
+    async with desk(model, agent="agent: {history: 4000}") as bed:
+        assert (await bed.ask(wish(), "agent")).text == "well"
+    assert all(prompt.messages[1].content == 'Wish: {"text": "go"}' for prompt in model.seen)
+    assert max(len(prompt.messages) for prompt in model.seen) < 16
+
+
+async def test_a_named_model_sums_up_what_does_not_fit(desk):
+    def more(prompt):
+        if prompt.messages[0].content.startswith("You sum up."):
+            return calls(text="It fetched a lot.")
+        return calls(("web", json.dumps({"page": "abc " * 20})))
+
+    model = Model(*[more] * 9, done("well"))
+    async with desk(model, agent="agent: {history: 5000, summary: brief, turns: 30}") as bed:
+        assert (await bed.ask(wish(), "agent")).text == "well"
+    assert any("It fetched a lot." in text for text in model.told())
+
+
+async def test_an_answer_may_be_long_and_hold_what_xml_cannot(desk):
+    model = Model(
+        calls(("web", json.dumps({"page": "a\x00b"})), text="\ud800\x0b" + "t" * 99_000), done("well")
+    )
+    async with desk(model) as bed:
+        assert (await bed.ask(wish("<&>" * 30_000), "agent")).text == "well"

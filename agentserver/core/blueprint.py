@@ -99,6 +99,7 @@ class Blueprint:
         roots: names of the payload elements that each listener accepts.
         services: names of the payload elements that ``system.todo`` accepts.
         usage: for each listener, what its peers accept, as text for a model.
+        budgets: what may be spent.
     """
 
     listeners: Mapping[str, Listener]
@@ -106,6 +107,7 @@ class Blueprint:
     roots: Mapping[str, frozenset[str]]
     services: frozenset[str]
     usage: Mapping[str, str]
+    budgets: Budgets = NO_BUDGETS
     _everyone: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.details import Detail
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.growing.logs import LogChange
+    from agentserver.spending import Amount
 
 __all__ = ["Delivery", "Done", "EventPlace", "Moment", "Progress", "Reply"]
 
@@ -316,6 +317,34 @@ class GivenUp(NamedTuple):
     detail: Detail
     element: etree._Element | None = None
     unseen: bool = False
+
+
+class Reserving(NamedTuple):
+    """Work that an invocation wants to do, of which the cost is charged before.
+
+    Args:
+        delivery: that it works on.
+        what: a word for it.
+        most: that it may cost.
+    """
+
+    delivery: Delivery
+    what: str
+    most: Amount
+
+
+class Settling(NamedTuple):
+    """The cost of work that an invocation has done.
+
+    Args:
+        delivery: that it works on.
+        reservation: the id of what was charged for it before.
+        cost: of it.
+    """
+
+    delivery: Delivery
+    reservation: str
+    cost: Amount
 
 
 class TurnedAway(NamedTuple):

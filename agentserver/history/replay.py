@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.decide.dismissal import Dismissed
 from agentserver.core.encoding import recording
-from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Redriven, Requeued, TurnedAway
+from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Redriven, Requeued, Reserving, Settling, TurnedAway
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import ApprovalAnswer
@@ -102,6 +102,10 @@ def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
             return f"the end: {cause.reason}"
         case GivenUp():
             return f"{cause.delivery.to} was given up with {local(cause.delivery.root)} from {cause.delivery.sender}"
+        case Reserving():
+            return f"the charge of {cause.delivery.to} for {cause.what}"
+        case Settling():
+            return f"the cost of what {cause.delivery.to} was charged for"
         case Requeued():
             return f"a dead letter to {cause.delivery.to}, queued again"
         case Redriven():

@@ -12,7 +12,18 @@ from agentserver.contract import Code, SystemError
 from agentserver.core.decide import lives
 from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMove
 from agentserver.core.drafts.routing import Route
-from agentserver.core.messages import Call, Closing, Done, EventPlace, Finished, GivenUp, Reply, Requeued
+from agentserver.core.messages import (
+    Call,
+    Closing,
+    Done,
+    EventPlace,
+    Finished,
+    GivenUp,
+    Reply,
+    Requeued,
+    Reserving,
+    Settling,
+)
 from agentserver.core.notices import notice
 from agentserver.core.records.audit import Event
 from agentserver.core.records.outcome import Outcome
@@ -66,6 +77,7 @@ class Books:
         self.memory: Mapping[str, object] | None = None
         self.requests = RequestChange(conversation.requests)
         self.messages = conversation.messages
+        self.spending = conversation.spending
         self.done: str | None = None
         self.retry: Delivery | None = None
         self.added: dict[str, Delivery] = {}
@@ -245,6 +257,7 @@ class Books:
             version=before.version + 1,
             touched=self.moment.now,
             closed=self.over,
+            spending=self.spending,
         )
         return Outcome(
             before=before.version,
@@ -330,7 +343,7 @@ def _request(cause: Cause) -> str:
     match cause:
         case Closing() | ApprovalAnswer():
             return ""
-        case Finished() | GivenUp() | Requeued():
+        case Finished() | GivenUp() | Requeued() | Reserving() | Settling():
             return cause.delivery.request
         case _:
             return cause.request

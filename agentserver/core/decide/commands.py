@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from agentserver.core.records.details import Answering, Detail
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.growing.logs import LogChange
+    from agentserver.core.state.growing.spending import Reservation
+    from agentserver.spending import Amount
 
 
 class Begin(NamedTuple):
@@ -66,6 +68,22 @@ class Store(NamedTuple):
     thread: str
     values: Mapping[str, bytes | None]
     logged: Sequence[LogChange] = ()
+
+
+class Reserve(NamedTuple):
+    """Charge work on a delivery before it is done."""
+
+    delivery: Delivery
+    what: str
+    most: Amount
+
+
+class Settle(NamedTuple):
+    """Charge what work on a delivery has cost in place of what was reserved for it."""
+
+    delivery: Delivery
+    reservation: Reservation
+    cost: Amount
 
 
 class Strike(NamedTuple):
@@ -164,6 +182,8 @@ Command: TypeAlias = (
     | Requeue
     | Remember
     | Store
+    | Reserve
+    | Settle
     | Strike
     | Watch
     | Complete

@@ -315,6 +315,7 @@ def following(
             moment.now,
             False,
             before.rights,
+            before.spending,
         ),
     )
 

@@ -25,8 +25,10 @@ from agentserver.core.decide.commands import (
     Prune,
     Remember,
     Requeue,
+    Reserve,
     Retry,
     Send,
+    Settle,
     Store,
     Strike,
     Take,
@@ -38,10 +40,11 @@ from agentserver.core.messages import TODO, Call, Delivery
 from agentserver.core.notices import notice
 from agentserver.core.pieces import whole
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Ended, GuardAsks, GuardQuestions
+from agentserver.core.records.details import Charge, Ended, GuardAsks, GuardQuestions
 from agentserver.core.state.approvals import Approval, digest
 from agentserver.core.state.budget import exhausted, left
 from agentserver.core.state.growing.logs import changed
+from agentserver.core.state.growing.spending import Reservation
 from agentserver.core.state.threads import narrowed
 from agentserver.wire import envelope
 
@@ -248,6 +251,28 @@ def _store(books: Books, command: Store) -> None:
     if command.logged:
         logs = changed(logs, command.logged)
     books.change.put(thread._replace(storage=storage, logs=logs))
+
+
+def _reserve(books: Books, command: Reserve) -> None:
+    """Charge work before it is done, and let go what is known of work that is over."""
+    delivery, what, most = command
+    before, nodes = books.before, books.tree.nodes
+
+    def done(one: Reservation) -> bool:
+        thread = nodes.get(one.thread)
+        return thread is None or [each.id for each in thread.inbox[:1]] != [one.delivery]
+
+    spending = before.spending.without(lambda request: request not in before.requests, done)
+    made = Reservation(next(books.ids), delivery.thread, delivery.id, delivery.request, delivery.to, most)
+    books.spending = spending.reserve(made)
+    books.builder.record(Event.RESERVED, delivery, detail=Charge(what, most.tokens, most.money))
+
+
+def _settle(books: Books, command: Settle) -> None:
+    """Charge what work has cost."""
+    delivery, reservation, cost = command
+    books.spending = books.spending.settle(reservation, cost)
+    books.builder.record(Event.SETTLED, delivery, detail=Charge("", cost.tokens, cost.money))
 
 
 def _strike(books: Books, command: Strike) -> None:

@@ -37,7 +37,7 @@ class Changes(NamedTuple):
     Args:
         state: of everything but the values.
         values: everything that is stored by each thread, and remembered by each guard, for which that has changed.
-        entries: those that have come to each log that has changed; None for those that are gone.
+        entries: those that have come to each log that has changed, and what was charged; None for what is gone.
     """
 
     state: bytes
@@ -91,13 +91,18 @@ def between(
 def _logged(
     before: Conversation, after: Conversation, threads: Iterable[str]
 ) -> dict[str, Mapping[str, bytes | None]]:
-    """The changes of the logs of some threads, by the owner and the name of each entry."""
+    """The changes of the logs of some threads, and of what was charged, by the owner and the name of each value."""
     old, new = before.tree.nodes, after.tree.nodes
-    return {
+    changed: dict[str, Mapping[str, bytes | None]] = {
         parts.log_owner(key, kind): {str(number): data for number, data in found.items()}
         for key in threads
         for kind, found in _entries(_logs(old, key), _logs(new, key))
     }
+    if after.spending is not before.spending:
+        was, now = parts.spending_values(before.spending), parts.spending_values(after.spending)
+        charged = {name: data for name, data in now.items() if was.get(name) != data}
+        changed[parts.SPENDING] = {**dict.fromkeys(was.keys() - now.keys()), **charged}
+    return changed
 
 
 def _logs(nodes: Mapping[str, Thread], thread: str) -> Logs:

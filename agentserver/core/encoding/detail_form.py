@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin, get_t
 from agentserver.core.records.details import (
     NAMES,
     Answered,
+    Charge,
     Corrections,
     Ended,
     Failure,
@@ -168,6 +169,7 @@ _LOADED: Final[Mapping[str, Callable[..., Detail]]] = MappingProxyType(
         "unanswered": Unanswered,
         "ended": Ended,
         "dead letter": RedrivenFrom,
+        "charge": Charge,
         "findings": _findings,
         "handoff": _handoff,
     }

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import PydanticSerializationError, to_json
 
 from agentserver.core.encoding import detail_form
+from agentserver.core.state.growing.spending import NO_SPENDING, Reservation, Spending
+from agentserver.spending import Amount
 from agentserver.core.messages import Call
 from agentserver.core.state.principals import FULL, Rights, Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.core.messages import Delivery, Question
     from agentserver.core.state.approvals import Approval
@@ -71,6 +73,36 @@ def call_of(row: Row | int) -> Call:
 def log_owner(thread: str, kind: str) -> str:
     """The owner of the entries of a log; the name of each is its number."""
     return f"log {thread} {kind}"
+
+
+SPENDING = "spending"
+"""The owner of what was charged: ``total``, ``agent NAME``, ``request ID`` and ``open ID``."""
+
+
+def spending_values(spending: Spending) -> dict[str, bytes]:
+    """What was charged, by the name of each value."""
+    if spending is NO_SPENDING:
+        return {}
+    values = {"total": spending.total}
+    values.update((f"agent {name}", amount) for name, amount in spending.agents.items())
+    values.update((f"request {key}", amount) for key, amount in spending.requests.items())
+    kept = {name: encode((amount.tokens, amount.money)) for name, amount in values.items()}
+    for key, (_, thread, delivery, request, agent, most) in spending.open.items():
+        kept[f"open {key}"] = encode((thread, delivery, request, agent, most.tokens, most.money))
+    return kept
+
+
+def spending_of(values: Mapping[str, bytes]) -> Spending:
+    """What was charged, of which ``spending_values`` gave these."""
+    if not values:
+        return NO_SPENDING
+    found: dict[str, dict[str, Any]] = {"agent": {}, "request": {}, "open": {}, "total": {}}
+    for name, data in values.items():
+        what, _, key = name.partition(" ")
+        *about, tokens, money = json.loads(data)
+        amount = Amount(tokens, money)
+        found[what][key] = Reservation(key, *about, amount) if about else amount
+    return Spending(found["total"][""], found["agent"], found["request"], found["open"])
 
 
 def log_of(owner: str) -> tuple[str, str] | None:

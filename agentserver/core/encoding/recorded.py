@@ -39,6 +39,8 @@ class Summary(NamedTuple):
         steps: those that were committed.
         waiting: deliveries that are queued, held or running.
         unread: replies and ends of requests that no gateway has acknowledged.
+        tokens: of language models that were charged in it.
+        money: that was charged in it, in millionths of a US dollar.
     """
 
     id: str
@@ -49,6 +51,8 @@ class Summary(NamedTuple):
     steps: int
     waiting: int
     unread: int
+    tokens: int = 0
+    money: int = 0
 
 
 class RecordedStep(NamedTuple):

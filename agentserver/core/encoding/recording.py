@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code, Target
 from agentserver.core.decide import approving, decisions, intake
+from agentserver.core.decide.charging import charges
 from agentserver.core.decide.admission import Admission, AuditNote
 from agentserver.core.decide.dismissal import KEPT, Dismissed
 from agentserver.core.decide.requeue import redrive, requeue
@@ -42,7 +43,9 @@ from agentserver.core.messages import (
     Reply,
     RequestKey,
     Requeued,
+    Reserving,
     Returned,
+    Settling,
     TurnedAway,
 )
 from agentserver.core.receipts import Receipt
@@ -54,6 +57,7 @@ from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.growing.logs import LogChange
 from agentserver.core.state.principals import FULL, Principal, Rights
 from agentserver.core.state.threads import ThreadTree
+from agentserver.spending import Amount
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -115,6 +119,10 @@ def dump(outcome: Outcome) -> bytes:
             row = ["requeue", cause.delivery.id]
         case Redriven(letter, request, by):
             row = ["redrive", request, by, {**delivery_row(letter), "attempt": 0}]
+        case Reserving(delivery, what, most):
+            row = ["reserve", delivery.id, delivery.attempt, what, most.tokens, most.money]
+        case Settling(delivery, key, cost):
+            row = ["settle", delivery.id, delivery.attempt, key, cost.tokens, cost.money]
         case GivenUp():
             delivery, detail, element, unseen = cause
             observed = element is not None
@@ -173,11 +181,8 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
     match cause:
         case Outside() | TurnedAway() | Dismissed():
             return _received(conversation, cause, rules, moment)
-        case ApprovalAnswer():
-            outcome = approving.decide(conversation, cause, rules, moment)
-            if outcome is None:
-                raise LookupError("nothing waits for this answer")
-            return outcome
+        case ApprovalAnswer() | Reserving() | Settling():
+            return _granted(conversation, cause, rules, moment)
         case Closing():
             return decisions.close(conversation, rules, moment, cause.reason)
         case Requeued():
@@ -188,6 +193,22 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
             return decisions.give_up(conversation, cause, rules, moment)
         case Finished():
             return decisions.conclude(conversation, cause, rules, moment)
+
+
+def _granted(
+    conversation: Conversation, cause: ApprovalAnswer | Reserving | Settling, rules: Rules, moment: Moment
+) -> Outcome:
+    """Take a decision again that need not come about."""
+    if isinstance(cause, ApprovalAnswer):
+        outcome, why = approving.decide(conversation, cause, rules, moment), "nothing waits for this answer"
+    elif isinstance(cause, Reserving):
+        outcome = charges.reserve(conversation, cause, rules, moment)
+        why = charges.objection(conversation, cause, rules)
+    else:
+        outcome, why = charges.settle(conversation, cause, rules, moment), "nothing is open to be settled"
+    if outcome is None:
+        raise LookupError(why)
+    return outcome
 
 
 def _received(
@@ -237,6 +258,12 @@ class _Loading:
                 return Requeued(self._deliveries[delivery])
             case "redrive", [request, by, letter]:
                 return Redriven(delivery_of(letter), request, by)
+            case "reserve", [key, attempt, what, *most]:
+                return Reserving(self._deliveries[key]._replace(attempt=attempt), what, Amount(*most))
+            case "settle", [key, attempt, reservation, *cost]:
+                return Settling(
+                    self._deliveries[key]._replace(attempt=attempt), reservation, Amount(*cost)
+                )
             case "give_up", [key, attempt, observed, unseen, detail]:
                 delivery = self._deliveries[key]._replace(attempt=attempt)
                 return GivenUp(

@@ -71,8 +71,8 @@ class Snapshot(NamedTuple):
     Args:
         state: everything but the other two.
         waiting: the deliveries that are queued or held, by id.
-        values: what threads store and guards remember, by owner (``thread ID``, ``log ID KIND``, ``guard NAME``) and
-            name; the name of an entry of a log is its number.
+        values: what threads store and guards remember, by owner (``thread ID``, ``log ID KIND``, ``guard NAME``,
+            ``spending``) and name; the name of an entry of a log is its number.
         changes: to the state since it was taken, of one step each; what waits and the values are of after the last.
     """
 
@@ -97,12 +97,23 @@ def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapsh
             values.update(
                 ((owner, str(number)), data) for number, data in zip(log.numbers(), log, strict=True)
             )
+    charged = parts.spending_values(conversation.spending)
+    values.update({(parts.SPENDING, name): data for name, data in charged.items()})
     dump = dumping(guards)
     for name, memory in conversation.memory.items():
         if memory is not None:
             values.update({(f"guard {name}", part): value for part, value in dump(name, memory).items()})
     waiting = {delivery.id: delivery for node in nodes for delivery in node.waiting()}
     return Snapshot(state(conversation), waiting, values)
+
+
+def left(conversation: Conversation) -> Mapping[tuple[str, str], bytes]:
+    """The values that outlive a conversation: what was charged in all."""
+    return {
+        (parts.SPENDING, name): data
+        for name, data in parts.spending_values(conversation.spending).items()
+        if name == "total"
+    }
 
 
 def state(conversation: Conversation) -> bytes:
@@ -221,6 +232,7 @@ def _restored(fields: list[Any], snapshot: Snapshot, guards: Iterable[CoreGuard]
         touched=touched,
         closed=closed,
         rights=rights,
+        spending=parts.spending_of(owned.get(parts.SPENDING, {})),
     )
 
 

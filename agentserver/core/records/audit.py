@@ -36,6 +36,8 @@ class Event(StrEnum):
     REPAIRED = "repaired"  # deprecated payload text was read with repairs
     FAILED = "failed"  # a handler crashed or was late
     RETRIED = "retried"  # a failed delivery is attempted again
+    RESERVED = "reserved"  # a listener is about to do priced work, and its price was charged
+    SETTLED = "settled"  # the work is done, and what it has cost was charged instead
     DROPPED = "dropped"  # a queued message went with its thread
     DISCARDED = "discarded"  # a result came after its thread was closed
     ANSWERED = "answered"  # a reply left through the gateway

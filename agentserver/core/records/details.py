@@ -165,6 +165,20 @@ class RedrivenFrom(NamedTuple):
     by: str
 
 
+class Charge(NamedTuple):
+    """The charge for work of a listener: what it may cost, or what it has cost.
+
+    Args:
+        what: a word for the work; empty where the record before it says so.
+        tokens: of language models.
+        money: in millionths of a US dollar.
+    """
+
+    what: str
+    tokens: int
+    money: int
+
+
 class Unknown(NamedTuple):
     """A name that was not validated, by length and SHA-256: the name itself may be an attack."""
 
@@ -228,6 +242,7 @@ Detail: TypeAlias = (
     | Unanswered
     | Ended
     | RedrivenFrom
+    | Charge
     | Findings
     | HandoffAttempt
 )
@@ -248,6 +263,7 @@ NAMES: Final[Mapping[type, str]] = MappingProxyType(
         Unanswered: "unanswered",
         Ended: "ended",
         RedrivenFrom: "dead letter",
+        Charge: "charge",
         Findings: "findings",
         HandoffAttempt: "handoff",
     }
@@ -309,6 +325,7 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         Unanswered: frozenset[str](),
         Ended: frozenset({"reason"}),
         RedrivenFrom: frozenset({"by"}),
+        Charge: frozenset({"what"}),
         Findings: frozenset({"sink"}),
         FindingFacts: frozenset({"argument", "value", "detail"}),
         Exposed: frozenset({"listener", "source", "giver"}),

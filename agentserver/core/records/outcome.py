@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         Redriven,
         Reply,
         Requeued,
+        Reserving,
+        Settling,
         TurnedAway,
     )
     from agentserver.core.records.audit import AuditRecord
@@ -32,7 +34,17 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
 
     Cause: TypeAlias = (
-        Outside | TurnedAway | Dismissed | Finished | GivenUp | ApprovalAnswer | Closing | Requeued | Redriven
+        Outside
+        | TurnedAway
+        | Dismissed
+        | Finished
+        | GivenUp
+        | ApprovalAnswer
+        | Closing
+        | Requeued
+        | Redriven
+        | Reserving
+        | Settling
     )
 
 __all__ = ["Outcome"]

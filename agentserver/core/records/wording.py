@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.core.records.details import (
     Answered,
+    Charge,
     Corrections,
     Ended,
     Failure,
@@ -28,6 +29,7 @@ from agentserver.core.records.details import (
 )
 from agentserver.findings import PHRASES as FINDINGS
 from agentserver.findings import Findings, Telling
+from agentserver.spending import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,6 +46,8 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "unanswered nobody": "denied: nobody is there to ask",
         "unanswered late": "denied: no answer in time",
         "dead letter": "dead letter {delivery} of conversation {conversation}, by {by}",
+        "charge": "{cost}",
+        "charge for": "{what}: {cost}",
         "unasked": "it needs an approval: {why}",
         "fault and fault": "; ",
         "note": "{text}",
@@ -161,6 +165,9 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
         Unanswered: lambda words, told, _: words.say(_spaced("unanswered", told.why)),
         Ended: lambda _, told, __: (told.reason,),
         RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
+        Charge: lambda words, told, _: words.say(
+            _spaced("charge", "for" if told.what else ""), what=told.what, cost=Amount(told.tokens, told.money)
+        ),
         Findings: _told_findings,
         HandoffAttempt: _told_handoff,
     }

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.state.principals import FULL, Principal
+from agentserver.core.state.growing.spending import NO_SPENDING, Spending
 from agentserver.core.state.threads import ThreadTree
 from agentserver.core.state.todos import NO_TODOS, TodoBook
 
@@ -39,6 +40,7 @@ class Conversation(NamedTuple):
         touched: when the last step was taken, in seconds since the epoch.
         closed: whether it is over.
         rights: of the principal, from the opening on.
+        spending: what was charged in it.
     """
 
     id: str
@@ -52,6 +54,7 @@ class Conversation(NamedTuple):
     touched: float = 0.0
     closed: bool = False
     rights: Rights = FULL
+    spending: Spending = NO_SPENDING
 
     @classmethod
     def opened(cls, principal: Principal | str, moment: Moment) -> Conversation:

@@ -162,7 +162,8 @@ class MemoryReader(NamedTuple):
         opened = one.touched if self.record is None else self.record.opened(one.id)
         closed = None if one.id in self.kept else one.touched
         unread = len(self.outbox.get(one.id, ()))
-        return Summary(one.id, one.principal, opened, one.touched, closed, one.version, _waiting(one), unread)
+        facts = (one.id, one.principal, opened, one.touched, closed, one.version, _waiting(one), unread)
+        return Summary(*facts, one.spending.total.tokens, one.spending.total.money)
 
 
 def _touched(conversation: Conversation) -> float:

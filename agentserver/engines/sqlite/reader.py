@@ -6,6 +6,7 @@ change anything.
 
 from __future__ import annotations
 
+import json
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -159,10 +160,12 @@ class Reader:
         rows = self._connection.execute(
             "select c.id, c.principal, c.opened, c.touched, c.closed, c.version,"
             " (select count(*) from delivery d where d.conversation = c.number and d.state = 0),"
-            " (select count(*) from event e where e.conversation = c.number and e.waiting = 1)"
-            " from conversation c order by c.touched desc, c.number desc"
+            " (select count(*) from event e where e.conversation = c.number and e.waiting = 1),"
+            " (select data from value v where v.conversation = c.number and v.owner = ? and v.name = 'total')"
+            " from conversation c order by c.touched desc, c.number desc",
+            (parts.SPENDING,),
         )
-        return (Summary(*row) for row in rows)
+        return (Summary(*row, *(json.loads(charged) if charged else ())) for *row, charged in rows)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
         """The messages of an open conversation that wait for a person. Raises UnreadableError."""

@@ -1,0 +1,1 @@
+"""Internal: the decisions about what a running invocation spends."""

@@ -1,0 +1,47 @@
+"""The charges of a running invocation: reserved before the work, settled after it.
+
+Owns which reservations are made. Refuses to know what the work is, and to end anything: an invocation that may not spend
+decides itself what follows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.core.decide.commands import Reserve, Settle
+from agentserver.core.decide.transaction import transact
+from agentserver.core.state.growing.spending import OPEN
+
+if TYPE_CHECKING:
+    from agentserver.core.guard import Rules
+    from agentserver.core.messages import Moment, Reserving, Settling
+    from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.conversation import Conversation
+
+
+def objection(conversation: Conversation, asked: Reserving, rules: Rules) -> str:
+    """The reason why a reservation may not be made; empty when it may."""
+    delivery, what, most = asked
+    if conversation.working_on(delivery) is None:
+        return "the invocation is over"
+    if len(conversation.spending.open) >= OPEN:
+        return f"{OPEN} reservations are open in the conversation"
+    budgets = rules.blueprint.budgets
+    over = conversation.spending.overrun(budgets, delivery.request, delivery.to, most)
+    return over and f"{what} may cost {most}, which is more than is left of the budget of the {over}"
+
+
+def reserve(conversation: Conversation, asked: Reserving, rules: Rules, moment: Moment) -> Outcome | None:
+    """Charge the most that some work may cost; None when there is an objection to it."""
+    if objection(conversation, asked, rules):
+        return None
+    return transact(conversation, rules, moment, asked, (Reserve(*asked),))
+
+
+def settle(conversation: Conversation, done: Settling, rules: Rules, moment: Moment) -> Outcome | None:
+    """Charge what some work has cost. None when nothing is open for it any more: then it was charged in full."""
+    delivery, key, cost = done
+    reservation = conversation.spending.open.get(key)
+    if reservation is None or conversation.working_on(delivery) is None:
+        return None
+    return transact(conversation, rules, moment, done, (Settle(delivery, reservation, cost),))

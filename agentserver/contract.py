@@ -16,6 +16,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 if TYPE_CHECKING:
     from agentserver.completion import Completer
+    from agentserver.spending import Purse
 
 T = TypeVar("T")
 
@@ -272,6 +273,7 @@ class Invocation:
         until: by ``time.monotonic()``: when the invocation has to be over.
         completer: asks language models; None where the organism declares none.
         teller: takes the words of ``progress``; None for a listener without ``progress: true``.
+        purse: charges priced work to the budgets of the conversation; see ``agentserver.spending``.
     """
 
     metadata: HandlerMetadata
@@ -285,6 +287,7 @@ class Invocation:
     until: float = 0.0
     completer: Completer | None = None
     teller: Callable[[str], None] | None = None
+    purse: Purse | None = None
 
     def progress(self, text: str) -> None:
         """Tell the gateway of the request how far the work is, in a line of text.

@@ -9,20 +9,22 @@ Whoever does priced work for a running handler, such as the completer of ``agent
     ...                                                        # the work itself
     await purse.settle(reserved, Amount(tokens=used, money=usd(price)))
 
-``reserve`` comes back when the reservation is committed: from then on the most that the work may cost counts as spent, in
-the request, the conversation and the account of the listener, and it stays so when the handler, the work or the process
-ends before ``settle``. Several reservations of one invocation may be open at once. Work that certainly cost nothing, such as a
-request that was refused with 429, is settled with ``Amount()``; work of which the cost is not known is not settled. A
-SpentError that leaves the handler, also as the cause of another exception, reaches the caller of its thread as ``budget``.
+``reserve`` comes back when the reservation is committed: from then on the most that the work may cost counts as spent,
+in the request, the conversation and the account of the listener, and it stays so when the handler, the work or the
+process ends before ``settle``. Several reservations of one invocation may be open at once. Work that certainly cost
+nothing, such as a request that was refused with 429, is settled with ``Amount()``; work of which the cost is unknown is
+not settled. A SpentError that leaves the handler, also as the cause of another exception, reaches the caller of its
+thread as ``budget``; the listener is not tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
-from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Budgets:
 
     request: Budget = UNBOUNDED
     conversation: Budget = UNBOUNDED
-    agents: Mapping[str, Budget] = MappingProxyType({})
+    agents: Mapping[str, Budget] = field(default_factory=dict)
 
 
 NO_BUDGETS = Budgets()

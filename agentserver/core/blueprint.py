@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from agentserver.spending import NO_BUDGETS, Budgets
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 

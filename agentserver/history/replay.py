@@ -7,18 +7,29 @@ where a record is kept.
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.decide.dismissal import Dismissed
 from agentserver.core.encoding import recording
-from agentserver.core.messages import Closing, Finished, GivenUp, Outside, Redriven, Requeued, Reserving, Settling, TurnedAway
+from agentserver.core.messages import (
+    Closing,
+    Finished,
+    GivenUp,
+    Outside,
+    Redriven,
+    Requeued,
+    Reserving,
+    Settling,
+    TurnedAway,
+)
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
     from agentserver.core.guard import Rules
@@ -102,14 +113,18 @@ def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
             return f"the end: {cause.reason}"
         case GivenUp():
             return f"{cause.delivery.to} was given up with {local(cause.delivery.root)} from {cause.delivery.sender}"
-        case Reserving():
-            return f"the charge of {cause.delivery.to} for {cause.what}"
-        case Settling():
-            return f"the cost of what {cause.delivery.to} was charged for"
-        case Requeued():
-            return f"a dead letter to {cause.delivery.to}, queued again"
-        case Redriven():
-            return f"a dead letter to {cause.delivery.to}, as a request of its own"
+        case Requeued() | Redriven() | Reserving() | Settling():
+            return _ABOUT[type(cause)].format(cause.delivery.to)
+
+
+_ABOUT: Final[Mapping[type, str]] = MappingProxyType(
+    {
+        Requeued: "a dead letter to {}, queued again",
+        Redriven: "a dead letter to {}, as a request of its own",
+        Reserving: "a charge of {}",
+        Settling: "the cost of what {} was charged for",
+    }
+)
 
 
 def _difference(

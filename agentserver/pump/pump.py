@@ -25,6 +25,7 @@ from agentserver.pump.asked import acquitting
 from agentserver.pump.boundary import Boundary
 from agentserver.pump.calling.forked import only_here
 from agentserver.pump.calling.invoke import Invoker
+from agentserver.pump.calling.purse import Purses
 from agentserver.pump.calling.suspects import Probation, Unmarked
 from agentserver.pump.calling.watchdog import Watchdog
 from agentserver.pump.ingress.handles import Handles, OverError
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Clock, Engine, Marks
     from agentserver.pump.calling.invoke import Callee
     from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.turns.unhurried import Decision
 
 
 _new = tuple.__new__
@@ -98,7 +100,8 @@ class Pump:
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or Unmarked()
         self._marked = engine.marks is not None
-        self._invoker = Invoker(rules, resources, self._apart, self._marks, clock.steady, self._tell)
+        purses = Purses(rules, clock, self._charge)
+        self._invoker = Invoker(rules, resources, self._apart, self._marks, purses, self._tell)
         self._live: dict[str, Conversation] = {}
         self._steps = Steps(engine, self._live, self._find, self._release, self._forget)
         self._boundary = Boundary(
@@ -289,6 +292,10 @@ class Pump:
         return await self._boundary.answer(conversation, answered)
 
     # Work
+
+    async def _charge(self, conversation: str, decide: Decision) -> bool:
+        """Take a step for a running invocation, once. Raises EngineError and UndecidedError."""
+        return await self._steps.take(conversation, decide, patient=False, to_its_end=entirely)
 
     async def _work(self) -> None:
         # A worker that never waits outside of a commit would never be cancelled.

@@ -230,7 +230,7 @@ def _following(
     if isinstance(result, Failed) or listener is None:  # the conversation may be older than the organism
         gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
         failed = result if isinstance(result, Failed) else gone
-        again = listener is not None and delivery.attempt < listener.retries
+        again = listener is not None and delivery.attempt < listener.retries and failed.code != Code.BUDGET
         if again and delivery.attempt:  # what was read is known from the first attempt on
             return (Retry(delivery, failed),)
         seen = Remember(rules.seen(conversation, delivery, element, at))

@@ -361,6 +361,8 @@ _APPLY: Final[Mapping[type, Callable[[Books, Any], None]]] = MappingProxyType(
         Requeue: _requeue,
         Remember: _remember,
         Store: _store,
+        Reserve: _reserve,
+        Settle: _settle,
         Strike: _strike,
         Watch: _watch,
         Complete: _complete,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import PydanticSerializationError, to_json
 
 from agentserver.core.encoding import detail_form
-from agentserver.core.state.growing.spending import NO_SPENDING, Reservation, Spending
-from agentserver.spending import Amount
 from agentserver.core.messages import Call
+from agentserver.core.state.growing.spending import NO_SPENDING, Reservation, Spending
 from agentserver.core.state.principals import FULL, Rights, Trust
+from agentserver.spending import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -99,9 +99,11 @@ def spending_of(values: Mapping[str, bytes]) -> Spending:
     found: dict[str, dict[str, Any]] = {"agent": {}, "request": {}, "open": {}, "total": {}}
     for name, data in values.items():
         what, _, key = name.partition(" ")
-        *about, tokens, money = json.loads(data)
-        amount = Amount(tokens, money)
-        found[what][key] = Reservation(key, *about, amount) if about else amount
+        if what == "open":
+            thread, delivery, request, agent, *most = json.loads(data)
+            found[what][key] = Reservation(key, thread, delivery, request, agent, Amount(*most))
+        else:
+            found[what][key] = Amount(*json.loads(data))
     return Spending(found["total"][""], found["agent"], found["request"], found["open"])
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.contract import Code, Target
 from agentserver.core.decide import approving, decisions, intake
-from agentserver.core.decide.charging import charges
 from agentserver.core.decide.admission import Admission, AuditNote
+from agentserver.core.decide.charging import charges
 from agentserver.core.decide.dismissal import KEPT, Dismissed
 from agentserver.core.decide.requeue import redrive, requeue
 from agentserver.core.drafts import replies
@@ -119,10 +119,9 @@ def dump(outcome: Outcome) -> bytes:
             row = ["requeue", cause.delivery.id]
         case Redriven(letter, request, by):
             row = ["redrive", request, by, {**delivery_row(letter), "attempt": 0}]
-        case Reserving(delivery, what, most):
-            row = ["reserve", delivery.id, delivery.attempt, what, most.tokens, most.money]
-        case Settling(delivery, key, cost):
-            row = ["settle", delivery.id, delivery.attempt, key, cost.tokens, cost.money]
+        case Reserving(delivery, about, amount) | Settling(delivery, about, amount):
+            kind = "reserve" if isinstance(cause, Reserving) else "settle"
+            row = [kind, delivery.id, delivery.attempt, about, amount.tokens, amount.money]
         case GivenUp():
             delivery, detail, element, unseen = cause
             observed = element is not None
@@ -258,19 +257,20 @@ class _Loading:
                 return Requeued(self._deliveries[delivery])
             case "redrive", [request, by, letter]:
                 return Redriven(delivery_of(letter), request, by)
-            case "reserve", [key, attempt, what, *most]:
-                return Reserving(self._deliveries[key]._replace(attempt=attempt), what, Amount(*most))
-            case "settle", [key, attempt, reservation, *cost]:
-                return Settling(
-                    self._deliveries[key]._replace(attempt=attempt), reservation, Amount(*cost)
-                )
-            case "give_up", [key, attempt, observed, unseen, detail]:
-                delivery = self._deliveries[key]._replace(attempt=attempt)
-                return GivenUp(
-                    delivery, detail_kept(detail), self._element(delivery) if observed else None, unseen
-                )
-            case "conclude", [key, attempt, called, result]:
-                delivery = self._deliveries[key]._replace(attempt=attempt)
+            case _, [key, attempt, *rest]:
+                return self._of_delivery(kind, self._deliveries[key]._replace(attempt=attempt), rest)
+        raise ValueError(f"no decision is called {kind}")
+
+    def _of_delivery(self, kind: str, delivery: Delivery, fields: list[Any]) -> Cause:
+        match kind, fields:
+            case "reserve", [what, *most]:
+                return Reserving(delivery, what, Amount(*most))
+            case "settle", [reservation, *cost]:
+                return Settling(delivery, reservation, Amount(*cost))
+            case "give_up", [observed, unseen, detail]:
+                element = self._element(delivery) if observed else None
+                return GivenUp(delivery, detail_kept(detail), element, unseen)
+            case "conclude", [called, result]:
                 return Finished(delivery, self._element(delivery) if called else None, self._result(*result))
         raise ValueError(f"no decision is called {kind}")
 

@@ -166,7 +166,9 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
         Ended: lambda _, told, __: (told.reason,),
         RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
         Charge: lambda words, told, _: words.say(
-            _spaced("charge", "for" if told.what else ""), what=told.what, cost=Amount(told.tokens, told.money)
+            _spaced("charge", "for" if told.what else ""),
+            what=told.what,
+            cost=Amount(told.tokens, told.money),
         ),
         Findings: _told_findings,
         HandoffAttempt: _told_handoff,

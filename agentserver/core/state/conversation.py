@@ -8,8 +8,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.state.principals import FULL, Principal
 from agentserver.core.state.growing.spending import NO_SPENDING, Spending
+from agentserver.core.state.principals import FULL, Principal
 from agentserver.core.state.threads import ThreadTree
 from agentserver.core.state.todos import NO_TODOS, TodoBook
 

@@ -35,6 +35,7 @@ from agentserver.pump.calling.deadlines import Deadlines
 from agentserver.pump.calling.settings import supply
 from agentserver.pump.calling.telling import Teller
 from agentserver.pump.calling.watchdog import LoopHolder
+from agentserver.spending import SpentError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Call, Progress
     from agentserver.ports import Marks
+    from agentserver.pump.calling.purse import Purses
     from agentserver.pump.calling.settings import Supply
     from agentserver.pump.turns.apart import Apart
 
@@ -90,7 +92,7 @@ class Invoker:
         rules: codecs and bounds for what handlers store.
         resources: what the organism's lifespan provides.
         apart: reads results.
-        steady: seconds, by a clock that cannot be set.
+        purses: what invocations charge their work to. Their clock also says how long an invocation took.
         tell: passes on a word of progress.
     """
 
@@ -100,11 +102,12 @@ class Invoker:
         resources: Sequence[object],
         apart: Apart,
         marks: Marks,
-        steady: Callable[[], float],
+        purses: Purses,
         tell: Callable[[Accepted, Progress], None],
     ) -> None:
         self._tell = tell
-        self._steady = steady
+        self._purses = purses
+        self._steady = purses.clock.steady
         self._marks = marks
         self._rules = rules
         self._apart = apart
@@ -240,6 +243,7 @@ class Invoker:
             call.until,
             bound.completer,
             self._teller(bound, accepted, call),
+            self._purses.of(delivery),
         )
         return current, storage, todos
 
@@ -285,6 +289,8 @@ _CODES = MappingProxyType(
 def _crashed(accepted: Accepted, error: BaseException) -> Failed:
     delivery = accepted.delivery
     shown = writable(error)
+    if isinstance(shown, SpentError) or isinstance(_cause(shown), SpentError):
+        return Failed(Code.BUDGET, Failure(told(shown)))
     logger.warning(
         "%s crashed",
         delivery.to,
@@ -293,6 +299,11 @@ def _crashed(accepted: Accepted, error: BaseException) -> Failed:
     )
     code = _CODES.get(error.fault, Code.INTERNAL) if isinstance(error, CompletionError) else Code.INTERNAL
     return Failed(code, Failure(told(shown)))
+
+
+def _cause(error: BaseException) -> object:
+    """The cause of an exception; what its own class makes of it is user code."""
+    return BaseException.__dict__["__cause__"].__get__(error)
 
 
 def writable(error: BaseException) -> BaseException:

@@ -1,6 +1,6 @@
 """The purses of running invocations: each charge is a step of its conversation, committed before the work is done.
 
-Owns how a step is taken from within an invocation. Refuses to know budgets, which the decision holds the charge against.
+Owns how a step is taken from within an invocation. Refuses to know budgets: the decision holds the charge against them.
 """
 
 from __future__ import annotations
@@ -89,5 +89,5 @@ class DeliveryPurse:
 
         try:
             await self.purses.take(self.delivery.conversation, decide)
-        except (EngineError, UndecidedError) as error:
-            logger.error("a charge of %s stays as it was reserved: %s", self.delivery.to, error)
+        except (EngineError, UndecidedError):
+            logger.exception("a charge of %s stays as it was reserved", self.delivery.to)

@@ -1,16 +1,18 @@
 """The spending of a conversation: what was charged to whom, and what is reserved for work that is under way.
 
-Owns the arithmetic. A reservation counts in full from the moment it is made, and settling it only corrects the count; so one
-that is never settled needs nobody to notice. Refuses to know budgets' sources, and what is paid for.
+Owns the arithmetic. A reservation counts in full from the moment it is made, and settling it only corrects the count;
+so one that is never settled counts without anything being done. Refuses to know what is paid for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.spending import NOTHING_SPENT, Amount, Budget, Budgets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 OPEN: Final = 256
 """Reservations that a conversation may have open. Beyond it the work has to wait for others to be settled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agentserver.core.records.details import (
     Answered,
+    Charge,
     Corrections,
     Ended,
     Failure,
@@ -67,6 +68,7 @@ SAMPLES = (
     Unanswered("late"),
     Ended("idle"),
     RedrivenFrom("d1", "c1", "ada"),
+    Charge("small", 100, 1500),
     FOUND,
     *(FOUND._replace(decision=decision, mode=mode) for decision in ("ask", "allow") for mode in ("audit", "confirm")),
     *(FOUND._replace(became=became) for became in ("permitted", "approved", "deny")),

@@ -78,12 +78,15 @@ def log_owner(thread: str, kind: str) -> str:
 SPENDING = "spending"
 """The owner of what was charged: ``total``, ``agent NAME``, ``request ID`` and ``open ID``."""
 
+TOTAL = "total"
+"""The name of what was charged in all, which outlives the conversation: tokens, and millionths of a US dollar."""
+
 
 def spending_values(spending: Spending) -> dict[str, bytes]:
     """What was charged, by the name of each value."""
     if spending is NO_SPENDING:
         return {}
-    values = {"total": spending.total}
+    values = {TOTAL: spending.total}
     values.update((f"agent {name}", amount) for name, amount in spending.agents.items())
     values.update((f"request {key}", amount) for key, amount in spending.requests.items())
     kept = {name: encode((amount.tokens, amount.money)) for name, amount in values.items()}
@@ -96,7 +99,7 @@ def spending_of(values: Mapping[str, bytes]) -> Spending:
     """What was charged, of which ``spending_values`` gave these."""
     if not values:
         return NO_SPENDING
-    found: dict[str, dict[str, Any]] = {"agent": {}, "request": {}, "open": {}, "total": {}}
+    found: dict[str, dict[str, Any]] = {"agent": {}, "request": {}, "open": {}, TOTAL: {}}
     for name, data in values.items():
         what, _, key = name.partition(" ")
         if what == "open":
@@ -104,7 +107,7 @@ def spending_of(values: Mapping[str, bytes]) -> Spending:
             found[what][key] = Reservation(key, thread, delivery, request, agent, Amount(*most))
         else:
             found[what][key] = Amount(*json.loads(data))
-    return Spending(found["total"][""], found["agent"], found["request"], found["open"])
+    return Spending(found[TOTAL][""], found["agent"], found["request"], found["open"])
 
 
 def log_of(owner: str) -> tuple[str, str] | None:

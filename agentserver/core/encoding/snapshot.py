@@ -84,36 +84,31 @@ class Snapshot(NamedTuple):
 
 def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapshot:
     """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it."""
-    nodes = conversation.tree.nodes.values()
-    values = {
-        (f"thread {node.id}", name): value
-        for node in nodes
-        if node.storage
-        for name, value in node.storage.items()
+    waiting = {
+        delivery.id: delivery for node in conversation.tree.nodes.values() for delivery in node.waiting()
     }
-    for node in nodes:
-        for kind, log in node.logs.items():
-            owner = parts.log_owner(node.id, kind)
-            values.update(
-                ((owner, str(number)), data) for number, data in zip(log.numbers(), log, strict=True)
-            )
+    return Snapshot(state(conversation), waiting, values(conversation, guards))
+
+
+def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict[tuple[str, str], bytes]:
+    """What threads store, guards remember and was charged; of a closed conversation what was charged in all.
+
+    Raises TypeError for the memory of a guard that cannot dump it.
+    """
     charged = parts.spending_values(conversation.spending)
-    values.update({(parts.SPENDING, name): data for name, data in charged.items()})
+    if conversation.closed:
+        return {(parts.SPENDING, name): data for name, data in charged.items() if name == parts.TOTAL}
+    owned: dict[str, Mapping[str, bytes]] = {parts.SPENDING: charged}
+    for node in conversation.tree.nodes.values():
+        owned[f"thread {node.id}"] = node.storage
+        for kind, log in node.logs.items():
+            entries = zip(map(str, log.numbers()), log, strict=True)
+            owned[parts.log_owner(node.id, kind)] = dict(entries)
     dump = dumping(guards)
     for name, memory in conversation.memory.items():
         if memory is not None:
-            values.update({(f"guard {name}", part): value for part, value in dump(name, memory).items()})
-    waiting = {delivery.id: delivery for node in nodes for delivery in node.waiting()}
-    return Snapshot(state(conversation), waiting, values)
-
-
-def left(conversation: Conversation) -> Mapping[tuple[str, str], bytes]:
-    """The values that outlive a conversation: what was charged in all."""
-    return {
-        (parts.SPENDING, name): data
-        for name, data in parts.spending_values(conversation.spending).items()
-        if name == "total"
-    }
+            owned[f"guard {name}"] = dump(name, memory)
+    return {(owner, name): data for owner, named in owned.items() for name, data in named.items()}
 
 
 def state(conversation: Conversation) -> bytes:

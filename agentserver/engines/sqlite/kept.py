@@ -98,6 +98,13 @@ class Kept:
             self.values.pop(owner, None)
         return changed
 
+    def replace(self, values: Mapping[str, Mapping[str, bytes]]) -> dict[tuple[int, str, str], bytes | None]:
+        """Everything of every owner is this now; gives what ``store`` does."""
+        changed: dict[tuple[int, str, str], bytes | None] = {}
+        for owner in {**self.values, **values}:
+            changed.update(self.store(owner, values.get(owner, {})))
+        return changed
+
     def amend(
         self, owner: str, changes: Mapping[str, bytes | None]
     ) -> dict[tuple[int, str, str], bytes | None]:

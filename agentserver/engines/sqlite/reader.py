@@ -161,9 +161,9 @@ class Reader:
             "select c.id, c.principal, c.opened, c.touched, c.closed, c.version,"
             " (select count(*) from delivery d where d.conversation = c.number and d.state = 0),"
             " (select count(*) from event e where e.conversation = c.number and e.waiting = 1),"
-            " (select data from value v where v.conversation = c.number and v.owner = ? and v.name = 'total')"
+            " (select data from value v where v.conversation = c.number and v.owner = ? and v.name = ?)"
             " from conversation c order by c.touched desc, c.number desc",
-            (parts.SPENDING,),
+            (parts.SPENDING, parts.TOTAL),
         )
         return (Summary(*row, *(json.loads(charged) if charged else ())) for *row, charged in rows)
 

@@ -28,14 +28,13 @@ from agentserver.engines.sqlite.stored import row_delivery, stored
 from agentserver.ports import ConflictError, EngineError, RepeatedError, UnfitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from agentserver.core.encoding.changes import Changes
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery, Done, Moment
     from agentserver.core.records.outcome import Outcome
-    from agentserver.core.state.conversation import Conversation
     from agentserver.engines.sqlite.lock import Lock
 
 logger = logging.getLogger("agentserver.journal")
@@ -262,9 +261,7 @@ class Writer:
             if kept.follow(outcome, encoded.changes.state):
                 return encoded.changes.state
         else:
-            whole = snapshot.by_owner(snapshot.left(after) if after.closed else self._values(after))
-            for owner in {**kept.values, **whole}:
-                rows.values.update(kept.store(owner, whole.get(owner, {})))
+            rows.values.update(kept.replace(snapshot.by_owner(snapshot.values(after, self._guards))))
         if after.closed:
             kept.last, kept.state = None, b""
             rows.wholes[kept.number] = None
@@ -273,9 +270,6 @@ class Writer:
             kept.keep(after, state)
             rows.wholes[kept.number] = (after.version, state)
         return b""
-
-    def _values(self, conversation: Conversation) -> Mapping[tuple[str, str], bytes]:
-        return snapshot.take(conversation, self._guards).values
 
     def _add(self, encoded: Encoded, kept: Kept, made: bytes, rows: Rows) -> None:
         """Add what an outcome makes for ever: the step with its changes, its deliveries, what it let go."""

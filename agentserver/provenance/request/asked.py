@@ -18,7 +18,7 @@ from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import typed_in
 from agentserver.provenance.evidence.words import WordIndex, lead_of, standing
 from agentserver.provenance.request.speech import silences
-from agentserver.provenance.request.spellings import joined_digits, parts, spellings
+from agentserver.provenance.request.spellings import joined_digits, parts, runs_of_digits, spellings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ class TrustedWords:
             self.kinds.union(*map(_kinds, audible)),
             (*self.silent, *silent),
             self.parts.union(part.lower() for words in audible for part in parts(words)),
-            self.digits.union(digits for words in audible for digits in joined_digits(words)),
+            self.digits.union(each for pair in zip(said, silent, strict=True) for each in _numbers(*pair)),
         )
 
     def names(self, place: Destination) -> bool:
@@ -115,6 +115,11 @@ class TrustedWords:
 def _heard(words: str, silent: Silences) -> Iterator[str]:
     """The tokens that may be an order."""
     return (token for token, start in named(words) if silent.heard(start, start + len(token)))
+
+
+def _numbers(words: str, silent: Silences) -> Iterator[str]:
+    """The long numbers that may be an order, however their digits are grouped."""
+    return (digits for digits, start, end in runs_of_digits(words) if silent.heard(start, end))
 
 
 def _audible(words: str, silent: Silences) -> str:

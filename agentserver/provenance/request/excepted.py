@@ -64,10 +64,9 @@ def excepted(text: str, quoted: Iterable[Silence]) -> Iterator[Silence]:
     heard = _without(text.translate(_APOSTROPHES), quoted)
     if not (_WORD.search(heard) or _INSIDE.search(heard)):
         return
-    whole = _Whole(heard)
     begin = 0
     for end in (*(match.end() for match in _END.finditer(heard)), len(heard)):
-        yield from _of_sentence(_Sentence(whole, begin, end))
+        yield from _of_sentence(_Sentence(heard, begin, end))
         begin = end
 
 
@@ -81,23 +80,12 @@ def _without(text: str, quoted: Iterable[Silence]) -> str:
     return "".join((*parts, text[end:]))
 
 
-class _Whole:
-    """A text, with the words that show its language."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    @cached_property
-    def vocabulary(self) -> frozenset[str]:
-        return vocabulary(self.text)
-
-
 class _Sentence:
     """A sentence of a text: its pieces between commas, and what stands in them."""
 
-    def __init__(self, whole: _Whole, start: int, end: int) -> None:
-        self.text, self._whole = whole.text, whole
-        breaks = [match.end() for match in _BREAK.finditer(whole.text, start, end)]
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.text = text
+        breaks = [match.end() for match in _BREAK.finditer(text, start, end)]
         edges = [start, *breaks, end]
         self.pieces = [Silence(*edge) for edge in pairwise(edges) if edge[0] < edge[1]]
         self._foreign: dict[str, bool] = {}
@@ -116,7 +104,7 @@ class _Sentence:
         word = " ".join(found.group().casefold().split())
         if word not in self._foreign:
             languages = LANGUAGES.get(word, _CONTRACTED)
-            self._foreign[word] = foreign(word, languages, self._vocabulary, self._whole.vocabulary)
+            self._foreign[word] = foreign(word, languages, self._vocabulary)
         return self._foreign[word]
 
     def says(self, start: int, end: int) -> bool:

@@ -45,6 +45,24 @@ _COMMON: Final = {
     "cs": "a aby ale ani až bude by byl co do i jak jako je jeho její jen jestli již jsem jsou já k kde když ke "
     "který ma mi mě můj na nad ne nebo o od on po pod pro prosím před při s se si so ta tak také ten to tu ty "
     "u v ve však z za ze že",
+    "ca": "a al als amb aquest aquesta com de del dels el els em en entre està fins i jo la les li lo meu meva mi "
+    "més no o on per però quan que qui què se sense seu seva si sobre son també te tot tots tu un una vostè "
+    "és",
+    "gl": "a ao aos as ata cando como con da das de dende do dos e el ela en entre esta este están eu foi hai isto "
+    "lle me meu miña máis na nas no non nos nunha o os ou para pero pola polo por que quen se seu sobre súa "
+    "tamén te un unha vostede xa á ás é",
+    "ro": "a ai al ale am ar asta ați care ce cu că da dacă de din după e ea el este eu fi fost la le lui mai mi "
+    "mie mă ne nu o pe pentru prin sa sau se sunt să te tu un una unei unui va vă îi îl îmi în își și",
+    "sk": "a aby aj ako ale alebo ani až bol by cez do ešte ho ich je jeho jej k kde keď ktorý len ma mi mu môj na "
+    "nad nie o od on po pod pre pri prosím s sa si so som sú ta tak tam ten to tu ty u už v vo však z za zo "
+    "čo že",
+    "hu": "a az azt de egy el ez ezt fel ha hogy hogyan ide igen is itt ki kérem le lesz meg mert mi mint most "
+    "nagyon ne nekem neki nem ott pedig s szerint számára te ti vagy van volt és össze ő",
+    "fi": "ei että he hän ja jo joka jonka jos kanssa kiitos koska kuin kun me minun minä mitä mutta myös ne niin "
+    "nyt olen on ovat se sen siitä sinun sinä sitä tai te tämä tämän tässä vai vain voi",
+    "hr": "a ako ali bez bi bih biti da do ga gdje i ih ili im iz ja je jer još ju k kada kako kao koji li me mi "
+    "moj molim mu na nad ne nego njega o od on ona pa po pod pri s sa sam se si su ta taj te ti to tu u uz "
+    "vam vas već za što",
 }
 _WORDS: Final = {language: frozenset(words.split()) for language, words in _COMMON.items()}
 _ALL: Final = frozenset(chain.from_iterable(_WORDS.values()))
@@ -153,24 +171,20 @@ def vocabulary(text: str) -> frozenset[str]:
     )
 
 
-def foreign(word: str, languages: frozenset[str], *said: frozenset[str]) -> bool:
-    """True when a sentence, or else the whole text, shows a language in which a word means nothing.
+def foreign(word: str, languages: frozenset[str], said: frozenset[str]) -> bool:
+    """True when a sentence shows a language in which a word means nothing.
 
     Args:
         word: the word in question, which shows no language.
-        languages: those in which it means something. One of which no words are known here may be that of any text.
-        said: their vocabularies, in this order.
+        languages: those in which it means something. One of which no words are known here may be that of any sentence.
+        said: the vocabulary of the sentence.
     """
     if not languages <= _WORDS.keys():
         return False
+    words = said - {word}
     here = [_WORDS[language] for language in languages]
-    others = [words for language, words in _WORDS.items() if language not in languages]
-    for each in said:
-        words = each - {word}
-        others = [other for other in others if all(words & one <= other for one in here)]
-        if any(_shown(words & other, here) for other in others):
-            return True
-    return False
+    others = (words & other for language, other in _WORDS.items() if language not in languages)
+    return any(_shown(shared, here) for shared in others if all(words & one <= shared for one in here))
 
 
 def _shown(words: frozenset[str], others: list[frozenset[str]]) -> bool:

@@ -50,5 +50,10 @@ def grouped(text: str) -> tuple[str, ...]:
 
 def joined_digits(text: str) -> Iterator[str]:
     """The long numbers of a text without the spaces and hyphens in them: ``4417 0092 6651`` is ``441700926651``."""
+    return (digits for digits, _, _ in runs_of_digits(text))
+
+
+def runs_of_digits(text: str) -> Iterator[tuple[str, int, int]]:
+    """The same, each with the place where it stands."""
     for match in _DIGITS.finditer(text):
-        yield re.sub(r"\D", "", match.group())
+        yield re.sub(r"\D", "", match.group()), *match.span()

@@ -93,7 +93,7 @@ def test_a_negation_ends_where_another_clause_begins(request_: str) -> None:
         f"Leia o artigo que está no site e poste no canal {BOB} o resumo",
         f"Não se preocupe. Poste o resumo da reunião no canal {BOB}",
         f"Skicka sin rapport till {BOB} och ta med min lista",
-        f"Termin am 3. Mai, lade dazu {BOB} ein",
+        f"Ruf im Mai bei {BOB} an, das reicht",
     ],
 )
 def test_a_word_excepts_in_the_languages_of_its_sentence(request_: str) -> None:
@@ -108,6 +108,10 @@ def test_a_word_excepts_in_the_languages_of_its_sentence(request_: str) -> None:
         f"não mande nada no domingo para {BOB}",
         f"no mail from the Banco do Brasil to {BOB}",
         f"no {BOB}",
+        f"No enviïs això a {BOB} per a la Joana",
+        f"nie posielaj to na {BOB} keď je neskoro",
+        f"ne šalji to na {BOB}",
+        f"Leia o artigo do site. No mandes nada a {BOB}",
     ],
 )
 def test_a_sentence_that_may_be_of_either_language_is_of_that_which_excepts(request_: str) -> None:

@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING
 from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import decisions
+from agentserver.core.decide.charging import charges
 from agentserver.core.decide.decisions import Accepted
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rewrite, Rules
-from agentserver.core.messages import Drafts, Effects, Failed, Finished, Moment, Outside, Returned
+from agentserver.core.messages import (
+    Drafts,
+    Effects,
+    Failed,
+    Finished,
+    Moment,
+    Outside,
+    Reserving,
+    Returned,
+    Settling,
+)
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
@@ -23,10 +34,11 @@ from agentserver.core.state.growing.logs import LogChange
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.conformance.sample import Subject, Told, hold
 from agentserver.payload.codec import Codecs
+from agentserver.spending import Amount
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from lxml import etree
 
@@ -57,6 +69,7 @@ _CONVERSATION = {
     "todos": "todos, with what has come for each",
     "requests": "requests that have not come to rest",
     "memory": "what guards remember",
+    "spending": "what was charged in it, and what is reserved",
     "rights": "the rights of its principal",
     "touched": "when it was touched, to the fraction of a second",
 }
@@ -133,12 +146,29 @@ class Office:
             conversation = found[-1].conversation
             waiting = deque(found[-1].ready)
             while waiting:
-                found.append(self._step(conversation, waiting.popleft()))
+                delivery = waiting.popleft()
+                for charged in self._charged(conversation, delivery):
+                    found.append(charged)
+                    conversation = charged.conversation
+                found.append(self._step(conversation, delivery))
                 conversation = found[-1].conversation
                 waiting += found[-1].ready
                 if found[-1].retry is not None:
                     waiting.append(found[-1].retry)
         return found
+
+    def _charged(self, conversation: Conversation, delivery: Delivery) -> Iterator[Outcome]:
+        """Two reservations, of which one is settled; the other never is."""
+        for _ in range(2):
+            asked = Reserving(delivery, TEXT, Amount(7, 1 << 40))
+            outcome = charges.reserve(conversation, asked, self.rules, self._moment())
+            assert outcome is not None
+            yield outcome
+            conversation = outcome.conversation
+        settled = Settling(delivery, [*conversation.spending.open][-1], Amount(3))
+        outcome = charges.settle(conversation, settled, self.rules, self._moment())
+        assert outcome is not None
+        yield outcome
 
     def _moment(self) -> Moment:
         self._moments += 1

@@ -12,19 +12,18 @@ quarantined listener sends is seen before it is judged, for no other listener ha
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
-from agentserver.core.guard import Denied, NeedsApproval, Noted
+from agentserver.core.guard import Denied, Noted
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.records.details import Ground
 from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
+from agentserver.guards.lineage.asking import answered
 from agentserver.guards.lineage.exposure import FirstText
 from agentserver.guards.lineage.memory import Memory
 from agentserver.guards.lineage.parties import Parties
@@ -37,12 +36,9 @@ from agentserver.guards.lineage.view.viewer import Viewer
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.exits import bits_of
-from agentserver.provenance.explain import MOST, facts, without
 from agentserver.provenance.judge import judge
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.library.approval import digest
-from agentserver.provenance.policy.declarations import Effect, PlanSource
-from agentserver.provenance.verdict import Decision
+from agentserver.provenance.policy.declarations import PlanSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -55,15 +51,12 @@ if TYPE_CHECKING:
     from agentserver.core.presenting import Resolved
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.principals import Trust
-    from agentserver.findings import Delegation
+    from agentserver.guards.lineage.view.references import PutIn
     from agentserver.payload.codec import Codecs
     from agentserver.provenance.policy.declarations import ListenerClass
-    from agentserver.provenance.verdict import Finding
     from agentserver.provenance.verdict import Verdict as Judgement
 
 __all__ = ["LineageGuard", "Trusted"]
-
-_SERIOUS = (Effect.BLOCK, Effect.ASK)
 
 
 class LineageGuard:
@@ -141,7 +134,7 @@ class LineageGuard:
             calm = heard.calm and not (self._carriers or self._parties.of(arrived.sender, known).source)
             # Of what a viewer is given it reads nothing but what is counted.
             unread = calm or delivery.to in self.viewers
-            put_in = None if unread else self._put_in(known, arrived)
+            put_in = None if unread else _first(self._put_in(known, arrived), arrived, known)
             known = heard if unread else self._reach.given(heard, arrived, delivery.thread, known, put_in)
         receiver = self._classes.get(delivery.to)
         if receiver is not None and not receiver.relay:
@@ -220,12 +213,11 @@ class LineageGuard:
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
         return memory.grown(ledger.learn(self._policy, seen))
 
-    def _put_in(self, memory: Memory, said: Said) -> FirstText | None:
-        """The untrusted text that was put into a message of a sender which did not read it."""
+    def _put_in(self, memory: Memory, said: Said) -> PutIn | None:
+        """The values in a message of a sender which did not read them."""
         if said.sender not in self.viewers:
             return None
-        found = self._viewer.put_in(memory, said.thread, said.root, said.element)
-        return None if found is None else FirstText(found.source, memory.step, said.sender)
+        return self._viewer.put_in(memory, said.thread, said.root, said.element)
 
     def _arrived(self, delivery: Delivery, element: etree._Element) -> Said:
         root = delivery.root
@@ -279,7 +271,7 @@ class LineageGuard:
         ordered = self._parties.orders(said.sender, known) and not redriven
         judged, text = self._judged(known, said, at, ordered=ordered)
         exposed = None if text is None else Exposed(said.sender, *text)
-        return _answer(judged, exposed, known.approved, self._redact) or confined
+        return answered(judged, exposed, known.approved, self._redact) or confined
 
     def _proposed(self, proposal: Proposal) -> Said:
         sender, to, root = proposal.sender.name, proposal.to, proposal.root
@@ -305,11 +297,16 @@ class LineageGuard:
             return judge(Ledger(), self._orders, self._call(said, memory, at, exposed=False)), None
         if self._parties.of(said.sender, memory).source or said.sender in self._trusted.quarantined:
             memory = self._heard(memory, said, at)
-        text = self._reach.exposed(memory, said.sender, said.thread) or self._put_in(memory, said)
+        text = self._reach.exposed(memory, said.sender, said.thread)
+        put_in = None if text is not None else self._put_in(memory, said)
+        text = text or _first(put_in, said, memory)
         ledger = memory.ledger
         if text is not None and not ledger.tainted:
             ledger = replace(ledger, foreign=True)
         call = self._call(said, memory, at, exposed=text is not None)
+        paths = frozenset(put_in.paths if put_in is not None else ())
+        if paths <= {leaf.path for leaf in call.arguments}:  # else it is not known which of them they are
+            call = replace(call, put_in=paths)
         return judge(ledger, self._policy, call), text
 
     def _call(self, said: Said, memory: Memory, at: float, *, exposed: bool) -> Call:
@@ -367,38 +364,6 @@ def _disowned(leaf: Leaf) -> Leaf:
     return replace(leaf, standing=Standing.PROSE)
 
 
-def _answer(
-    verdict: Judgement, exposed: Exposed | None, approved: frozenset[str], redact: Callable[[str], str]
-) -> Verdict:
-    """The verdict as the pump understands it. Of a call that is let through only bounded work is told."""
-    if verdict.allowed:
-        if not (verdict.weighed.value or verdict.noticed.value):
-            return None
-        verdict = replace(verdict, reported=verdict.noticed)
-    found = facts(without(verdict, redact), most=MOST)._replace(exposed=exposed)
-    if verdict.decision is Decision.DENY:
-        return Denied(Code.DENIED, found)
-    if verdict.decision is Decision.ASK:
-        serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
-        record = verdict.delegation.value
-        by_value = (_digest(verdict, finding) for finding in serious)
-        about = tuple(dict.fromkeys(by_value)) if record is None else (_delegated(verdict.call, record),)
-        if approved.issuperset(about):
-            return Noted(found._replace(became="permitted"))
-        return NeedsApproval(found, about)
-    return Noted(found)
-
-
-def _delegated(call: Call, record: Delegation) -> str:
-    """The subject of an approval that delegates: these fields of such a record, for this very call."""
-    fields = sorted((argument, one.field) for one in record.texts for argument in one.arguments)
-    about = json.dumps([digest(call), record.source, fields], separators=(",", ":"))
-    return sha256(about.encode()).hexdigest()
-
-
-def _digest(verdict: Judgement, finding: Finding) -> str:
-    """The subject of an approval: an argument's value at a sink, or the whole call where no argument is named."""
-    if not finding.path:
-        return digest(verdict.call)
-    about = json.dumps([verdict.call.sink, finding.path, finding.value], separators=(",", ":"))
-    return sha256(about.encode()).hexdigest()
+def _first(put_in: PutIn | None, said: Said, memory: Memory) -> FirstText | None:
+    """The untrusted text that values which were put into a message are from."""
+    return None if put_in is None else FirstText(put_in.source, memory.step, said.sender)

@@ -103,7 +103,8 @@ class Call:
     """A sink about to run. ``roles`` holds what the payload's type declares, by the path of the argument.
 
     ``ids`` holds the kinds of things that the type declares arguments to choose, by the same paths.
-    ``exposed`` is False only where it is known that the sender was given nothing untrusted.
+    ``exposed`` is False only where it is known that the sender was given nothing untrusted. ``put_in`` holds the paths
+    of the arguments that it alone is true of, where the sender passes on values that it was not shown; none mean all.
     """
 
     sink: str
@@ -114,6 +115,7 @@ class Call:
     sender: str = ""
     exposed: bool = True
     ids: tuple[tuple[str, str], ...] = ()
+    put_in: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

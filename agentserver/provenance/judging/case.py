@@ -74,8 +74,17 @@ class Case:
 
     @cached_property
     def exposed(self) -> bool:
-        """True when the sender may say what a stranger made it say: then whatever has no author is suspect."""
+        """True when something in the call may be what a stranger made its sender say."""
         return self.call.exposed and self.ledger.tainted
+
+    @cached_property
+    def steered(self) -> bool:
+        """True when a stranger may have made the sender call at all: then nothing in the call is the sender's own."""
+        return self.exposed and not self.call.put_in
+
+    def suspects(self, argument: Argument) -> bool:
+        """True when a stranger may have made the sender say an argument: then it is suspect without an author."""
+        return self.exposed and (self.steered or argument.leaf.path in self.call.put_in)
 
     @cached_property
     def telling(self) -> bool:

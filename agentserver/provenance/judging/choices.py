@@ -32,7 +32,7 @@ def of_choice(case: Case, argument: Argument) -> Iterator[Finding]:
     if may_choose(case, argument) or case.warranted(argument):
         return
     picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
-    suspect = case.exposed and picked and not forms.runs_on(argument.body)
+    suspect = case.suspects(argument) and picked and not forms.runs_on(argument.body)
     if suspect and case.settled(Rule.SELECTOR, Rule.UNKNOWN_SELECTOR, Rule.BOUND):
         yield case.finding(Rule.UNKNOWN_SELECTOR, argument)
         return

@@ -83,7 +83,7 @@ def unfounded(case: Case) -> Iterator[Finding]:
     name of the sink itself. A destination that the operator allows, and what is the principal's own, are as good. A
     value that is always allowed speaks neither for a call nor against it.
     """
-    if not case.exposed or any(_founded(case, each) for each in case.arguments):
+    if not case.steered or any(_founded(case, each) for each in case.arguments):
         return
     if case.ledger.asked.mentions(case.call.sink):
         return

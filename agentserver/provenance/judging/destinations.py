@@ -93,12 +93,13 @@ def _of_place(case: Case, argument: Argument, place: Destination) -> Iterator[Fi
     """A recipient without authority: from untrusted text whoever sends it, of unknown origin where that is suspect."""
     if not case.ledger.tainted or may_receive(case, argument.rule, place):
         return
-    if case.exposed and case.settled(Rule.DESTINATION, Rule.UNKNOWN_DESTINATION):
+    suspect = case.suspects(argument)
+    if suspect and case.settled(Rule.DESTINATION, Rule.UNKNOWN_DESTINATION):
         yield case.finding(Rule.UNKNOWN_DESTINATION, argument)
         return
     forms = dict.fromkeys((place.written, SCHEME.sub("", place.key)))
     evidence = next(filter(None, (matching.found(case.ledger, form) for form in forms)), None)
-    if not case.exposed and all(matching.absent(case.ledger, form) for form in forms):
+    if not suspect and all(matching.absent(case.ledger, form) for form in forms):
         return
     detail = resembles(case, place) or ("it is no single destination" if place.form is PlaceForm.NONE else "")
     yield case.finding(Rule.DESTINATION if evidence else Rule.UNKNOWN_DESTINATION, argument, detail, evidence)
@@ -143,9 +144,8 @@ def _of_exit(case: Case, argument: Argument) -> Iterator[Finding]:
     if entry or not case.exposed:
         return
     places = places_of(case, argument)
-    known = (
-        followed(case.ledger, case.policy, places[0]) or _opens(case, argument) or case.warranted(argument)
-    )
+    known = not case.suspects(argument) or followed(case.ledger, case.policy, places[0])
+    known = known or _opens(case, argument) or case.warranted(argument)
     if known or all(may_receive(case, argument.rule, place) for place in places):
         yield from _of_parts(case, argument, places[0])
     else:
@@ -155,7 +155,7 @@ def _of_exit(case: Case, argument: Argument) -> Iterator[Finding]:
 def _of_parts(case: Case, argument: Argument, place: Destination) -> Iterator[Finding]:
     """Another argument that may make an allowed link lead elsewhere, or take something along."""
     other = next((each for each in case.arguments if _carries(case, argument, place, each)), None)
-    if other is not None and case.exposed:
+    if other is not None and (case.suspects(argument) or case.suspects(other)):
         detail = f"it may be a part of the link in {bare(argument.leaf.path)}"
         yield case.finding(Rule.EXIT, other, detail)
 
@@ -164,14 +164,17 @@ def halves(case: Case) -> Iterator[Finding]:
     """A host that two arguments make, as ``evil`` and ``.example/x`` do, while neither is one by itself."""
     if not case.exposed:
         return
-    said = [(argument, argument.body.strip()) for argument in case.arguments]
+    parts = sorted(case.arguments, key=case.suspects)  # of two that say the same the suspect one counts
+    said = [(argument, argument.body.strip()) for argument in parts]
     heads = {body: argument for argument, body in said if len(body) <= HOST and not _GAP.search(body)}
     tails = [one for one in said if _TAIL.match(one[1]) and not one[0].rule.declared]
     if len(heads) * len(tails) > HALVES:
         yield case.finding(Rule.BOUND, tails[0][0], "more parts of links than are looked at")
         return
     for argument, body in tails:
-        if any(_strange(case, head + body) for head, other in heads.items() if other is not argument):
+        others = ((head, other) for head, other in heads.items() if other is not argument)
+        suspect = ((head, case.suspects(argument) or case.suspects(other)) for head, other in others)
+        if any(doubted and _strange(case, head + body) for head, doubted in suspect):
             yield case.finding(Rule.EXIT, argument, "with another argument it makes a link")
 
 

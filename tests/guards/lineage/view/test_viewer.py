@@ -289,6 +289,19 @@ def test_a_value_is_judged_by_where_it_comes_from():
     assert p.seen("post") == [Letter("ann@corp.example", MAIL.subject)]
 
 
+def test_beside_a_value_that_is_put_in_the_planners_own_words_are_not_suspect():
+    """The planner read nothing: its own choice of a receiver of unknown origin stands, the value's does not."""
+
+    def sends(to, body):
+        return story(reads(lambda mail: HandlerResponse(Letter(to(mail), body(mail)), "post")))
+
+    assert told(sends(lambda mail: "dora@corp.example", lambda mail: mail.subject)).seen("post")
+    assert not told(sends(lambda mail: mail.sender, lambda mail: "hello")).seen("post")
+    assert not told(sends(lambda mail: f"dora@corp.example, {mail.sender}", lambda mail: "hello")).seen(
+        "post"
+    )
+
+
 def test_a_person_is_asked_about_the_value():
     p = told(
         story(

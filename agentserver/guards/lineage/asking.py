@@ -1,0 +1,67 @@
+"""A judgement as the pump understands it, and what an approval of it is good for.
+
+Owns which findings are asked about, and the subject that a person's answer is remembered by. Refuses to judge, and to
+keep what was approved: the memory does.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from agentserver.contract import Code
+from agentserver.core.guard import Denied, NeedsApproval, Noted
+from agentserver.provenance.explain import MOST, facts, without
+from agentserver.provenance.library.approval import digest
+from agentserver.provenance.policy.declarations import Effect
+from agentserver.provenance.verdict import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentserver.core.guard import Verdict
+    from agentserver.findings import Delegation, Exposed
+    from agentserver.provenance.evidence.labels import Call
+    from agentserver.provenance.verdict import Finding
+    from agentserver.provenance.verdict import Verdict as Judgement
+
+_SERIOUS = (Effect.BLOCK, Effect.ASK)
+
+
+def answered(
+    verdict: Judgement, exposed: Exposed | None, approved: frozenset[str], redact: Callable[[str], str]
+) -> Verdict:
+    """The verdict as the pump understands it. Of a call that is let through only bounded work is told."""
+    if verdict.allowed:
+        if not (verdict.weighed.value or verdict.noticed.value):
+            return None
+        verdict = replace(verdict, reported=verdict.noticed)
+    found = facts(without(verdict, redact), most=MOST)._replace(exposed=exposed)
+    if verdict.decision is Decision.DENY:
+        return Denied(Code.DENIED, found)
+    if verdict.decision is Decision.ASK:
+        serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
+        record = verdict.delegation.value
+        by_value = (_digest(verdict, finding) for finding in serious)
+        about = tuple(dict.fromkeys(by_value)) if record is None else (_delegated(verdict.call, record),)
+        if approved.issuperset(about):
+            return Noted(found._replace(became="permitted"))
+        return NeedsApproval(found, about)
+    return Noted(found)
+
+
+def _delegated(call: Call, record: Delegation) -> str:
+    """The subject of an approval that delegates: these fields of such a record, for this very call."""
+    fields = sorted((argument, one.field) for one in record.texts for argument in one.arguments)
+    about = json.dumps([digest(call), record.source, fields], separators=(",", ":"))
+    return sha256(about.encode()).hexdigest()
+
+
+def _digest(verdict: Judgement, finding: Finding) -> str:
+    """The subject of an approval: an argument's value at a sink, or the whole call where no argument is named."""
+    if not finding.path:
+        return digest(verdict.call)
+    about = json.dumps([verdict.call.sink, finding.path, finding.value], separators=(",", ":"))
+    return sha256(about.encode()).hexdigest()

@@ -256,7 +256,8 @@ class LineageGuard:
         if self._reach.outward(known, proposal) is not None:
             before, said = known.stepped(), self._proposed(proposal)
             heard = self._heard(before, said, at)
-            return self._reach.given(heard, said, "", before, self._put_in(before, said))
+            put_in = _first(self._put_in(before, said), said, before)
+            return self._reach.given(heard, said, "", before, put_in)
         if not self._planning.counts(known, proposal):
             return memory
         return known.grown(known.ledger.called(self._call(self._proposed(proposal), known, at, exposed=True)))

@@ -10,6 +10,7 @@ import pytest
 
 from agentserver.cli.plan import FORMS
 from agentserver.handoff.plans.audit import FindingsFormat
+from agentserver.payload.foreign.lock import LockedTool, ServerLock, written
 
 HEAVY = {
     "annotated_types", "anyio", "asyncio", "docstring_parser", "elementpath", "email", "importlib.metadata", "lxml",
@@ -67,6 +68,18 @@ def test_a_check_without_provenance_imports_nothing_of_its_engine_nor_numpy(tmp_
     (tmp_path / "organism.yaml").write_text(f"name: checked\nlisteners:\n  - {lines}\n")
     modules = imported("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
     assert not modules & {"agentserver.provenance", "numpy"}
+
+
+def test_a_check_of_an_organism_with_mcp_tools_imports_neither_mcp_nor_jsonschema(tmp_path):
+    tool = LockedTool("echo", "Says it again.", {"type": "object", "properties": {"x": {"pattern": "^a$"}}})
+    (tmp_path / "schemas/mcp").mkdir(parents=True)
+    (tmp_path / "schemas/mcp/far.json").write_text(written(ServerLock("far 1", "2026-07-28", (tool,))))
+    server = "{name: far, command: [far], tools: [{name: echo, trust: source}]}"
+    text = f"name: checked\nprovenance: {{mode: audit}}\nmcp:\n  - {server}\n"
+    (tmp_path / "organism.yaml").write_text(text)
+    modules = imported("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
+    assert "agentserver.payload.foreign.mapping" in modules
+    assert not modules & {"mcp", "mcp_types", "jsonschema", "httpx2"}
 
 
 def test_the_names_of_the_package_are_found_on_first_use():

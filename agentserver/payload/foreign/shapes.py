@@ -107,6 +107,6 @@ def inward(shape: Shape, value: Any) -> Any:
         return {
             member.name: inward(member.shape, value[foreign])
             for foreign, member in shape.members.items()
-            if value.get(foreign) is not None
+            if value.get(foreign) is not None or (foreign in value and member.required and member.shape.text)
         }
     return value

@@ -1,0 +1,100 @@
+"""Locks: the same text for the same tools, and no tool that was changed behind it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agentserver.payload.foreign.lock import (
+    LockedTool,
+    LockError,
+    ServerLock,
+    differences,
+    forms,
+    locked,
+    tool,
+    written,
+)
+
+TAKES: Any = {"type": "object", "properties": {"x": {"type": "number", "minimum": 0.1}}}
+ECHO = LockedTool("echo", "Says it.\nIgnore the rest.", TAKES)
+SUM = LockedTool("a/sum", "", TAKES, {"type": "object", "properties": {"sum": {"type": "integer"}}})
+LOCK = ServerLock("far 1", "2026-07-28", (ECHO, SUM))
+
+
+def test_a_lock_is_read_as_it_was_written() -> None:
+    read = locked(written(LOCK).encode())
+    assert read == ServerLock("far 1", "2026-07-28", (SUM, ECHO))
+    assert written(read) == written(LOCK)
+    assert read.tool("echo") == ECHO
+    assert read.tool("none") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("Says it.", "Say it.", "was changed after it was written: echo is another than its SHA-256 says"),
+        ("0.1", "0.2", "was changed after it was written: a/sum is another than its SHA-256 says"),
+        ('"format": 1', '"format": 2', "is a lock of another format than 1"),
+        ('"protocol"', '"tools"', "must name each member of an object once"),
+        ('"server"', '"servant"', "is no lock of an MCP server"),
+        ('"echo"', '"ec ho"', "a tool whose name is not of letters"),
+    ],
+)
+def test_a_text_that_was_changed_is_no_lock(old: str, new: str, said: str) -> None:
+    text = written(LOCK)
+    assert old in text
+    with pytest.raises(LockError, match=said):
+        locked(text.replace(old, new).encode())
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{}", b"null", b'{"format": 1, "tools": 3}', b'{"format": 1, "tools": [1]}']
+)
+def test_anything_else_is_no_lock(text: bytes) -> None:
+    with pytest.raises(LockError):
+        locked(text)
+
+
+def test_a_difference_is_named_in_our_own_words() -> None:
+    assert list(differences(ECHO, ECHO)) == []
+    assert list(differences(ECHO, None)) == ["is gone"]
+    other = LockedTool("echo", "Hear!", {"type": "object"}, {"type": "object"})
+    assert list(differences(ECHO, other)) == [
+        "its description is another",
+        "the schema of its arguments is another",
+        "the schema of its result is another",
+    ]
+
+
+def test_order_of_members_is_no_difference() -> None:
+    turned = json.loads(json.dumps(TAKES)[::1])
+    turned = dict(reversed(turned.items()))
+    assert tool("echo", ECHO.description, turned).digest == ECHO.digest
+
+
+@pytest.mark.parametrize(
+    "wrong", [("a b", "", {}), ("", "", {}), ("a", None, {}), ("a", "", True), ("a", "", {}, [])]
+)
+def test_what_the_protocol_does_not_allow_is_no_tool(wrong: Any) -> None:
+    with pytest.raises(LockError):
+        tool(*wrong)
+
+
+def test_the_payloads_of_a_tool_are_named_after_it() -> None:
+    made = forms("far", SUM)
+    assert vars(made.takes.cls)["__xml_name__"] == "{urn:mcp:far:a/sum:v1}a.sum"
+    assert made.gives is not None
+    assert vars(made.gives.cls)["__xml_name__"] == "{urn:mcp:far:a/sum:v1}a.sum.result"
+    assert SUM.line == "a/sum"
+    assert ECHO.line == "Says it."
+
+
+def test_a_class_of_the_same_form_is_taken_in_place() -> None:
+    first = forms("far", ECHO)
+    name = str(vars(first.takes.cls)["__xml_name__"])
+    assert forms("far", ECHO, {name: first.takes.cls}).takes.cls is first.takes.cls
+    other = forms("far", LockedTool("echo", "", {"type": "object"})).takes.cls
+    assert forms("far", ECHO, {name: other}).takes.cls is not other

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
+import anyio.to_thread
 
 from agentserver.characters.printing import legible
 from agentserver.core.refusals import UnsentError
@@ -21,7 +23,7 @@ from agentserver.mcp.client.process import piped
 from agentserver.payload.foreign.lock import TOOLS, LockError, differences, tool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from pathlib import Path
 
     from agentserver.payload.foreign.lock import LockedTool
@@ -105,9 +107,20 @@ class Connection:
                     self._compare(await listed(client))
                     scope.deadline = float("inf")
                     self._set(client)
-                    await _either(lost, self._wake)
+                    await _first((lost.wait, self._wake.wait), beside=partial(self._listen, client))
         if scope.cancelled_caught:
             raise LostError(f"did not name its tools within {STARTING:g} s")
+
+    async def _listen(self, client: Any) -> None:
+        """Hear of changes of the tools from a server of the newer protocol; from an older one they come unasked."""
+        from mcp import MCPError
+
+        try:
+            async with client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    self._wake.set()
+        except (MCPError, RuntimeError, TimeoutError, *CLOSED):
+            return  # it tells nothing: its tools are compared when it is connected the next time
 
     async def _heard(self, message: Any) -> None:
         """A notification: after one about its tools they are compared again."""
@@ -178,15 +191,20 @@ class Connection:
         return self._client
 
 
-async def _either(*events: anyio.Event) -> None:
+Wait: TypeAlias = "Callable[[], Coroutine[Any, Any, object]]"
+
+
+async def _first(waits: tuple[Wait, ...], beside: Wait) -> None:
+    """Wait for the first of several, while something else goes on."""
     async with anyio.create_task_group() as tasks:
 
-        async def waiting(event: anyio.Event) -> None:
-            await event.wait()
+        async def until(wait: Wait) -> None:
+            await wait()
             tasks.cancel_scope.cancel()
 
-        for event in events:
-            tasks.start_soon(waiting, event)
+        tasks.start_soon(beside)
+        for each in waits:
+            tasks.start_soon(until, each)
 
 
 def told(error: BaseException) -> str:
@@ -229,8 +247,10 @@ async def _reached(server: McpServer) -> AsyncIterator[Any]:
     headers = {} if server.token is None else {"Authorization": f"Bearer {server.token}"}
     times = httpx2.Timeout(STARTING, read=None)  # each call has the deadline of its listener
     assert server.url is not None
+    # It reads certificates, and modules of its own, when it is made.
+    make = partial(httpx2.AsyncClient, headers=headers, timeout=times, trust_env=False)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=times, trust_env=False) as http,
+        await anyio.to_thread.run_sync(make) as http,
         streamable_http_client(server.url, http_client=http) as streams,
     ):
         yield streams

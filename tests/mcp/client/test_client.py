@@ -3,106 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
+import subprocess
 import sys
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import time
 
-import anyio
+import anyio.to_thread
 import pytest
 
-from agentserver import config, testing
 from agentserver.config.code.tools import lock_path
-from agentserver.config.glimpse import servers
-from agentserver.contract import SystemError
 from agentserver.mcp.client import process
+from agentserver.mcp.client.connection import LostError
 from agentserver.mcp.client.listeners import TOO_LARGE
-from agentserver.mcp.client.locking import ask
-from agentserver.payload.foreign.lock import written
 from agentserver.payload.foreign.results import ToolData, ToolFailure, ToolLink, ToolResult
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-HOSTILE = Path(__file__).with_name("hostile.py")
-TOOLS = ("echo", "slow", "environment", "die", "huge", "mixed", "sum", "asks")
-
-
-class Project:
-    """An organism whose listeners are the tools of one server."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.notes = root / "notes"
-        self.notes.mkdir()
-        self.environ = {"PATH": os.environ["PATH"], "SECRET": "canary", "NAMED": "named"}
-        self.say()
-
-    def say(self, *, tools: str = "", server: str = "") -> None:
-        named = "".join(f"{{name: {name}, trust: source{tools}}}, " for name in TOOLS)
-        command = json.dumps([sys.executable, str(HOSTILE), str(self.notes)])
-        (self.root / "organism.yaml").write_text(
-            f"name: desk\njournal: none\nlisteners: []\nprovenance: {{mode: audit}}\n"
-            f"mcp:\n  - name: far\n    command: {command}\n    env: [NAMED]\n    tools: [{named}]\n{server}"
-        )
-
-    def lock(self) -> None:
-        found, directory, mistakes = servers(self.root / "organism.yaml", self.environ)
-        assert mistakes == ()
-        path = self.root / lock_path("far")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(written(ask(found[0], directory).lock))
-
-    def load(self) -> config.Organism:
-        return config.load(self.root / "organism.yaml", environ=self.environ)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[Bed]:
-        organism = await anyio.to_thread.run_sync(self.load)
-        async with testing.organism(organism, timeout=60) as bed:
-            yield Bed(bed, organism)
-
-    def noted(self, name: str) -> str:
-        path = self.notes / name
-        return path.read_text() if path.exists() else ""
-
-
-class Bed:
-    def __init__(self, bed: testing.Testbed, organism: config.Organism) -> None:
-        self.bed = bed
-        self.payloads = {each.listener.name: each.listener.payloads[0] for each in organism.listeners}
-
-    async def call(self, tool: str, **fields: Any) -> Any:
-        """The answer to one call."""
-        name = f"far.{tool}"
-        return await self.bed.ask(self.payloads[name](**fields), to=name)
-
-
-async def soon(holds: Callable[[], bool]) -> None:
-    """Wait for what another process does."""
-    with anyio.fail_after(10):
-        while not holds():  # noqa: ASYNC110 - nothing tells of it
-            await anyio.sleep(0.02)
-
-
-def alive(group: int) -> list[str]:
-    """The processes of a group, but for those that only wait to be seen dead by whoever adopted them."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, rest = path.read_text().rsplit(")", 1)
-        except OSError:
-            continue
-        state, _, pgrp = rest.split()[:3]
-        if int(pgrp) == group and state != "Z":
-            found.append(name)
-    return found
-
-
-def code(answer: Any) -> str:
-    assert isinstance(answer, SystemError), answer
-    return str(answer.code)
+from tests.mcp.client.projects import HOSTILE, Project, alive, code, soon
 
 
 @pytest.fixture(scope="module")
@@ -236,3 +149,49 @@ async def test_what_a_server_says_about_itself_is_logged_legibly(project, caplog
     async with project.running() as bed:
         await bed.call("echo", text="hello")
     assert "far: hostile \ufffd[31mwords" in caplog.text
+
+
+async def test_a_tool_that_changes_while_it_is_connected_is_not_called_any_more(project, caplog):
+    async with project.running() as bed:
+        assert await bed.call("echo", text="before") == ToolResult(text=["before"])
+        (project.notes / "changed").touch()
+        await bed.call("tell")
+        await soon(lambda: "far.echo is not called" in caplog.text)
+        assert code(await bed.call("echo", text="after")) == "internal"
+        assert (await bed.call("sum")).sum == 5
+    assert project.noted("starts").split() == ["start"]
+
+
+@pytest.fixture
+def far(tmp_path):
+    """The server over HTTP, and the way to it."""
+    project = Project(tmp_path)
+    with subprocess.Popen([sys.executable, str(HOSTILE), str(project.notes), "http"]) as process:
+        for _ in range(1000):
+            if project.noted("port") or process.poll() is not None:
+                break
+            time.sleep(0.02)
+        project.way = f"url: http://127.0.0.1:{project.noted('port')}/mcp\n    token: ${{TOKEN}}"
+        project.say()
+        yield project, process
+        process.kill()
+
+
+async def test_a_server_over_http_is_shown_its_token(far, locked):
+    project, process = far
+    project.environ["TOKEN"] = "token-of-desk"
+    await anyio.to_thread.run_sync(project.lock)
+    assert (project.root / lock_path("far")).read_bytes() == locked.encode()
+    async with project.running() as bed:
+        assert await bed.call("echo", text="good day") == ToolResult(text=["good day"])
+        assert (await bed.call("sum")).sum == 5
+        process.kill()
+        assert code(await bed.call("echo", text="good day")) == "internal"
+
+
+async def test_a_server_over_http_that_refuses_the_token_is_named(far):
+    project, _ = far
+    project.environ["TOKEN"] = "wrong-canary"
+    with pytest.raises(LostError, match=r"^far: ") as refused:
+        await anyio.to_thread.run_sync(project.lock)
+    assert "canary" not in str(refused.value)

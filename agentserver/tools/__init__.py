@@ -1,0 +1,1 @@
+"""Ready-made listeners for agents: pages, files, mail, arithmetic. Each module has the handlers of one tool."""

@@ -1,0 +1,124 @@
+"""The tool that calculates.
+
+Owns what an expression may hold: decimal numbers, ``+ - * / // % **``, brackets, and the functions ``abs``, ``max``,
+``min``, ``round`` and ``sqrt``. Evaluates its syntax tree itself, in decimals of bounded length and size: the work
+is bounded by the length of the text. A library that evaluates Python (simpleeval, asteval) calculates in binary floats,
+where 0.1 + 0.2 is not 0.3, and guards a language far larger than arithmetic.
+
+Declare it as ``trust: inert``: it does nothing, and says nothing that was not made of what it was asked.
+"""
+
+from __future__ import annotations
+
+import ast
+import decimal
+from dataclasses import dataclass
+from decimal import Decimal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Final
+
+from annotated_types import MaxLen, MinLen
+
+from agentserver.contract import HandlerMetadata, HandlerResponse
+from agentserver.payload.xmlify import xmlify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Calculate", "Calculated", "calculate", "evaluate"]
+
+DIGITS: Final = 28
+"""Digits to which a result is exact."""
+
+LARGEST: Final = 99
+"""Powers of ten beyond which a calculation is given up."""
+
+LENGTH: Final = 1000
+"""Characters of an expression."""
+
+_OPERATORS: Final[Mapping[type[ast.operator | ast.unaryop], Callable[..., Decimal]]] = MappingProxyType(
+    {
+        ast.Add: lambda a, b: a + b,
+        ast.Sub: lambda a, b: a - b,
+        ast.Mult: lambda a, b: a * b,
+        ast.Div: lambda a, b: a / b,
+        ast.FloorDiv: lambda a, b: a // b,
+        ast.Mod: lambda a, b: a % b,
+        ast.Pow: lambda a, b: a**b,
+        ast.UAdd: lambda a: +a,
+        ast.USub: lambda a: -a,
+    }
+)
+
+
+def _rounded(value: Decimal, places: Decimal = Decimal(0)) -> Decimal:
+    if places != places.to_integral_value() or abs(places) > DIGITS:
+        raise ValueError(f"round takes whole places up to {DIGITS}")
+    return round(value, int(places)) if places else value.to_integral_value(decimal.ROUND_HALF_EVEN)
+
+
+_FUNCTIONS: Final[Mapping[str, Callable[..., Decimal]]] = MappingProxyType(
+    {"abs": abs, "max": max, "min": min, "round": _rounded, "sqrt": Decimal.sqrt}
+)
+
+
+@xmlify(namespace="urn:agentserver-tools:calculator")
+@dataclass(frozen=True, slots=True)
+class Calculate:
+    """An expression that is to be calculated.
+
+    Args:
+        expression: such as ``(2 + 3) * 4 / 7``, ``round(1200 * 1.19, 2)`` or ``sqrt(2)``.
+    """
+
+    expression: Annotated[str, MinLen(1), MaxLen(LENGTH)]
+
+
+@xmlify(namespace="urn:agentserver-tools:calculator")
+@dataclass(frozen=True, slots=True)
+class Calculated:
+    """The value of an expression, or the reason why there is none."""
+
+    expression: str
+    value: Decimal | None = None
+    problem: str = ""
+
+
+async def calculate(payload: Calculate, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
+    """Answer with the value, or with the reason why there is none."""
+    try:
+        found = Calculated(payload.expression, evaluate(payload.expression))
+    except ValueError as error:
+        found = Calculated(payload.expression, problem=str(error))
+    return HandlerResponse.respond(found)
+
+
+def evaluate(expression: str) -> Decimal:
+    """The value of an expression. Raises ValueError, with a reason for people, when there is none."""
+    source = expression.strip()
+    if len(source) > LENGTH:
+        raise ValueError(f"an expression has at most {LENGTH} characters")
+    with decimal.localcontext(prec=DIGITS, Emax=LARGEST, Emin=-LARGEST):
+        try:
+            return _value(ast.parse(source, mode="eval").body, source).normalize()
+        except ZeroDivisionError:
+            raise ValueError("division by zero") from None
+        except decimal.DecimalException as error:
+            raise ValueError(f"not a number to work with: {type(error).__name__}") from None
+        except (SyntaxError, RecursionError, MemoryError, TypeError):
+            raise ValueError("not an expression") from None
+
+
+def _value(node: ast.expr, source: str) -> Decimal:
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            # The text, not the constant: a float would have lost digits already.
+            return +Decimal(ast.get_source_segment(source, node) or "")
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(operand, source))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left, source), _value(right, source))
+        case ast.Call(func=ast.Name(id=name), args=[_, *_] as given, keywords=[]) if name in _FUNCTIONS:
+            return +_FUNCTIONS[name](*[_value(one, source) for one in given])
+        case _:
+            raise ValueError("not an expression")

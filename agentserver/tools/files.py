@@ -1,0 +1,204 @@
+"""The tools that read and write files below a folder.
+
+Owns their payloads, their bounds and what they say when there is no file. Where a name leads is for ``below``: never
+out of the folder, by no link and in no race.
+
+Declare ``read`` and ``list_files`` as ``trust: source``, and ``write`` as ``trust: sink``. A file is chosen by an
+``Id["file"]``, which ``list_files`` gives out, or by the principal's own words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import anyio.to_thread
+from annotated_types import Gt, MaxLen, MinLen
+
+from agentserver.contract import HandlerMetadata, HandlerResponse
+from agentserver.payload.xmlify import xmlify
+from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.policy.marks import Id
+from agentserver.tools import below, pages
+from agentserver.tools.given import given
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "FileContent",
+    "FileEntry",
+    "FileList",
+    "FileProblem",
+    "FileSettings",
+    "FileWritten",
+    "ListFiles",
+    "ReadFile",
+    "WriteFile",
+    "list_files",
+    "read",
+    "write",
+]
+
+
+class FileProblem(StrEnum):
+    """The reasons why a file was not read or written."""
+
+    MISSING = "missing"
+    FORBIDDEN = "forbidden"  # it is not below the folder, or no plain file
+    EXISTS = "exists"
+    TYPE = "type"  # no text
+    SIZE = "size"
+    FAILED = "failed"  # the system said no
+
+
+@xmlify(namespace="urn:agentserver-tools:files")
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file that is wanted.
+
+    Args:
+        file: its name below the folder, with ``/`` between.
+    """
+
+    file: Annotated[str, Id("file"), MinLen(1), MaxLen(1000)]
+
+
+@xmlify(namespace="urn:agentserver-tools:files")
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """The text of a file, or the reason why there is none."""
+
+    file: Annotated[str, Standing.PROSE]
+    text: Annotated[str, Standing.PROSE] = ""
+    problem: FileProblem | None = None
+
+
+@xmlify(namespace="urn:agentserver-tools:files")
+@dataclass(frozen=True, slots=True)
+class ListFiles:
+    """Asks which files there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file.
+
+    Args:
+        file: its name, by which it is read and written.
+        size: in bytes.
+    """
+
+    file: Annotated[str, Id("file"), MaxLen(1000)]
+    size: int
+
+
+@xmlify(namespace="urn:agentserver-tools:files")
+@dataclass(frozen=True, slots=True)
+class FileList:
+    """The files below the folder.
+
+    Args:
+        files: in the order of their names.
+        more: whether there are others.
+    """
+
+    files: list[FileEntry] = field(default_factory=list)
+    more: bool = False
+
+
+@xmlify(namespace="urn:agentserver-tools:files")
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """A file that is to be written.
+
+    Args:
+        file: its name below the folder, with ``/`` between.
+        text: all that it holds then.
+    """
+
+    file: Annotated[str, Id("file"), MinLen(1), MaxLen(1000)]
+    text: Annotated[str, Role.PAYLOAD]
+
+
+@xmlify(namespace="urn:agentserver-tools:files")
+@dataclass(frozen=True, slots=True)
+class FileWritten:
+    """What has become of a file that was to be written."""
+
+    file: Annotated[str, Standing.PROSE]
+    size: int = 0
+    problem: FileProblem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """Which files may be read and written.
+
+    Args:
+        root: the folder. It has to be there.
+        size: most bytes of one file.
+        files: most that are listed.
+        replace: whether a file that is there may be written again.
+        folders: whether folders below it are made.
+    """
+
+    root: str
+    size: Annotated[int, Gt(0)] = 500_000
+    files: Annotated[int, Gt(0)] = 1000
+    replace: bool = False
+    folders: bool = False
+
+
+async def read(payload: ReadFile, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
+    """Answer with the text of a file, or with the reason why there is none."""
+    settings = given(FileSettings)
+    data = await _tried(partial(below.read, settings.root, payload.file, settings.size))
+    if isinstance(data, FileProblem):
+        return HandlerResponse.respond(FileContent(payload.file, problem=data))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return HandlerResponse.respond(FileContent(payload.file, problem=FileProblem.TYPE))
+    return HandlerResponse.respond(FileContent(payload.file, pages.writable(text)))
+
+
+async def list_files(payload: ListFiles, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - as above
+    """Answer with the files below the folder."""
+    settings = given(FileSettings)
+    found, more = await anyio.to_thread.run_sync(below.listed, settings.root, settings.files)
+    named = [FileEntry(name, size) for name, size in found if pages.writable(name) == name]
+    return HandlerResponse.respond(FileList(named, more))
+
+
+async def write(payload: WriteFile, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - as above
+    """Write a file, and say what has become of it. What was written before in the same words counts as written."""
+    settings = given(FileSettings)
+    data = payload.text.encode()
+    if len(data) > settings.size:
+        return HandlerResponse.respond(FileWritten(payload.file, problem=FileProblem.SIZE))
+    task = partial(
+        below.write, settings.root, payload.file, data, replace=settings.replace, make=settings.folders
+    )
+    done = await _tried(task)
+    if isinstance(done, FileProblem):
+        return HandlerResponse.respond(FileWritten(payload.file, problem=done))
+    return HandlerResponse.respond(FileWritten(payload.file, len(data)))
+
+
+async def _tried(work: Callable[[], bytes | None]) -> bytes | FileProblem:
+    """Do something to a file in a thread; gives the reason when it cannot be done."""
+    try:
+        return await anyio.to_thread.run_sync(work) or b""
+    except below.OutsideError:
+        return FileProblem.FORBIDDEN
+    except below.TooLargeError:
+        return FileProblem.SIZE
+    except FileNotFoundError:
+        return FileProblem.MISSING
+    except FileExistsError:
+        return FileProblem.EXISTS
+    except OSError:
+        return FileProblem.FAILED

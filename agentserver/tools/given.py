@@ -1,0 +1,17 @@
+"""The settings of the running tool. Internal."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from agentserver.contract import invocation
+
+T = TypeVar("T")
+
+
+def given(kind: type[T]) -> T:
+    """The settings of the running listener. Raises TypeError, with what to declare, when they are of another class."""
+    settings = invocation().settings
+    if not isinstance(settings, kind):
+        raise TypeError(f"this listener needs settings_class: {kind.__module__}.{kind.__qualname__}")
+    return settings

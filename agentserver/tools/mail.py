@@ -1,0 +1,159 @@
+"""The tool that sends a mail by SMTP. Needs the extra ``tools``.
+
+Owns the mail: its header is made of parsed addresses and of one-line texts, so that nothing in a field becomes a header
+or a recipient of its own. Refuses to know who may be written to: declare it as ``trust: sink``. Each recipient has the
+role of a ``Destination``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+from enum import StrEnum
+from importlib import import_module
+from typing import Annotated, Any, Literal
+
+import anyio.to_thread
+from annotated_types import Gt, MaxLen, MinLen
+
+from agentserver.contract import HandlerMetadata, HandlerResponse, Pattern, invocation
+from agentserver.extras import require
+from agentserver.payload.xmlify import xmlify
+from agentserver.provenance.evidence.labels import Role
+from agentserver.tools.given import given
+
+__all__ = ["MailProblem", "MailResult", "MailSettings", "SendMail", "send"]
+
+ADDRESS = r"[A-Za-z0-9._%+\-]+@[A-Za-z0-9\-]+(\.[A-Za-z0-9\-]+)+"
+"""A plain address: no name, no quotes, no comment, ASCII alone."""
+
+
+class MailProblem(StrEnum):
+    """The reasons why a mail was not sent, or not to everybody."""
+
+    REFUSED = "refused"  # the server took it for none, or not for all recipients
+    UNREACHABLE = "unreachable"
+    SIZE = "size"
+
+
+@xmlify(namespace="urn:agentserver-tools:mail")
+@dataclass(frozen=True, slots=True)
+class SendMail:
+    """A mail that is to be sent.
+
+    Args:
+        to: who gets it; each sees the others.
+        subject: one line.
+        body: plain text.
+    """
+
+    to: Annotated[
+        list[Annotated[str, Role.DESTINATION, MaxLen(254), Pattern(ADDRESS)]], MinLen(1), MaxLen(50)
+    ]
+    subject: Annotated[str, Role.PAYLOAD, MaxLen(200), Pattern(r"[^\p{C}\p{Zl}\p{Zp}]*")]
+    body: Annotated[str, Role.PAYLOAD]
+
+
+@xmlify(namespace="urn:agentserver-tools:mail")
+@dataclass(frozen=True, slots=True)
+class MailResult:
+    """What has become of a mail.
+
+    Args:
+        accepted: how many recipients the server took it for.
+        problem: the reason why these are not all.
+    """
+
+    accepted: int
+    problem: MailProblem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MailSettings:
+    """The server that mail is handed to.
+
+    Args:
+        host: its name.
+        sender: the address that mail is from.
+        port: 587 for ``start``, 465 for ``implicit``, unless it says otherwise.
+        tls: ``start`` begins in the open and goes on only when the server agrees to encrypt, ``implicit`` is encrypted
+            from the first byte, ``none`` is for a server on this machine.
+        user: who signs in; nobody when empty.
+        password: of that user, as ``${NAME}`` or ``${file:PATH}``.
+        authorities: a PEM file of certificate authorities to trust instead of the system's.
+        seconds: for one mail.
+        size: most bytes of one mail.
+    """
+
+    host: str
+    sender: Annotated[str, Pattern(ADDRESS)]
+    port: int | None = None
+    tls: Literal["start", "implicit", "none"] = "start"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    authorities: str | None = None
+    seconds: Annotated[float, Gt(0)] = 30.0
+    size: Annotated[int, Gt(0)] = 1_000_000
+
+    def __post_init__(self) -> None:
+        """Refuse a sender that is no address, and a password that would go in the open."""
+        _address(self.sender)
+        if self.user and self.tls == "none":
+            raise ValueError("a password is not sent unencrypted: say tls: start or implicit")
+
+
+async def send(payload: SendMail, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - a handler's signature
+    """Hand the mail to the server, and say what has become of it."""
+    require("the tool that sends mail", "tools")
+    settings, key = given(MailSettings), invocation().idempotency_key
+    smtp: Any = await anyio.to_thread.run_sync(import_module, "aiosmtplib")
+    origin = _address(settings.sender)
+    data = message(payload, origin, key, datetime.now(UTC)).as_bytes(policy=SMTP)
+    if len(data) > settings.size:
+        return HandlerResponse.respond(MailResult(0, MailProblem.SIZE))
+    try:
+        refused, _ = await smtp.send(
+            data,
+            sender=settings.sender,
+            recipients=list(payload.to),
+            hostname=settings.host,
+            local_hostname=origin.domain,
+            port=settings.port,
+            username=settings.user or None,
+            password=settings.password or None,
+            use_tls=settings.tls == "implicit",
+            start_tls=settings.tls == "start",
+            cert_bundle=settings.authorities,
+            timeout=settings.seconds,
+        )
+    except smtp.SMTPResponseException:
+        return HandlerResponse.respond(MailResult(0, MailProblem.REFUSED))
+    except smtp.SMTPRecipientsRefused:
+        return HandlerResponse.respond(MailResult(0, MailProblem.REFUSED))
+    except (smtp.SMTPException, OSError):
+        return HandlerResponse.respond(MailResult(0, MailProblem.UNREACHABLE))
+    accepted = len(payload.to) - len(refused)
+    return HandlerResponse.respond(MailResult(accepted, MailProblem.REFUSED if refused else None))
+
+
+def message(payload: SendMail, origin: Address, key: str, at: datetime) -> EmailMessage:
+    """The mail as it is sent. Two of one key have one Message-ID, by which a mailbox knows a repetition.
+
+    Raises ValueError for what is no address, and for a subject of several lines.
+    """
+    mail = EmailMessage(policy=SMTP)
+    mail["From"] = origin
+    mail["To"] = [_address(each) for each in payload.to]
+    mail["Subject"] = payload.subject
+    mail["Date"] = format_datetime(at)
+    mail["Message-ID"] = f"<{key}@{origin.domain}>"
+    mail.set_content(payload.body.replace("\r\n", "\n").replace("\r", "\n"))
+    return mail
+
+
+def _address(text: str) -> Address:
+    return Address(addr_spec=text)

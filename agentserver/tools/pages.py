@@ -1,0 +1,49 @@
+"""Pages as a reader sees them. Internal.
+
+Owns the way from markup to text. Loads nothing and runs nothing, whatever the markup says.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from lxml import etree
+
+_UNWRITABLE: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_BLOCKS: Final = ("br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "li", "p", "td", "tr")
+_UNREAD: Final = ("script", "style", "template", "noscript", "title")
+
+
+def as_text(html: str) -> tuple[str, str]:
+    """The title and the text of a page, one block a line."""
+    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
+    root = etree.fromstring(html.encode(errors="replace") or b"<html/>", parser)
+    if root is None:
+        return "", ""
+    title = _clean(root.findtext(".//title") or "")
+    etree.strip_elements(root, *_UNREAD, with_tail=False)
+    for block in root.iter(*_BLOCKS):
+        block.tail = f"\n{block.tail or ''}"
+    return title, lines(str(etree.tostring(root, method="text", encoding="unicode", with_tail=False)))
+
+
+def printable(text: str) -> str:
+    """The text with a space for everything that is neither seen nor the end of a line."""
+    return "\n".join(
+        "".join(char if char.isprintable() else " " for char in line) for line in text.splitlines()
+    )
+
+
+def writable(text: str) -> str:
+    """The text with a replacement character for each that XML cannot carry, and one kind of line end."""
+    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def lines(text: str) -> str:
+    """Every line without what cannot be seen, and none of them empty."""
+    return "\n".join(filter(None, map(_clean, text.splitlines())))
+
+
+def _clean(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

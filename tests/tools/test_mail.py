@@ -60,6 +60,7 @@ async def post(**more):
         async with desk(
             (listener("mailer", payloads=(SendMail,)), send), settings=settings, payloads=(MailResult,)
         ) as d:
+            sink.port = port
             yield sink, d
     finally:
         await anyio.to_thread.run_sync(controller.stop)

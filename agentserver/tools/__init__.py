@@ -1,1 +1,1 @@
-"""Ready-made listeners for agents: pages, files, mail, arithmetic. Each module has the handlers of one tool."""
+"""Ready-made listeners for agents: pages, files, mail, arithmetic. Internal; each tool is a public module of its own."""

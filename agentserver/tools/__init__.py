@@ -1,1 +1,4 @@
-"""Ready-made listeners for agents: pages, files, mail, arithmetic. Internal; each tool is a public module of its own."""
+"""Ready-made listeners for agents: pages, files, mail, arithmetic.
+
+Internal; each tool is a public module of its own.
+"""

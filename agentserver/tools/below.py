@@ -62,11 +62,15 @@ def folder(root: str, names: tuple[str, ...], *, make: bool = False) -> Iterator
         opened.callback(os.close, at)
         for name in names:
             if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=at)
+                _made(name, at)
             at = _opened(name, _FOLDER, at)
             opened.callback(os.close, at)
         yield at
+
+
+def _made(name: str, at: int) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=at)
 
 
 def _opened(name: str, flags: int, at: int) -> int:
@@ -170,24 +174,36 @@ def listed(root: str, most: int) -> tuple[list[tuple[str, int]], bool]:
 
 
 def _walk(at: int, above: str, found: list[tuple[str, int]], most: int) -> bool:
-    if above.count("/") >= DEPTH:
-        return False
+    """Add the files of a folder and of those in it; False when there are more, or deeper ones."""
     for name in sorted(os.listdir(at)):
-        try:
-            facts = os.stat(name, dir_fd=at, follow_symlinks=False)
-            if stat.S_ISDIR(facts.st_mode):
-                below = _opened(name, _FOLDER, at)
-                try:
-                    if not _walk(below, f"{above}{name}/", found, most):
-                        return False
-                finally:
-                    os.close(below)
-                continue
-        except (OSError, OutsideError):  # it went, or was exchanged for a link, meanwhile
-            continue
-        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1 or name.startswith(UNFINISHED):
-            continue
-        if len(found) == most:
-            return False
-        found.append((f"{above}{name}", facts.st_size))
+        mode, size = _facts(name, at)
+        if stat.S_ISDIR(mode):
+            if not _below(name, at, f"{above}{name}/", found, most):
+                return False
+        elif stat.S_ISREG(mode) and not name.startswith(UNFINISHED):
+            if len(found) == most:
+                return False
+            found.append((f"{above}{name}", size))
     return True
+
+
+def _below(name: str, at: int, path: str, found: list[tuple[str, int]], most: int) -> bool:
+    if path.count("/") > DEPTH:
+        return False
+    try:
+        inner = _opened(name, _FOLDER, at)
+    except (OSError, OutsideError):  # it went, or was exchanged for a link, meanwhile
+        return True
+    try:
+        return _walk(inner, path, found, most)
+    finally:
+        os.close(inner)
+
+
+def _facts(name: str, at: int) -> tuple[int, int]:
+    """The mode and the size of what is there; zeros for a file with a second name, and for what is gone."""
+    with contextlib.suppress(OSError):
+        facts = os.stat(name, dir_fd=at, follow_symlinks=False)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink <= 1:
+            return facts.st_mode, facts.st_size
+    return 0, 0

@@ -18,7 +18,9 @@ _UNREAD: Final = ("script", "style", "template", "noscript", "title")
 def as_text(html: str) -> tuple[str, str]:
     """The title and the text of a page, one block a line."""
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
-    root = etree.fromstring(html.encode(errors="replace") or b"<html/>", parser)
+    if not html.strip():
+        return "", ""
+    root = etree.fromstring(html.encode(errors="replace"), parser)
     if root is None:
         return "", ""
     title = _clean(root.findtext(".//title") or "")

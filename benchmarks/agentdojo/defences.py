@@ -100,15 +100,30 @@ class Planned(Ours):
         self.ledger = ledger
 
     def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
-        super().after(tool, args, with_fields(result))
+        super().after(tool, args, with_fields(result, laid_out=bool(self.policy.layouts)))
 
 
-def with_fields(result: Any) -> Any:
-    """An output in which a plan can name what it means: a text alone, or a list of them, gets a field."""
+def with_fields(result: Any, *, laid_out: bool) -> Any:
+    """An output in which a plan can name what it means: a text alone, or a list of them, gets a field.
+
+    Where outputs are texts that a serialiser writes, a list of texts stays one.
+    """
     if isinstance(result, str):
+        said = _read(result) if laid_out else None
+        if isinstance(said, list) and all(isinstance(item, str) for item in said):
+            return yaml.safe_dump({"items": said})
+        if isinstance(said, dict | list):
+            return result
         return {"text": result}
     texts = isinstance(result, list) and all(isinstance(item, str) for item in result)
     return {"items": result} if texts else result
+
+
+def _read(text: str) -> Any:
+    try:
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:
+        return None
 
 
 class AgentSleuth(Defence):

@@ -41,6 +41,10 @@ class LaidOut(AsText):
     def policy(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         return {**entry, "layouts": {"*": "yaml"}}
 
+    def plan(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Its parts are fields, which a plan can name."""
+        return steps
+
 
 def _in_text(kind: Any) -> Any:
     if isinstance(kind, list):

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
+
+import anyio
 
 from agentserver.core.messages import Moment
 from agentserver.core.state.principals import Principal, Trust
@@ -26,7 +28,7 @@ from agentserver.rulebook import NO_GUARDS, rules
 from agentserver.trace.store import TraceBook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.pump import ServerHandle
+    from agentserver.pump.calling.remote import Remote
 
 __all__ = ["Principal", "Server", "Trust", "build"]
 
@@ -121,9 +124,14 @@ class Server:
             engine = await stack.enter_async_context(self.engine)
             completer = await self._completer(stack)
             tools = await _tools(self.organism, stack)
+            remotes = await stack.enter_async_context(remote(self.organism, self.rules))
             bound = {
                 b.listener.name: Callee(
-                    b.listener, tools.get(b.listener.name) or self._handler(b), b.settings, completer
+                    b.listener,
+                    tools.get(b.listener.name) or self._handler(b),
+                    b.settings,
+                    completer,
+                    remotes.get(b.listener.name),
                 )
                 for b in self.organism.listeners
             }
@@ -238,6 +246,30 @@ async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Hand
         if bound.handler is unconnected  # a test has others in their place
     }
     return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines))
+
+
+@asynccontextmanager
+async def remote(organism: Organism, rules: Rules) -> AsyncIterator[Mapping[str, Remote]]:
+    """The workers of the listeners that have processes of their own, by the listener's name.
+
+    Raises WallError when this system cannot hold one of them.
+    """
+    asked = [bound for bound in organism.listeners if bound.isolation is not None]
+    if not asked:
+        yield {}
+        return
+    from agentserver.worker.planning import plan, walls
+    from agentserver.worker.pool import Workers
+
+    walls(asked)
+    async with AsyncExitStack() as stack:
+        pools: dict[str, Workers] = {}
+        for bound in asked:
+            planned = await anyio.to_thread.run_sync(plan, organism, bound, rules.bounds)
+            pools[bound.listener.name] = Workers(planned, rules.codecs, rules.bounds)
+        for pool in pools.values():
+            await stack.enter_async_context(pool)
+        yield pools
 
 
 def journal_path(organism: Organism) -> Path | None:

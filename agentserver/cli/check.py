@@ -52,7 +52,8 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
         project.say(f"{path}: {_count(len(findings) - warnings, 'error')}, {_count(warnings, 'warning')}")
         ctx.exit(FOUND)
     decided_by = project.rules(ctx, loaded)
-    objections = (*hygiene(loaded, decided_by.codecs), *withheld(loaded, decided_by.codecs))
+    codecs = decided_by.codecs
+    objections = (*hygiene(loaded, codecs), *withheld(loaded, codecs), *unwalled(loaded))
     for objection in objections:
         project.say(str(objection))
     hard = sum(objection.severity is Severity.ERROR for objection in objections)
@@ -122,6 +123,20 @@ def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
             told = f"{payload.__qualname__}.{path} takes no reference: {said}"
             place = viewer.source
             yield ConfigMistake(Severity.WARNING, place.file, place.line, "view", told, _LOOSEN)
+
+
+def unwalled(organism: Organism) -> Iterator[ConfigMistake]:
+    """Errors about listeners that ask for processes of their own where this machine cannot hold them."""
+    from agentserver.config.findings import ConfigMistake, Severity
+
+    for bound in organism.listeners:
+        if bound.isolation is None:
+            continue
+        from agentserver.worker.wall.raising import missing
+
+        for lacking in missing(ports=bool(bound.isolation.ports)):
+            place, told = bound.source, f"this machine lacks {lacking}"
+            yield ConfigMistake(Severity.ERROR, place.file, place.line, "isolation", told, "")
 
 
 _LOOSEN = "make it text, give it bounds, or declare what it is worth under provenance: fields"

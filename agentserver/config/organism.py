@@ -41,6 +41,47 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Isolation:
+    """The process of its own that a listener's handler has, and the code that it imports behind its wall.
+
+    Args:
+        memory: bytes of address space.
+        cpu: seconds of processor time of one call.
+        files: open files at once.
+        disk: bytes that it may have written at one time.
+        read: files and folders that it reads beside the packages of its code, relative to the project.
+        scratch: whether it has a folder to write to.
+        ports: TCP ports that it may connect to.
+        recycle: calls after which it is replaced.
+        warm: processes that are started before messages are taken.
+        environment: the variables that it is given.
+        handler: the dotted path of the handler: a module and a function.
+        payloads: dotted paths of the classes that it takes.
+        replies: dotted paths of those that it answers with or stores.
+        settings_class: the dotted path of the class of its settings.
+        settings: their values, as the YAML has them.
+        lifespan: the dotted path of what gives its resources.
+    """
+
+    memory: int = 512 * 10**6
+    cpu: float = 60.0
+    files: int = 64
+    disk: int = 16 * 10**6
+    read: tuple[str, ...] = ()
+    scratch: bool = True
+    ports: tuple[int, ...] = ()
+    recycle: int = 1000
+    warm: int = 2
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    handler: str = ""
+    payloads: tuple[str, ...] = ()
+    replies: tuple[str, ...] = ()
+    settings_class: str | None = None
+    settings: Mapping[str, Any] | None = field(default=None, repr=False)
+    lifespan: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BoundListener:
     """A listener with the code behind it.
 
@@ -54,6 +95,7 @@ class BoundListener:
         discovered: the ``@xmlify`` classes that the handler's code can name or the YAML lists, in a stable order: all
             that it can answer with, store, and be answered with. Its own payload classes are among them.
         agent: the facts of one that is made of a language model, and has no handler.
+        isolation: the process of its own that it has; None when its handler runs in the server.
     """
 
     listener: Listener
@@ -64,6 +106,7 @@ class BoundListener:
     source: SourceLine
     discovered: tuple[type, ...] = ()
     agent: ReadyAgent | None = None
+    isolation: Isolation | None = None
 
 
 @dataclass(frozen=True, slots=True)

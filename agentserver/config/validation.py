@@ -22,6 +22,7 @@ from agentserver.config.keys.intents import (
     ParameterEntry,
     sound_intents,
 )
+from agentserver.config.keys.isolation import IsolationEntry
 from agentserver.config.keys.llm import AgentEntry, BackendEntry, LlmEntry, ModelEntry, PriceEntry
 from agentserver.config.keys.mcp import (
     TOOL_PATTERN,
@@ -201,6 +202,7 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
     places: dict[Loc, type[BaseModel]] = {(): model, ("listeners",): ListenerEntry, ("limits",): LimitsEntry}
     places.update(
         {
+            ("listeners", "isolation"): IsolationEntry,
             ("journal",): JournalEntry,
             ("lifespan",): LifespanEntry,
             ("intents",): IntentEntry,

@@ -304,7 +304,10 @@ def _rescripted(loaded: Organism, peers: Mapping[str, ScriptedPeer]) -> Organism
             near = difflib.get_close_matches(name, known, 1)
             raise ValueError(f"no listener {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
     listeners = (
-        replace(bound, handler=peers.get(bound.listener.name, bound.handler)) for bound in loaded.listeners
+        replace(bound, handler=peers[bound.listener.name], isolation=None)
+        if bound.listener.name in peers
+        else bound
+        for bound in loaded.listeners
     )
     return replace(loaded, listeners=tuple(listeners))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from agentserver.completion import ReadyAgent
+from agentserver.config.code.isolated import behind_the_wall, isolated
 from agentserver.config.code.settings import Given, make_settings
 from agentserver.config.code.signature import (
     Discovery,
@@ -57,6 +58,10 @@ class Binder:
 
     def bind(self, declared: DeclaredListener) -> BoundListener | None:
         """The listener with its code, or None when something of it is wrong."""
+        if "isolation" in declared.faulty:
+            return None  # its handler is not to be imported here, whatever was meant
+        if declared.entry.isolation is not None:
+            return self._bind_isolated(declared)
         entry = declared.entry
         made = entry.model is not None and entry.handler is None
         signature = self._ready_made(declared) if made else self._signature(declared)
@@ -74,26 +79,33 @@ class Binder:
             return None
         self._warn(declared, found)
         agent = code if isinstance(code, ReadyAgent) else None
-        listener = Listener(
-            name=entry.name,
-            payloads=payloads,
-            description=entry.description,
-            agent=entry.acts,
-            peers=frozenset(entry.peers),
-            broadcast=entry.broadcast,
-            concurrency=entry.concurrency,
-            deadline=entry.deadline,
-            retries=entry.retries,
-            approval=entry.approval == "required",
-            progress=entry.progress,
-        )
         named_by_code = (agent.answer,) if agent else self.discovery.classes(found.function)
         discovered = tuple(dict.fromkeys((*payloads, *replies, *named_by_code)))
-        where = declared.where()
-        source = SourceLine(where.file, where.line)
+        listener, source = _facts(declared, payloads)
         handler = None if isinstance(code, ReadyAgent) else code
         return BoundListener(
             listener, handler, settings, found.returns_bytes, schema, source, discovered, agent
+        )
+
+    def _bind_isolated(self, declared: DeclaredListener) -> BoundListener | None:
+        """A listener whose handler is imported by a process of its own, and never here."""
+        isolation = isolated(declared, self._project, self.report)
+        if isolation is None:
+            return None
+        payloads = self._named_classes(declared, "payload_class", declared.entry.payload_class)
+        replies = self._named_classes(declared, "replies", declared.entry.replies)
+        settings = self._settings(declared)
+        if not payloads or replies is None or isinstance(settings, SignatureRefusal):
+            return None
+        home = isolation.handler.rpartition(".")[0]
+        if home in self.importer.brought():
+            message = f"{home} is imported by the server for another name, and its code runs there"
+            self.report.error(declared.where("handler"), message, "put the handler into a module of its own")
+            return None
+        listener, source = _facts(declared, payloads)
+        discovered = tuple(dict.fromkeys((*payloads, *replies)))
+        return BoundListener(
+            listener, behind_the_wall, settings, False, None, source, discovered, isolation=isolation
         )
 
     def _signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
@@ -296,3 +308,22 @@ class Binder:
 
 async def _stand_in(payload: object, metadata: object) -> None:
     """Takes the place of the code that an agent has not."""
+
+
+def _facts(declared: DeclaredListener, payloads: tuple[type, ...]) -> tuple[Listener, SourceLine]:
+    """The facts that the core works with, and where they are declared."""
+    entry, where = declared.entry, declared.where()
+    listener = Listener(
+        name=entry.name,
+        payloads=payloads,
+        description=entry.description,
+        agent=entry.acts,
+        peers=frozenset(entry.peers),
+        broadcast=entry.broadcast,
+        concurrency=entry.concurrency,
+        deadline=entry.deadline,
+        retries=entry.retries,
+        approval=entry.approval == "required",
+        progress=entry.progress,
+    )
+    return listener, SourceLine(where.file, where.line)

@@ -82,7 +82,7 @@ def make(kind: type, given: Given, project: Project, report: Mistakes) -> object
         report.error(given.where((key,), missing=False), *_unknown(key, _fields_at(kind, ())))
     if unknown:
         return None
-    made = attempt(lambda: _validated(kind, dict(given.values or {})))
+    made = attempt(lambda: validated(kind, dict(given.values or {})))
     if not isinstance(made, Crash):
         return made
     if isinstance(made.error, ValidationError):
@@ -107,8 +107,11 @@ def _unknown(key: str, known: Sequence[str]) -> tuple[str, str]:
     return f'unknown key "{key}"', did_you_mean(key, known)
 
 
-def _validated(kind: type, data: dict[str, Any]) -> object:
-    """The class stands in a tuple because a dataclass by itself takes no configuration from outside."""
+def validated(kind: type, data: dict[str, Any]) -> object:
+    """An instance of a settings class. Raises what the class raises, and pydantic's ValidationError.
+
+    The class stands in a tuple because a dataclass by itself takes no configuration from outside.
+    """
     config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     (made,) = TypeAdapter(tuple[kind], config=config).validate_python((data,))  # type: ignore[valid-type]
     return cast("object", made)

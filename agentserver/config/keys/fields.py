@@ -112,10 +112,10 @@ Retention: TypeAlias = Annotated[
     ),
 ]
 _Journal = Annotated[int, Field(ge=1 << 20, le=1 << 46)]
-Size: TypeAlias = Annotated[
-    _Journal,
-    BeforeValidator(_bytes, json_schema_input_type=_Journal | Annotated[str, Field(pattern=_SIZE_PATTERN)]),
-]
+_SizeText = Annotated[str, Field(pattern=_SIZE_PATTERN)]
+Size: TypeAlias = Annotated[_Journal, BeforeValidator(_bytes, json_schema_input_type=_Journal | _SizeText)]
+_Memory = Annotated[int, Field(ge=96 * 10**6, le=1 << 40)]
+Memory: TypeAlias = Annotated[_Memory, BeforeValidator(_bytes, json_schema_input_type=_Memory | _SizeText)]
 _DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
 DottedList: TypeAlias = Annotated[
     _DottedList, BeforeValidator(listed, json_schema_input_type=Dotted | _DottedList)

@@ -28,6 +28,7 @@ from agentserver.config.keys.fields import (
     given,
 )
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
+from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.words import Approval, Trusts  # noqa: TC001 - pydantic reads them
@@ -145,6 +146,11 @@ class ListenerEntry(Strict):
     )
     settings_class: Dotted | None = Field(
         default=None, description="Dotted path of the dataclass that checks and holds the settings."
+    )
+    isolation: IsolationKey = Field(
+        default=None,
+        title="Isolation",
+        description="process: its handler runs in a process of its own, behind a wall; or what that may use.",
     )
     schema_file: RelativePath | None = Field(
         default=None,

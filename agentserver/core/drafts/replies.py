@@ -140,20 +140,34 @@ def _from_text(text: bytes, codecs: Codecs, bounds: Bounds, room: Room) -> Piece
         code = Code.ROUTING if parsed.unknown_root else Code.VALIDATION
         corrections = (str(parsed.reason),)
         return Refusal(code, Corrections(corrections), corrections=corrections)
-    found = yield from _collect((_draft_markup(markup, codecs, bounds) for markup in parsed.payloads), room)
+    found = yield from _collect(
+        (from_markup(markup, None, codecs, bounds) for markup in parsed.payloads), room
+    )
     if isinstance(found, Drafts):
         return Drafts(found.drafts, tuple(str(note) for note in parsed.notes), deprecated=True)
     return found
 
 
-def _draft_markup(markup: str, codecs: Codecs, bounds: Bounds) -> Draft | Refusal:
-    """Read one payload element that names no target."""
-    element = read_payload(markup.encode(), bounds)
+def from_markup(markup: str, to: str | Target | None, codecs: Codecs, bounds: Bounds) -> Draft | Refusal:
+    """Read one payload element, which need not be one that this server wrote."""
+    target = to if isinstance(to, str) else ""
+    element = read_payload(markup.encode("utf-8", "surrogatepass"), bounds)
     if isinstance(element, Malformed):
-        return _faulty((element.detail,))
+        return _faulty((element.detail,), target)
     codec = codecs.named(str(element.tag))
-    assert codec is not None  # nothing else is read
-    return check(element, markup, None, codec)
+    if codec is None:
+        return _faulty((f"{element.tag} is no payload of this organism",), target)
+    return check(element, markup, to, codec)
+
+
+def written(
+    messages: Iterable[tuple[str, str | Target | None]], codecs: Codecs, bounds: Bounds, room: Room
+) -> Drafts | Refusal | Failed:
+    """Read a result that another process wrote down: the markup of each message and whom it is for."""
+    some = tuple(islice(messages, room.messages + 1))
+    if len(some) > room.messages:
+        return overspent(Ground.MESSAGES.of(room.messages))
+    return whole(_collect((from_markup(markup, to, codecs, bounds) for markup, to in some), room))
 
 
 def _collect(found: Iterable[Draft | Refusal | Failed], room: Room) -> Pieces[Drafts | Refusal | Failed]:

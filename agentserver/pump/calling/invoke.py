@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Call, Progress
     from agentserver.ports import Marks
     from agentserver.pump.calling.purse import Purses
+    from agentserver.pump.calling.remote import Remote
     from agentserver.pump.calling.settings import Supply
     from agentserver.pump.turns.apart import Apart
 
@@ -68,12 +69,14 @@ class Callee:
     Args:
         settings: as they were loaded; ``supply`` gives each invocation its own.
         completer: answers what the code asks of language models; None where there are none.
+        remote: calls the handler where it is, when that is not in this process; ``handler`` is not called then.
     """
 
     listener: Listener
     handler: Handler
     settings: object | None = None
     completer: Completer | None = None
+    remote: Remote | None = None
     supply: Supply = field(init=False)
 
     def __post_init__(self) -> None:
@@ -162,7 +165,8 @@ class Invoker:
         call: _Call = RunningCall(self, worker.get_loop(), listener, delivery.id)
         self._calls[delivery.thread] = call
         try:
-            over = call.begin(self._run(bound, accepted, call), self._clean.fresh(), worker)
+            run = self._run if bound.remote is None else self._run_elsewhere
+            over = call.begin(run(bound, accepted, call), self._clean.fresh(), worker)
             stage = call.stage if over else await call.ended()
         finally:
             if self._calls.get(delivery.thread) is call:
@@ -222,6 +226,12 @@ class Invoker:
             call.returned(said)
         else:
             call.returned(_new(Returned, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
+
+    async def _run_elsewhere(self, bound: Callee, accepted: Accepted, call: _Call) -> None:
+        """Have another process call the handler. Its failures are values; being cancelled has no result."""
+        assert bound.remote is not None  # the caller has looked
+        current, _, _ = self._invocation(bound, accepted, call)
+        call.returned(await bound.remote.call(accepted, current))
 
     def _invocation(
         self, bound: Callee, accepted: Accepted, call: _Call

@@ -1,0 +1,128 @@
+"""The code of listeners that have a process of their own, looked at without being run.
+
+Owns what can be said of a handler that the server never imports: that its module is there and has such a function.
+Refuses to import it, and to let the server import it for a class that stands beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from agentserver.config.findings import did_you_mean
+from agentserver.config.organism import Isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from agentserver.config.code.userland import Project
+    from agentserver.config.findings import Mistakes
+    from agentserver.config.validation import DeclaredListener
+
+
+async def behind_the_wall(_payload: object, _metadata: object) -> None:
+    """Stands where the handler would: nothing calls it."""
+    raise RuntimeError("this handler runs in a process of its own")
+
+
+def isolated(declared: DeclaredListener, project: Project, report: Mistakes) -> Isolation | None:
+    """The process that a listener asks for; None after a finding."""
+    entry = declared.entry
+    asked, handler = entry.isolation, entry.handler
+    assert asked is not None  # nobody else is looked at
+    found = [*_mistakes(declared, project)]
+    for key, message, suggestion in found:
+        report.error(declared.where(*key, missing=key == ("payload_class",)), message, suggestion)
+    if found or handler is None:
+        return None
+    return Isolation(
+        memory=asked.memory,
+        cpu=asked.cpu,
+        files=asked.files,
+        disk=asked.disk,
+        read=tuple(asked.read),
+        scratch=asked.scratch,
+        ports=tuple(asked.ports),
+        recycle=asked.recycle,
+        warm=asked.warm,
+        environment=dict(asked.env),
+        handler=handler,
+        payloads=tuple(entry.payload_class or ()),
+        replies=tuple(entry.replies or ()),
+        settings_class=entry.settings_class,
+        settings=entry.settings,
+        lifespan=asked.worker_lifespan,
+    )
+
+
+def _mistakes(
+    declared: DeclaredListener, project: Project
+) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """Where, what, and a correction."""
+    entry = declared.entry
+    asked = entry.isolation
+    assert asked is not None  # see above
+    if entry.handler is None:
+        yield ("isolation",), "an agent that is made of a model has no code to run elsewhere", "leave it out"
+        return
+    home, _, name = entry.handler.rpartition(".")
+    if not entry.payload_class and "payload_class" not in declared.faulty:
+        yield (
+            ("payload_class",),
+            "is missing: the server does not import the handler that names it",
+            "name it here",
+        )
+    if entry.schema_file is not None:
+        yield ("schema",), "a process of its own takes no hand-written schema", "bind it to the class"
+    beside = [*(entry.payload_class or ()), *(entry.replies or ()), *filter(None, [entry.settings_class])]
+    for path in beside:
+        if path.rpartition(".")[0] == home:
+            told = f'"{path}" stands in the handler\'s module, which the server would import for it'
+            yield ("isolation",), told, "put the classes into a module of their own"
+            break
+    file = _file(project.root, home)
+    if file is not None:
+        yield from (((("handler",)), told, hint) for told, hint in _unfit(file, name, project.show(file)))
+    elif find_spec(home.partition(".")[0]) is None:
+        told = f'there is no module "{home}" in {project.root} or among the installed packages'
+        yield ("handler",), told, did_you_mean(home, project.names())
+    for i, path in enumerate(asked.read):
+        told = _unreadable(project, path)
+        if told:
+            yield ("isolation", "read", i), told, "name what it reads, relative to the project"
+
+
+def _unreadable(project: Project, path: str) -> str:
+    """The reason why a path is not granted; empty when it is."""
+    place = (project.root / path).resolve()
+    if place == project.root:
+        return f'"{path}" is the whole project'
+    if not place.is_relative_to(project.root) or not place.exists():
+        return f'"{path}" is nothing inside the project directory {project.shown}'
+    return ""
+
+
+def _file(root: Path, home: str) -> Path | None:
+    place = root.joinpath(*home.split("."))
+    found = [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
+    return found[0] if found else None
+
+
+def _unfit(file: Path, name: str, shown: str) -> Iterator[tuple[str, str]]:
+    """The reason why a module has no such handler, as far as reading it tells."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        yield f"{shown}: {type(error).__name__}: {error}", ""
+        return
+    made = {node.name: node for node in tree.body if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)}
+    imports = (node.names for node in tree.body if isinstance(node, ast.ImportFrom))
+    brought = {alias.asname or alias.name for names in imports for alias in names}
+    targets = (target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets)
+    named = {target.id for target in targets if isinstance(target, ast.Name)}
+    if name not in made and name not in brought | named:
+        yield f'there is no name "{name}" in {shown}', did_you_mean(name, made)
+    elif isinstance(made.get(name), ast.FunctionDef):
+        yield f"{shown}:{made[name].lineno}: {name} is not async", "write async def"

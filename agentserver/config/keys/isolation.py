@@ -1,0 +1,73 @@
+"""The shape of ``isolation:``, which gives a listener a process of its own.
+
+Owns its keys, defaults and bounds. Refuses to know how a process is started and how it is held.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict
+from agentserver.config.organism import Isolation
+
+_DEFAULTS = Isolation()
+_Port = Annotated[int, Field(ge=1, le=65_535)]
+_Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+
+
+class IsolationEntry(Strict):
+    """What a process of one listener may use; the rest of the machine is behind a wall."""
+
+    memory: Memory = Field(default=_DEFAULTS.memory, description='Address space, such as "512MB".')
+    cpu: Deadline = Field(default=_DEFAULTS.cpu, description="Processor time of one call.")
+    files: int = Field(default=_DEFAULTS.files, ge=16, le=65_536, description="Open files at once.")
+    disk: Size = Field(default=_DEFAULTS.disk, description="All that it may have written at one time.")
+    read: list[RelativePath] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Files and folders of the project that it reads, beside the packages of its own code.",
+    )
+    scratch: bool = Field(
+        default=_DEFAULTS.scratch, description="Whether it has a folder to write to (TMPDIR)."
+    )
+    ports: list[_Port] = Field(
+        default_factory=list, max_length=100, description="TCP ports that it may connect to, at any address."
+    )
+    recycle: int = Field(
+        default=_DEFAULTS.recycle, ge=1, le=1_000_000, description="Calls after which a process is replaced."
+    )
+    warm: int = Field(
+        default=_DEFAULTS.warm,
+        ge=0,
+        le=256,
+        description="Processes that are started before messages are taken.",
+    )
+    env: dict[_Variable, str] = Field(
+        default_factory=dict,
+        max_length=100,
+        repr=False,
+        description='Its whole environment, such as {REGION: "${REGION}"}; nothing of the server\'s is inherited.',
+    )
+    worker_lifespan: Dotted | None = Field(
+        default=None,
+        description="Dotted path of an async context manager that gives the resources of this process.",
+    )
+
+
+def _spelled(value: Any) -> Any:
+    """The word ``process`` asks for every default."""
+    if value is None:
+        raise ValueError("must not be empty: leave the key out, or say process")
+    if isinstance(value, str):
+        if value != "process":
+            raise ValueError('is "process", or what the process may use')
+        return {}
+    return value
+
+
+IsolationKey: TypeAlias = Annotated[
+    IsolationEntry | None,
+    BeforeValidator(_spelled, json_schema_input_type=IsolationEntry | Literal["process"]),
+]

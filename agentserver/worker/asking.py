@@ -1,0 +1,184 @@
+"""Completions and progress across the wall: a worker asks and tells, the server has the keys and the budget.
+
+Owns both ends of one question. Refuses to let anything but the question through: classes travel as the names of
+payloads, failures as their kinds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agentserver.completion import (
+    Completion,
+    CompletionError,
+    CompletionFault,
+    PromptMessage,
+    Request,
+    Tool,
+    ToolCall,
+    Usage,
+)
+from agentserver.llm.prompts import messages_of
+from agentserver.wire.envelope import Malformed, read_payload
+from agentserver.worker.frames import CompletedFrame, CompleteFrame, ProgressFrame, ToolFrame, WordsFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from agentserver.completion import Completer
+    from agentserver.payload.codec import Codecs
+    from agentserver.wire.envelope import Bounds
+
+__all__ = ["Asker", "answered"]
+
+MOST_PROGRESS = 1_000
+
+
+@dataclass(eq=False)
+class Asker:
+    """The Completer of one call inside a worker.
+
+    Args:
+        call: the number of the call.
+        write: sends a frame to the server.
+        codecs: of the worker.
+        bounds: of one payload.
+    """
+
+    call: int
+    write: Callable[[CompleteFrame | ProgressFrame], Awaitable[None]]
+    codecs: Codecs
+    bounds: Bounds
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _waiting: dict[int, asyncio.Future[CompletedFrame]] = field(default_factory=dict)
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    _telling: asyncio.Future[None] | None = None
+
+    async def complete(self, model: str, request: Request) -> Completion:
+        """The answer of a model, as the port has it."""
+        number = next(self._numbers)
+        tools: list[ToolFrame | str] = [
+            self.codecs.of(tool).name
+            if isinstance(tool, type)
+            else ToolFrame(tool.name, tool.description, dict(tool.schema))
+            for tool in request.tools
+        ]
+        output = None if request.output is None else self.codecs.of(request.output).name
+        words = [
+            WordsFrame(
+                each.role, each.content, [(c.id, c.name, c.arguments) for c in each.calls], each.id, each.name
+            )
+            for each in messages_of(request.messages)
+        ]
+        self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self.write(
+                CompleteFrame(self.call, number, model, words, request.agent, tools, output, request.repairs)
+            )
+            told = await self._waiting[number]
+        finally:
+            del self._waiting[number]
+        return self._completion(told, model)
+
+    def tell(self, text: str) -> None:
+        """Pass on a line of progress; may be called from any thread. One that is not gone by the next is let go."""
+        if not isinstance(text, str):
+            raise TypeError(f"progress is told as text, not as {type(text).__name__}")
+        self.loop.call_soon_threadsafe(self._pass_on, ProgressFrame(self.call, text[:MOST_PROGRESS]))
+
+    def _pass_on(self, frame: ProgressFrame) -> None:
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.ensure_future(self.write(frame))
+
+    def hear(self, told: CompletedFrame) -> None:
+        """An answer has come."""
+        waiting = self._waiting.get(told.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(told)
+
+    def _completion(self, told: CompletedFrame, model: str) -> Completion:
+        if told.fault == "lookup":
+            raise LookupError(told.why)
+        if told.fault == "value":
+            raise ValueError(told.why)
+        if told.fault is not None:
+            raise CompletionError(CompletionFault(told.fault), model, told.why)
+        output = None
+        if told.output is not None:
+            element = read_payload(told.output.encode(), self.bounds)
+            codec = None if isinstance(element, Malformed) else self.codecs.named(str(element.tag))
+            if codec is None or isinstance(element, Malformed) or not codec.valid(element):
+                raise CompletionError(CompletionFault.ANSWER, model, "it does not satisfy its schema")
+            output = codec.decode(element)
+        calls = tuple(ToolCall(*each) for each in told.calls)
+        return Completion(told.content, calls, Usage(*told.usage, told.money), told.model, output)
+
+
+async def answered(
+    asked: CompleteFrame, completer: Completer | None, codecs: Codecs, until: float
+) -> CompletedFrame:
+    """Ask a model for a worker, at the server. Failures are part of the answer.
+
+    Args:
+        asked: the question.
+        completer: of the organism; None where it declares no models.
+        codecs: of the server.
+        until: when the call has to be over, by ``time.monotonic()``.
+    """
+    if completer is None:
+        return _failed(asked, "lookup", "the organism declares no language models: add llm: to the YAML")
+    try:
+        tools = [_tool(tool, codecs) for tool in asked.tools]
+        output = None if asked.output is None else _class(asked.output, codecs)
+        words = tuple(
+            PromptMessage(
+                each.role, each.content, tuple(ToolCall(*call) for call in each.calls), each.id, each.name
+            )
+            for each in asked.messages
+        )
+        request = Request(
+            words, asked.agent, min(until, time.monotonic() + LONGEST), tools, output, asked.repairs
+        )
+        done = await completer.complete(asked.model, request)
+    except CompletionError as error:
+        return _failed(asked, error.fault.value, str(error))
+    except LookupError as error:
+        return _failed(asked, "lookup", str(error))
+    except (ValueError, TypeError) as error:
+        return _failed(asked, "value", str(error))
+    return CompletedFrame(
+        asked.call,
+        asked.number,
+        done.content,
+        [(call.id, call.name, call.arguments) for call in done.calls],
+        (done.usage.input_tokens, done.usage.output_tokens, done.usage.calls),
+        done.usage.money,
+        done.model,
+        None if done.output is None else codecs.of(type(done.output)).encode(done.output),
+        None,
+        "",
+    )
+
+
+LONGEST = 86_400.0
+
+
+def _tool(tool: ToolFrame | str, codecs: Codecs) -> Tool | type[Any]:
+    if isinstance(tool, str):
+        return _class(tool, codecs)
+    return Tool(tool.name, tool.description, tool.schema)
+
+
+def _class(name: str, codecs: Codecs) -> type[Any]:
+    codec = codecs.named(name)
+    if codec is None:
+        raise ValueError(f"{name} is no payload of this organism: list its class under replies")
+    return codec.payload
+
+
+def _failed(asked: CompleteFrame, fault: str, why: str) -> CompletedFrame:
+    return CompletedFrame(asked.call, asked.number, "", [], (0, 0, 0), None, "", None, fault, why)

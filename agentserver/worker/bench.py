@@ -1,0 +1,171 @@
+"""The handler inside its process, and one call of it: frames become what a handler in the server would see.
+
+Owns the import of the project's code, and what becomes of anything that it raises. Refuses to know the socket and the
+wall, which stand before any of this runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentserver.config.code.settings import validated
+from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
+from agentserver.config.code.userland import Importer, Project, Unresolved
+from agentserver.contract import Answering, HandlerMetadata, Invocation, run_in
+from agentserver.core.drafts.replies import normalise
+from agentserver.core.messages import Draft, Drafts, Failed
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.budget import Room
+from agentserver.core.state.effects import ThreadStorage, ThreadTodos
+from agentserver.core.state.growing.logs import ThreadLog
+from agentserver.core.state.todos import Todo
+from agentserver.payload.codec import Codecs
+from agentserver.pump.calling.invoke import told
+from agentserver.pump.calling.settings import Supply, supply
+from agentserver.wire import envelope
+from agentserver.wire.envelope import Bounds, Malformed
+from agentserver.worker.frames import (
+    CallFrame,
+    FailedFrame,
+    Frame,
+    LoggedFrame,
+    ReturnedFrame,
+    SaidFrame,
+    SetupFrame,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AsyncExitStack
+
+    from agentserver.worker.asking import Asker
+
+__all__ = ["Bench", "StartError", "attempted", "equipped"]
+
+MOST_DETAIL = 2_000
+
+
+class StartError(Exception):
+    """The worker cannot take calls; the message is for the log of the server."""
+
+
+async def attempted(work: Awaitable[Frame], call: int) -> Frame:
+    """The frame that some work of the project's code gives; whatever it raises instead is told by one."""
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return FailedFrame(call, "cancelled", [])
+    except BaseException as error:  # noqa: BLE001 - the project's code may raise anything
+        return FailedFrame(call, " ".join(told(error).split())[:MOST_DETAIL], [])
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A handler with what its calls need.
+
+    Args:
+        handler: the author's callable.
+        codecs: of all that it takes, answers with and stores.
+        bounds: of one payload.
+        storage: bytes that a thread may store.
+        supply: gives each call its settings.
+        resources: of the worker's own lifespan.
+    """
+
+    handler: Callable[..., Any]
+    codecs: Codecs
+    bounds: Bounds
+    storage: int
+    supply: Supply
+    resources: Sequence[object]
+
+    async def call(self, frame: CallFrame, asker: Asker) -> Frame:
+        """Call the handler as the server would, and write down what it gives. Raises what the handler raises."""
+        codec = self.codecs.named(frame.root)
+        element = envelope.read_payload(frame.markup.encode(), self.bounds)
+        if codec is None or isinstance(element, Malformed):
+            return FailedFrame(frame.call, f"{frame.root} is none of the worker's payloads", [])
+        metadata = HandlerMetadata(**frame.metadata)  # type: ignore[arg-type]  # its six fields
+        storage, todos = self._storage(frame), _todos(frame, metadata)
+        invocation = self._invocation(frame, metadata, (storage, todos), asker)
+        run_in(lambda: invocation)
+        value = await self.handler(codec.decode(element), metadata)
+        said = normalise(value, self.codecs, self.bounds, Room(frame.messages, frame.bytes))
+        if not isinstance(said, Drafts):
+            detail = str(said.code) if said.detail is None else WORDING.whole(said.detail)
+            faults = [] if isinstance(said, Failed) else list(said.corrections)
+            return FailedFrame(frame.call, detail[:MOST_DETAIL], faults)
+        changed = {name: None if data is None else data.decode() for name, data in storage.changes.items()}
+        logged = [
+            LoggedFrame(change.kind, change.dropped, [entry.decode() for entry in change.appended])
+            for change in storage.logged
+        ]
+        return ReturnedFrame(frame.call, list(map(_said, said.drafts)), changed, logged, list(todos.closed))
+
+    def _storage(self, frame: CallFrame) -> ThreadStorage:
+        stored = {name: markup.encode() for name, markup in frame.storage.items()}
+        logs = {name: ThreadLog(entry.encode() for entry in entries) for name, entries in frame.logs.items()}
+        return ThreadStorage(stored, self.codecs, self.bounds, self.storage, logs)
+
+    def _invocation(
+        self,
+        frame: CallFrame,
+        metadata: HandlerMetadata,
+        kept: tuple[ThreadStorage, ThreadTodos],
+        asker: Asker,
+    ) -> Invocation:
+        answers = frame.answering
+        return Invocation(
+            metadata,
+            *kept,
+            self.supply(),
+            self.resources,
+            frame.key,
+            frame.attempt,
+            None if answers is None else Answering(answers.key, answers.place, answers.refused),
+            time.monotonic() + frame.seconds,
+            asker if frame.models else None,
+            asker.tell if frame.progress else None,
+        )
+
+
+def _todos(frame: CallFrame, metadata: HandlerMetadata) -> ThreadTodos:
+    names = [field.name for field in fields(Todo)]
+    known = tuple(Todo(**{name: getattr(todo, name) for name in names}) for todo in frame.todos)
+    return ThreadTodos(metadata.thread_id, metadata.own_name or "", known)
+
+
+def _said(draft: Draft) -> SaidFrame:
+    named = isinstance(draft.to, str)
+    return SaidFrame(str(draft.to) if named else None, not named and draft.to is not None, draft.markup)
+
+
+async def equipped(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
+    """Import what is named, and enter the worker's own lifespan. Raises StartError, and what the code raises."""
+    importer = Importer(Project(Path(setup.project), Path(setup.project)))
+
+    def named(path: str) -> Any:
+        found = importer.resolve(path)
+        if isinstance(found, Unresolved):
+            raise StartError(found.message)
+        return found
+
+    handler = named(setup.handler)
+    signature = read_signature(handler)
+    if isinstance(signature, SignatureRefusal):
+        raise StartError(signature.message)
+    taken = [named(path) for path in (*setup.payloads, *setup.replies)]
+    codecs = Codecs(dict.fromkeys((*taken, *Discovery().classes(signature.function))), closed=True)
+    made = None
+    if setup.settings_class is not None:
+        made = validated(named(setup.settings_class), setup.settings or {})
+    resources: tuple[object, ...] = ()
+    if setup.lifespan is not None:
+        provided = await stack.enter_async_context(named(setup.lifespan)())
+        resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
+    bounds = Bounds(**setup.bounds)  # type: ignore[arg-type]  # numbers, and no names
+    return Bench(handler, codecs, bounds, setup.storage, supply(made), resources)

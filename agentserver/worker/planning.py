@@ -1,0 +1,146 @@
+"""The workers that an organism asks for, as plans.
+
+Owns what a worker may read for Python to work, and how large its frames may be. Refuses to start anything.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import agentserver
+from agentserver.worker import frames
+from agentserver.worker.wall.raising import Wall, WallError, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from agentserver.config.organism import BoundListener, Isolation, Organism
+    from agentserver.wire.envelope import Bounds
+
+__all__ = ["WorkerPlan", "plan", "readable", "walls"]
+
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
+_ZONES = ("/usr/share/zoneinfo", "/etc/localtime")
+_CERTIFICATES = ("/etc/ssl", "/etc/pki", "/usr/share/ca-certificates")
+SLACK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """What the workers of a listener are and may use.
+
+    Args:
+        setup: the first frame, but for the scratch folder.
+        wall: the wall, but for the scratch folder.
+        environment: everything of it that a worker gets.
+        warm: workers that are kept between calls.
+        recycle: calls after which a worker is replaced.
+        cpu: seconds of processor time of one call.
+        disk: bytes below the scratch folder.
+        scratch: whether there is such a folder.
+    """
+
+    setup: frames.SetupFrame
+    wall: Wall
+    environment: Mapping[str, str]
+    warm: int
+    recycle: int
+    cpu: float
+    disk: int
+    scratch: bool
+
+    def first(self, scratch: Path | None) -> frames.SetupFrame:
+        """The first frame of a worker with this folder to write to."""
+        values = {**asdict(self.wall), "scratch": scratch}
+        return replace(self.setup, wall={name: _plain(value) for name, value in values.items()})
+
+
+def _plain(value: object) -> object:
+    """Paths as text, and tuples as lists."""
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def walls(asked: Iterable[BoundListener]) -> None:
+    """Raises WallError when this system cannot hold one of the listeners."""
+    for bound in asked:
+        assert bound.isolation is not None  # the caller has asked
+        lacks = missing(ports=bool(bound.isolation.ports))
+        if lacks:
+            told = f"{bound.source}: {bound.listener.name} needs a wall, and this system lacks "
+            raise WallError(told + "; ".join(lacks))
+
+
+def readable(*, net: bool) -> tuple[Path, ...]:
+    """What Python itself and installed packages need, as far as it exists: never the project."""
+    paths = sysconfig.get_paths()
+    python = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    python |= {str(Path(sys.base_prefix) / "lib"), str(Path(agentserver.__file__).parent.resolve())}
+    system = (*_LIBRARIES, *_ZONES, *(_CERTIFICATES if net else ()))
+    return tuple(Path(path) for path in (*sorted(python), *system) if os.path.exists(path))  # noqa: PTH110 - text in
+
+
+def plan(organism: Organism, bound: BoundListener, bounds: Bounds) -> WorkerPlan:
+    """The workers of a listener that asks for isolation."""
+    isolation = bound.isolation
+    assert isolation is not None  # nobody else is planned
+    listener = bound.listener
+    dotted = (isolation.handler, *isolation.payloads, *isolation.replies)
+    more = (isolation.settings_class, isolation.lifespan)
+    own = _packages(organism.project, (*dotted, *(path for path in more if path is not None)))
+    wall = Wall(
+        memory=isolation.memory,
+        cpu=max(int(isolation.cpu * isolation.recycle), 1),
+        files=isolation.files,
+        disk=isolation.disk,
+        read=(
+            *readable(net=bool(isolation.ports)),
+            *own,
+            *(organism.project / path for path in isolation.read),
+        ),
+        list=(organism.project,),
+        ports=isolation.ports,
+    )
+    return WorkerPlan(
+        _setup(organism, listener.name, isolation, bounds),
+        wall,
+        {**isolation.environment, "MALLOC_ARENA_MAX": "1"},
+        min(listener.concurrency, isolation.warm),
+        isolation.recycle,
+        isolation.cpu,
+        isolation.disk,
+        isolation.scratch,
+    )
+
+
+def _setup(organism: Organism, listener: str, isolation: Isolation, bounds: Bounds) -> frames.SetupFrame:
+    limits = organism.limits
+    return frames.SetupFrame(
+        version=frames.VERSION,
+        listener=listener,
+        project=str(organism.project),
+        handler=isolation.handler,
+        payloads=list(isolation.payloads),
+        replies=list(isolation.replies),
+        settings_class=isolation.settings_class,
+        settings=None if isolation.settings is None else dict(isolation.settings),
+        lifespan=isolation.lifespan,
+        storage=limits.storage,
+        bounds={each.name: getattr(bounds, each.name) for each in fields(bounds) if each.name != "names"},
+        wall={},
+        longest=4 * (limits.payload + limits.storage) + SLACK,
+    )
+
+
+def _packages(project: Path, dotted: Iterable[str]) -> Iterator[Path]:
+    """The files and folders of the project that hold the first part of each dotted path."""
+    for name in dict.fromkeys(path.split(".", maxsplit=1)[0] for path in dotted):
+        for place in (project / name, project / f"{name}.py"):
+            if place.exists():
+                yield place

@@ -1,0 +1,261 @@
+"""The workers of one listener: started, kept warm, called, watched and replaced.
+
+Owns the processes and what becomes of a call when one of them dies, is late or takes too much. Refuses to believe what
+they say (``reading``) and to know how the wall stands (``wall``). A process that is killed is gone at once: nothing
+that it held counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from agentserver.worker import frames, reading
+from agentserver.worker.asking import answered
+from agentserver.worker.frames import FrameReader
+from agentserver.worker.running import Worker, WorkerError, empty, folder, remove
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from anyio.abc import TaskGroup
+
+    from agentserver.contract import Invocation
+    from agentserver.core.decide.decisions import Accepted
+    from agentserver.core.messages import Failed, Returned
+    from agentserver.payload.codec import Codecs
+    from agentserver.wire.envelope import Bounds
+    from agentserver.worker.planning import WorkerPlan
+
+__all__ = ["Workers"]
+
+START = 30.0
+"""Seconds that a worker has from its start to the first call that it could take."""
+MERCY = 1.0
+"""Seconds between telling a worker to stop and killing it."""
+LOOK = 0.2
+"""Seconds between two looks at what running calls have used."""
+FUTILE = 3
+"""Workers in a row that died at their start before no more are started."""
+QUESTIONS = 64
+"""Completions that one call may wait for at once."""
+SPOKEN = 100
+"""Lines of one call's output that are logged."""
+
+logger = logging.getLogger("agentserver.worker")
+
+
+@dataclass(eq=False)
+class Workers:
+    """An async context manager: entering starts the first workers, leaving ends all of them.
+
+    Args:
+        plan: what they are.
+        codecs: of the server.
+        bounds: of one payload.
+    """
+
+    plan: WorkerPlan
+    codecs: Codecs
+    bounds: Bounds
+    _group: TaskGroup = field(init=False)
+    _idle: list[Worker] = field(default_factory=list)
+    _all: set[Worker] = field(default_factory=set)
+    _busy: set[Worker] = field(default_factory=set)
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    _failures: int = 0
+    _why: str = ""
+
+    async def __aenter__(self) -> Self:
+        """Start as many as are kept warm. One that does not start is logged; its listener answers ``internal``."""
+        self._group = await anyio.create_task_group().__aenter__()
+        async with anyio.create_task_group() as starting:
+            for _ in range(self.plan.warm):
+                starting.start_soon(self._warm)
+        self._group.start_soon(self._look)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Kill all of them; what they were doing does not count."""
+        self._group.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            for worker in tuple(self._all):
+                await self._bury(worker)
+        return await self._group.__aexit__(kind, error, trace)
+
+    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
+        """Let a worker handle a delivery. A call that is cancelled leaves its worker a second to come to an end."""
+        try:
+            worker = self._idle.pop() if self._idle else await self._start()
+        except WorkerError as error:
+            return reading.broken(str(error))
+        worker.calls += 1
+        worker.began, worker.lines, worker.breach = None, 0, ""
+        frame = reading.asked(next(self._numbers), accepted, current)
+        self._busy.add(worker)
+        try:
+            await worker.write(frame)
+            answer = await self._heard(worker, frame.call, current)
+        except asyncio.CancelledError:
+            self._group.start_soon(self._end_late, worker, frame.call)
+            raise
+        except WorkerError as error:
+            await self._bury(worker)
+            return reading.broken(str(error))
+        finally:
+            self._busy.discard(worker)
+        if not isinstance(answer, frames.ReturnedFrame | frames.FailedFrame) or answer.call != frame.call:
+            await self._bury(worker)
+            return reading.broken("it spoke out of turn")
+        await self._keep(worker)
+        if isinstance(answer, frames.FailedFrame):
+            return reading.failed(answer)
+        return reading.returned(answer, accepted, self.codecs, self.bounds, self.plan.setup.storage)
+
+    async def _warm(self) -> None:
+        with suppress(WorkerError):  # it is logged
+            self._idle.append(await self._start())
+
+    async def _heard(self, worker: Worker, call: int, current: Invocation) -> frames.Frame:
+        """The frame that ends a call. Until then its handler may tell of its progress and ask models.
+
+        Raises WorkerError.
+        """
+        asked: dict[int, asyncio.Task[None]] = {}
+        try:
+            while isinstance(frame := await worker.read(), frames.ProgressFrame | frames.CompleteFrame):
+                if isinstance(frame, frames.ProgressFrame):
+                    current.progress(frame.text)
+                    continue
+                _check_turn(frame, call, asked)
+                asked[frame.number] = asyncio.create_task(self._answer(worker, frame, current))
+            return frame
+        finally:
+            for task in asked.values():
+                task.cancel()
+
+    async def _answer(self, worker: Worker, asked: frames.CompleteFrame, current: Invocation) -> None:
+        answer = await answered(asked, current.completer, self.codecs, current.until)
+        with suppress(WorkerError):  # the one who reads hears of it
+            await worker.write(answer)
+
+    async def _start(self) -> Worker:
+        """A worker that takes calls. Raises WorkerError when it does not come so far."""
+        listener = self.plan.setup.listener
+        if self._failures >= FUTILE:
+            raise WorkerError(f"none is started any more, because {FUTILE} did not start: {self._why}")
+        worker = await self._spawned()
+        answer: frames.Frame | None = None
+        try:
+            with anyio.fail_after(START):
+                await worker.write(self.plan.first(worker.scratch))
+                answer = await worker.read()
+        except (WorkerError, TimeoutError) as error:
+            self._why = str(error) or f"it was not ready after {START:g} s"
+        finally:
+            if not isinstance(answer, frames.ReadyFrame):
+                await self._bury(worker)
+        if isinstance(answer, frames.ReadyFrame):
+            self._failures = 0
+            return worker
+        if isinstance(answer, frames.FailedFrame):
+            self._why = answer.detail
+        self._failures += 1
+        logger.error("a worker of %s does not start: %s", listener, self._why)
+        raise WorkerError(self._why)
+
+    async def _spawned(self) -> Worker:
+        """A process that waits for its first frame. Raises WorkerError when the system has no room for it."""
+        scratch = await anyio.to_thread.run_sync(folder) if self.plan.scratch else None
+        more = {} if scratch is None else {"TMPDIR": str(scratch)}
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        try:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", "-B", "-u", "-m", "agentserver.worker", str(theirs.fileno())),
+                    pass_fds=[theirs.fileno()],
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.STDOUT,
+                    env={**self.plan.environment, **more},
+                    cwd="/",
+                )
+            handle = os.pidfd_open(process.pid)
+        except OSError as error:
+            ours.close()
+            raise WorkerError(f"it cannot be started: {error}") from None
+        worker = Worker(process, handle, ours, FrameReader(self.plan.setup.longest), scratch)
+        self._all.add(worker)
+        self._group.start_soon(self._hear, worker)
+        return worker
+
+    async def _keep(self, worker: Worker) -> None:
+        """Let a worker wait for its next call, or end it."""
+        if len(self._idle) >= self.plan.warm or worker.calls >= self.plan.recycle:
+            await self._bury(worker)
+            return
+        if worker.scratch is not None:
+            await anyio.to_thread.run_sync(empty, worker.scratch)
+        self._idle.append(worker)
+
+    async def _end_late(self, worker: Worker, call: int) -> None:
+        with anyio.move_on_after(MERCY):
+            try:
+                await worker.write(frames.CancelFrame(call))
+                answer = await worker.read()
+            except WorkerError:
+                answer = None
+            if isinstance(answer, frames.FailedFrame | frames.ReturnedFrame) and answer.call == call:
+                await self._keep(worker)
+                return
+        await self._bury(worker)
+
+    async def _bury(self, worker: Worker) -> None:
+        if worker not in self._all:
+            return
+        self._all.discard(worker)
+        with anyio.CancelScope(shield=True):
+            worker.kill()
+            await worker.process.wait()
+            worker.close()
+            if worker.scratch is not None:
+                await anyio.to_thread.run_sync(remove, worker.scratch)
+
+    async def _hear(self, worker: Worker) -> None:
+        """Log what a worker prints, as far as it is worth it; the rest is read and dropped, so that none waits."""
+        out = worker.process.stdout
+        assert out is not None  # it was asked for
+        while data := await out.read(4096):
+            for line in data.decode("utf-8", "replace").splitlines():
+                worker.lines += 1
+                if worker.lines <= SPOKEN and line.strip():
+                    logger.info("%s says: %s", self.plan.setup.listener, line[:500])
+
+    async def _look(self) -> None:
+        """End those whose call has taken too much."""
+        while True:
+            await anyio.sleep(LOOK)
+            for worker in tuple(self._busy):
+                worker.breach = await anyio.to_thread.run_sync(worker.taken, self.plan.cpu, self.plan.disk)
+                if worker.breach:
+                    worker.kill()
+
+
+def _check_turn(frame: frames.CompleteFrame, call: int, asked: Mapping[int, asyncio.Task[None]]) -> None:
+    """Raise WorkerError for a question of another call, one that was asked already, and one too many."""
+    waiting = sum(not task.done() for task in asked.values())
+    if frame.call != call or frame.number in asked or waiting >= QUESTIONS:
+        raise WorkerError("it asked out of turn")

@@ -1,0 +1,119 @@
+"""Landlock: which files a process reaches, and which ports, by rules of the kernel that need no privilege.
+
+Owns the numbers of its interface (linux/landlock.h) and what each version of it holds. Refuses to know why a path is
+granted. Rules only add: what lies below a granted folder cannot be taken away again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import struct
+from enum import IntFlag
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+__all__ = ["Grant", "Right", "restrict", "version"]
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_ASK_VERSION = 1
+_BENEATH, _PORT = 1, 2
+_BIND, _CONNECT = 1, 2
+_NAMED_SOCKETS_AND_SIGNALS = 0b11
+_NET_SINCE, _SCOPES_SINCE = 4, 6
+
+
+class Right(IntFlag):
+    """What may be done with a file or below a folder. Bits 6 and 9 to 12 make devices, sockets, pipes and links."""
+
+    EXECUTE = 1 << 0
+    WRITE_FILE = 1 << 1
+    READ_FILE = 1 << 2
+    READ_DIR = 1 << 3
+    REMOVE_DIR = 1 << 4
+    REMOVE_FILE = 1 << 5
+    MAKE_DIR = 1 << 7
+    MAKE_REG = 1 << 8
+    REFER = 1 << 13
+    TRUNCATE = 1 << 14
+    IOCTL_DEV = 1 << 15
+
+    READ = READ_FILE | READ_DIR
+    LIST = READ_DIR
+    RUN = EXECUTE | READ_FILE
+    WRITE = READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | REFER | TRUNCATE
+
+    OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+
+
+_SINCE = ((5, Right.IOCTL_DEV), (3, Right.TRUNCATE), (2, Right.REFER))
+
+
+class Grant(NamedTuple):
+    """A path and what may be done there, and below it where it is a folder."""
+
+    path: Path
+    files: Right
+
+
+def version() -> int:
+    """The version of the kernel's Landlock; 0 where there is none."""
+    found = ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)
+    return max(int(found), 0)
+
+
+def restrict(grants: Iterable[Grant], ports: Iterable[int] = ()) -> None:
+    """Hold this thread, and what it starts from now on, to the grants and to TCP connections to the ports.
+
+    Everything of files and of TCP that this version of Landlock can refuse is refused otherwise, and where it can,
+    signals to processes and abstract sockets outside.
+
+    Args:
+        grants: existing paths.
+        ports: 1 to 65535.
+
+    Raises OSError when the kernel does not take a rule, FileNotFoundError for a path that is not there.
+    """
+    known = version()
+    handled = Right((1 << 16) - 1)
+    for since, right in _SINCE:
+        if known < since:
+            handled &= ~right
+    net = _BIND | _CONNECT if known >= _NET_SINCE else 0
+    scoped = _NAMED_SOCKETS_AND_SIGNALS if known >= _SCOPES_SINCE else 0
+    size = 24 if known >= _SCOPES_SINCE else 16 if known >= _NET_SINCE else 8
+    attributes = struct.pack("=QQQ", handled, net, scoped)[:size]
+    rules = _call(_CREATE, attributes, ctypes.c_size_t(size), 0, what="Landlock takes no rules")
+    try:
+        for grant in grants:
+            _grant(rules, grant, handled)
+        for port in ports:
+            rule = struct.pack("=QQ", _CONNECT, port)
+            _call(_ADD, rules, _PORT, rule, 0, what=f"Landlock does not take port {port}")
+        _call(_RESTRICT, rules, 0, what="Landlock does not stand")
+    finally:
+        os.close(rules)
+
+
+def _grant(rules: int, grant: Grant, handled: Right) -> None:
+    place = os.open(grant.path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        allowed = grant.files & handled
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            allowed &= Right.OF_A_FILE
+        if allowed:
+            rule = struct.pack("=Qi", allowed, place)
+            _call(_ADD, rules, _BENEATH, rule, 0, what=f"Landlock does not take {grant.path}")
+    finally:
+        os.close(place)
+
+
+def _call(number: int, *arguments: object, what: str) -> int:
+    done = int(ctypes.CDLL(None, use_errno=True).syscall(number, *arguments))
+    if done < 0:
+        raise OSError(ctypes.get_errno(), what)
+    return done

@@ -1,0 +1,154 @@
+"""The wall around a process: raised once, by the process itself, before it runs anybody's code.
+
+Owns the order, the limits of resources and what the system must offer. Refuses to know who is behind the wall, and to
+stand in part: what the system cannot give is named, and nothing is raised.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentserver.worker.wall import landlock, seccomp
+from agentserver.worker.wall.landlock import Grant, Right
+from agentserver.worker.wall.rules import Permits
+from agentserver.worker.wall.syscalls import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Wall", "WallError", "missing", "raise_wall"]
+
+_DEATH_SIGNAL, _CLEAR_AMBIENT = 1, 47
+_CLEAR_ALL = 4
+_CAPABILITIES_3 = 0x20080522
+_CAPSET = {Machine.X86_64: 126, Machine.AARCH64: 91}
+_LANDLOCK, _LANDLOCK_PORTS, _LANDLOCK_COMMANDS = 3, 4, 6
+
+
+class WallError(Exception):
+    """The wall does not stand, and nothing may run behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """What one process may use.
+
+    Args:
+        memory: bytes of address space.
+        cpu: seconds of processor time in its whole life; the caller measures single calls.
+        files: open files at once.
+        disk: bytes of one file; the caller measures the sum.
+        read: files, and folders with all that is below them.
+        list: folders of which the names alone may be read.
+        scratch: a folder of its own to write to; None for none.
+        ports: TCP ports that it may connect to, at any address.
+        commands: programs that it may start; only with Landlock 6 or later.
+    """
+
+    memory: int
+    cpu: int
+    files: int
+    disk: int
+    read: tuple[Path, ...] = ()
+    list: tuple[Path, ...] = ()
+    scratch: Path | None = None
+    ports: tuple[int, ...] = ()
+    commands: tuple[Path, ...] = field(default=())
+
+    def grants(self) -> Iterator[Grant]:
+        """Everything that Landlock is told."""
+        yield from (Grant(path, Right.READ) for path in self.read)
+        yield from (Grant(path, Right.LIST) for path in self.list)
+        yield from (Grant(path, Right.RUN) for path in self.commands)
+        yield Grant(Path("/dev/null"), Right.READ_FILE | Right.WRITE_FILE)
+        yield Grant(Path("/dev/urandom"), Right.READ_FILE)
+        if self.scratch is not None:
+            yield Grant(self.scratch, Right.WRITE)
+
+
+def machine() -> Machine | None:
+    """The machine of this process; None when the wall has no table for it."""
+    name = platform.machine()
+    known = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
+    return Machine(name) if known and name in set(Machine) else None
+
+
+def missing(*, ports: bool = False, commands: bool = False) -> tuple[str, ...]:
+    """The parts of the wall that this system lacks, in words; empty when the wall can be raised."""
+    here = machine()
+    if here is None:
+        return (
+            f"a wall for {sys.platform} on {platform.machine()}: there are Linux on x86_64 and on aarch64",
+        )
+    needed = _LANDLOCK_COMMANDS if commands else _LANDLOCK_PORTS if ports else _LANDLOCK
+    found = landlock.version()
+    lacks = []
+    if found < needed:
+        has = f"this kernel has version {found}" if found else "this kernel has none, or it is switched off"
+        lacks.append(f"Landlock {needed} or later: {has}")
+    if not seccomp.available(here):
+        lacks.append("seccomp filters that let calls fail")
+    return tuple(lacks)
+
+
+def raise_wall(wall: Wall, parent: int) -> None:
+    """Hold this process to the wall, for good; it dies when its parent does.
+
+    Privileges, limits, Landlock and the filter come in this order, since each needs what the next takes away.
+
+    Args:
+        wall: what the process may use.
+        parent: the process id of the one that started it.
+
+    Raises WallError, with nothing or a part of it raised: the process must end then.
+    """
+    here, lacks = machine(), missing(ports=bool(wall.ports), commands=bool(wall.commands))
+    if here is None or lacks:
+        raise WallError("this system lacks " + "; ".join(lacks))
+    if len(list(Path("/proc/self/task").iterdir())) != 1:
+        raise WallError("a thread runs already, which Landlock would not hold")
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            raise WallError("the process that asked for it is gone")  # before the signal could be arranged
+        _drop(libc, here)
+        _limit(wall)
+        landlock.restrict(wall.grants(), wall.ports)
+        seccomp.install(here, Permits(os.getpid(), bool(wall.ports), bool(wall.commands)))
+    except (OSError, ValueError) as error:
+        raise WallError(f"the wall does not stand: {error}") from error
+
+
+def _drop(libc: ctypes.CDLL, here: Machine) -> None:
+    """Give up every capability: with them a process of root would raise its limits again."""
+    libc.prctl(38, 1, 0, 0, 0)  # no new privileges; Landlock asks for it
+    libc.prctl(_CLEAR_AMBIENT, _CLEAR_ALL, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0)
+    none = (ctypes.c_uint32 * 6)()
+    if libc.syscall(_CAPSET[here], ctypes.byref(header), ctypes.byref(none)):
+        raise OSError(ctypes.get_errno(), "capabilities cannot be given up")
+
+
+def _limit(wall: Wall) -> None:
+    limits = {
+        resource.RLIMIT_AS: wall.memory,
+        resource.RLIMIT_CPU: wall.cpu,
+        resource.RLIMIT_NOFILE: wall.files,
+        resource.RLIMIT_FSIZE: wall.disk,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+    }
+    for limit, most in limits.items():
+        _, hard = resource.getrlimit(limit)
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(limit, (least, least))

@@ -1,0 +1,290 @@
+"""A handler that tries, by name, what no handler may do. An act that succeeds says so; one that is refused raises."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from words import Count, Got, Try
+
+from agentserver import HandlerResponse, invocation
+from agentserver.llm import complete
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def scratch(name):
+    return Path(os.environ["TMPDIR"]) / name
+
+
+def checked(number, *arguments):
+    done = LIBC.syscall(number, *arguments)
+    if done < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+    return done
+
+
+def read(about):
+    return Path(about).read_text(errors="replace")[:100]
+
+
+def inherited(_):
+    """Descriptors beyond the socket and the standard ones."""
+    found = []
+    for number in range(3, 64):
+        try:
+            found.append((number, os.fstat(number).st_mode))
+        except OSError:
+            continue
+    others = [number for number, mode in found if (mode & 0o170000) not in (0o140000, 0o010000, 0)]
+    if not others:
+        raise PermissionError("nothing was inherited")
+    return str(others)
+
+
+def write(about):
+    return str(Path(about).write_text("mine"))
+
+
+def link(about):
+    scratch("own").write_text("x")
+    os.link(about, scratch("linked"))
+
+
+def symlink(about):
+    scratch("symlinked").symlink_to(about)
+
+
+def chmod(about):
+    Path(about).chmod(0o777)
+
+
+def rename(about):
+    Path(about).rename(scratch("moved"))
+
+
+def tcp(about):
+    with socket.create_connection(("127.0.0.1", int(about)), timeout=1):
+        return "connected"
+
+
+def udp(_):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        return str(sock.sendto(b"x", ("127.0.0.1", 9)))
+
+
+def named(about):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(about)
+
+
+def abstract(about):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect("\0" + about)
+
+
+def datagrams(_):
+    socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
+def names(_):
+    return str(socket.getaddrinfo("example.org", 80))
+
+
+def kill(about):
+    os.kill(int(about), signal.SIGTERM)
+
+
+def everybody(_):
+    os.kill(-1, signal.SIGTERM)
+
+
+def trace(about):
+    return str(checked(101, 16, int(about), 0, 0))  # PTRACE_ATTACH
+
+
+def memory_of(about):
+    return str(checked(310, int(about), None, 0, None, 0, 0))  # process_vm_readv
+
+
+def limits_of(about):
+    return str(checked(302, int(about), 7, (ctypes.c_ulong * 2)(9, 9), None))  # prlimit64
+
+
+def outlive(_):
+    return str(LIBC.prctl(1, 0, 0, 0, 0) or "free")
+
+
+def fork(_):
+    return str(os.fork())
+
+
+def clone3(_):
+    return str(checked(435, (ctypes.c_ulong * 11)(), 88))
+
+
+def execute(_):
+    os.execv("/bin/true", ["true"])
+
+
+def run(_):
+    return str(subprocess.run(["/bin/true"], check=True))
+
+
+def ring(_):
+    return str(checked(425, 8, (ctypes.c_ulong * 16)()))
+
+
+def nameless(_):
+    return str(os.memfd_create("x"))
+
+
+def namespace(_):
+    return str(checked(272, 0x10000000))
+
+
+def x32(_):
+    return str(checked(0x40000000 | 39))
+
+
+def hoard(_):
+    return str(len(bytearray(4 << 30)))
+
+
+def shared(_):
+    return str(len(mmap.mmap(-1, 4 << 30)))
+
+
+def one_file(_):
+    with scratch("big").open("wb") as file:
+        for _ in range(100):
+            file.write(b"x" * 10**6)
+    return "written"
+
+
+def many_files(_):
+    for number in range(100):
+        scratch(f"part{number}").write_bytes(b"x" * 10**6)
+        time.sleep(0.02)
+    time.sleep(2)
+    return "written"
+
+
+def unlinked(_):
+    kept = []
+    for number in range(40):
+        file = scratch(f"gone{number}").open("wb")
+        scratch(f"gone{number}").unlink()
+        file.write(b"x" * 10**6)
+        file.flush()
+        kept.append(file)
+        time.sleep(0.02)
+    time.sleep(2)
+    return "written"
+
+
+def threads(_):
+    threading.stack_size(1 << 16)
+    for _ in range(1000):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    time.sleep(2)
+    return "started"
+
+
+def spin(_):
+    while True:
+        pass
+
+
+def die(_):
+    os._exit(7)
+
+
+def crash(_):
+    ctypes.string_at(0)
+
+
+def raw(about):
+    """Write to the server's socket without asking."""
+    for number in range(3, 64):
+        try:
+            if os.fstat(number).st_mode & 0o170000 == 0o140000:
+                os.write(number, bytes.fromhex(about))
+        except OSError:
+            continue
+    time.sleep(5)
+
+
+ACTS = {
+    name: each
+    for name, each in list(globals().items())
+    if callable(each) and name not in {"scratch", "checked"}
+}
+
+
+async def hello(about):
+    return f"hello {about}"
+
+
+async def count(_):
+    storage = invocation().storage
+    known = storage.get(Count)
+    storage.set(Count(1 + (known.number if known else 0)))
+    storage.append(Got("here"))
+    return f"{storage.get(Count).number} {len(storage.log(Got))}"
+
+
+async def ask(about):
+    words = [{"role": "user", "content": about}]
+    if about == "nobody":
+        try:
+            await complete(model="nobody", messages=words)
+        except LookupError as error:
+            return type(error).__name__
+    one, two = await asyncio.gather(
+        complete(model="m", messages=words), complete(model="typed", messages=words, output=Got)
+    )
+    return f"{one.content} {two.output.text}"
+
+
+async def tell(_):
+    """Progress without end, of any length."""
+    for number in range(2000):
+        invocation().progress(f"{number} " + "x" * 10_000)
+        await asyncio.sleep(0)
+    return "told"
+
+
+async def wait(_):
+    await asyncio.sleep(60)
+
+
+async def stubborn(_):
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            continue
+
+
+ORDINARY = {each.__name__: each for each in (hello, count, ask, tell, wait, stubborn)}
+
+
+async def attempt(payload: Try, metadata):
+    if payload.act == "forge":
+        return HandlerResponse(Got("forged"), to=payload.about)
+    if payload.act in ORDINARY:
+        return HandlerResponse.respond(Got(await ORDINARY[payload.act](payload.about)))
+    try:
+        told = ACTS[payload.act](payload.about)
+    except (OSError, MemoryError) as error:
+        return HandlerResponse.respond(Got(f"refused: {type(error).__name__} {error}"))
+    return HandlerResponse.respond(Got(f"DONE: {told}"))

@@ -1,0 +1,174 @@
+"""Hostile handlers behind the wall: each act fails, and the server goes on serving others meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from agentserver.contract import SystemError
+from agentserver.testing import organism
+from agentserver.worker.wall import landlock
+from agentserver.worker.wall.raising import missing
+
+LACKS = missing(ports=True)
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(bool(LACKS) and not os.environ.get("CI"), reason=f"no wall here: {'; '.join(LACKS)}"),
+]
+PROJECT = Path(__file__).parent / "project"
+HELLO = "00000005" + b"hello".hex()
+
+READS = {
+    "the journal": "{project}/out/journal.sqlite",
+    "the organism": "{project}/organism.yaml",
+    "the keys": "{project}/.env",
+    "the users": "/etc/passwd",
+    "the server's environment": "/proc/{server}/environ",
+    "the server's memory": "/proc/{server}/mem",
+    "the server's files": "/proc/{server}/maps",
+    "its own parent by name": "/proc/self/../{server}/cmdline",
+}
+"""What no handler may read."""
+
+ACTS = {
+    "inherited": "",
+    "write": "{project}/words.py",
+    "link": "{project}/organism.yaml",
+    "symlink": "/etc/passwd",
+    "chmod": "{project}/words.py",
+    "rename": "{project}/words.py",
+    "tcp": "{port}",
+    "udp": "",
+    "named": "{named}",
+    "abstract": "{abstract}",
+    "datagrams": "",
+    "names": "",
+    "kill": "{server}",
+    "everybody": "",
+    "trace": "{server}",
+    "memory_of": "{server}",
+    "limits_of": "{server}",
+    "fork": "",
+    "clone3": "",
+    "execute": "",
+    "run": "",
+    "ring": "",
+    "nameless": "",
+    "namespace": "",
+    "x32": "",
+    "hoard": "",
+    "shared": "",
+    "one_file": "",
+}
+"""What the kernel refuses."""
+
+ENDED = {
+    "many_files": "",
+    "unlinked": "",
+    "threads": "",
+    "die": "",
+    "crash": "",
+    "raw": HELLO,  # a frame that is none
+    "raw endless": "ffffffff",
+    "raw half": "0000",
+}
+"""What ends the worker; its caller hears ``internal``."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("walled")
+    shutil.copytree(PROJECT, folder, dirs_exist_ok=True)
+    (folder / ".env").write_text("KEY=canary")
+    (folder / "out").mkdir()
+    (folder / "out" / "journal.sqlite").write_text("kept")
+    return folder
+
+
+@pytest.fixture
+async def bed(project):
+    async with organism(project / "organism.yaml", environ={"REGION": "north"}, timeout=30) as running:
+        words = __import__("words")
+        yield running, lambda act, about="", to="walled": running.ask(words.Try(act, about), to)
+
+
+@pytest.fixture
+def around(project, tmp_path):
+    """What a handler might reach: a port, two sockets, the server's process."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as named,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        named.bind(str(tmp_path / "socket"))
+        named.listen()
+        abstract.bind(f"\0agentserver-{os.getpid()}")
+        abstract.listen()
+        yield {
+            "project": project,
+            "server": os.getpid(),
+            "port": tcp.getsockname()[1],
+            "named": tmp_path / "socket",
+            "abstract": f"agentserver-{os.getpid()}",
+        }
+
+
+def test_the_wall_can_stand_where_tests_must_not_be_skipped():
+    assert not LACKS, f"Landlock {landlock.version()} on Linux {os.uname().release} {os.uname().machine}"
+
+
+async def test_what_the_kernel_refuses(bed, around):
+    """One server for all: a worker that was refused goes on, and nothing of it shows on others."""
+    _, ask = bed
+    asked = [("read", about) for about in READS.values()] + list(ACTS.items())
+    for act, about in asked:
+        got = await ask(act, about.format(**around))
+        assert getattr(got, "text", str(got)).startswith("refused: "), (act, about, got)
+    assert (await ask("hello", "you")).text == "hello you"
+    assert (await ask("hello", "you", "bystander")).text == "here you"
+
+
+async def test_what_ends_the_worker(bed):
+    _, ask = bed
+    for act, about in ENDED.items():
+        got = await ask(act.split()[0], about)
+        assert isinstance(got, SystemError), (act, got)
+        assert got.code == "internal" or act == "raw half", (act, got)
+        assert (await ask("hello", "again")).text == "hello again"
+
+
+async def test_one_that_does_not_end_is_late_and_others_are_served(bed):
+    _, ask = bed
+    for act in ("wait", "stubborn", "spin"):
+        got = await ask(act)
+        assert isinstance(got, SystemError), (act, got)
+        assert (
+            got.code == "timeout" or act == "spin"
+        )  # an endless loop may have had its processor time before
+        assert (await ask("hello", "again")).text == "hello again"
+
+
+async def test_a_forged_target_is_refused_as_of_any_handler(bed):
+    _, ask = bed
+    got = await ask("forge", "bystander")
+    assert isinstance(got, SystemError)
+
+
+async def test_a_model_is_asked_through_the_server(bed):
+    _, ask = bed
+    assert (await ask("ask", "ping")).text == "pong typed"
+    assert (await ask("ask", "nobody")).text == "LookupError"
+
+
+async def test_progress_without_end_harms_nobody(bed):
+    _, ask = bed
+    assert (await ask("tell")).text == "told"
+
+
+async def test_storage_goes_there_and_back(bed):
+    _, ask = bed
+    assert [(await ask("count")).text for _ in range(2)] == ["1 1", "2 2"]

@@ -1,0 +1,124 @@
+"""What a worker said, held against what a handler in the server could have done."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentserver.contract import Code, Target
+from agentserver.core.decide import decisions
+from agentserver.core.messages import Drafts, Failed, Returned
+from agentserver.core.refusals import Refusal
+from agentserver.worker import reading
+from agentserver.worker.frames import FailedFrame, LoggedFrame, ReturnedFrame, SaidFrame
+from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
+
+STORAGE = 400
+
+
+@pytest.fixture
+def paper():
+    return Paper(rules(listener("a"), storage=STORAGE), {})
+
+
+@pytest.fixture
+def accepted(paper):
+    paper.say(Ask("hi"), "a")
+    found = decisions.accept(paper.conversation, paper.waiting[0], paper.rules)
+    assert isinstance(found, decisions.Accepted)
+    return found
+
+
+def read(paper, accepted, said=(), storage=None, logged=(), closed=()):
+    frame = ReturnedFrame(1, list(said), storage or {}, list(logged), list(closed))
+    return reading.returned(frame, accepted, paper.rules.codecs, paper.rules.bounds, STORAGE)
+
+
+def markup(paper, payload):
+    return paper.rules.codecs.of(type(payload)).encode(payload)
+
+
+def name(paper, kind):
+    return paper.rules.codecs.of(kind).name
+
+
+def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted):
+    said = [
+        SaidFrame(None, True, markup(paper, Answer("yes"))),
+        SaidFrame("b", False, markup(paper, Note("no"))),
+    ]
+    stored = {name(paper, Note): markup(paper, Note("kept")), name(paper, Answer): None}
+    logged = [LoggedFrame(name(paper, Note), 0, [markup(paper, Note("one"))])]
+    got = read(paper, accepted, said, stored, logged)
+    assert isinstance(got, Returned)
+    assert isinstance(got.said, Drafts)
+    assert [(draft.to, draft.root) for draft in got.said.drafts] == [
+        (Target.CALLER, name(paper, Answer)),
+        ("b", name(paper, Note)),
+    ]
+    assert got.effects.stored == {
+        name(paper, Note): stored[name(paper, Note)].encode(),
+        name(paper, Answer): None,
+    }
+    assert [change.kind for change in got.effects.logged] == [name(paper, Note)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<Answer/>",
+        "no markup",
+        "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>",
+        "<a xmlns='urn:unknown'/>",
+        "<a>" * 500,
+    ],
+)
+def test_a_payload_that_is_none_is_refused_as_the_senders_fault(paper, accepted, text):
+    got = read(paper, accepted, [SaidFrame(None, True, text)])
+    assert isinstance(got, Returned)
+    assert isinstance(got.said, Refusal)
+    assert got.said.code is Code.VALIDATION
+
+
+def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted):
+    one = SaidFrame(None, True, markup(paper, Answer("yes")))
+    got = read(paper, accepted, [one] * (accepted.room.messages + 1))
+    assert got.said.code is Code.BUDGET
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"said": [SaidFrame("a", True, "<a/>")]},
+        {"closed": ["another's"]},
+        {"storage": {"{urn:x}unknown": "<a/>"}},
+        {"storage": {"{urn:x}unknown": None}},
+        {"logged": [LoggedFrame("{urn:x}unknown", 0, ["<a/>"])]},
+    ],
+)
+def test_what_no_handler_could_do_breaks_the_worker(paper, accepted, forged):
+    got = read(paper, accepted, **forged)
+    assert isinstance(got, Failed)
+    assert got.code is Code.INTERNAL
+
+
+def test_storage_is_held_against_its_own_schema_and_its_bound(paper, accepted):
+    note, answer = name(paper, Note), name(paper, Answer)
+    for stored in (
+        {note: "<a/>"},
+        {note: markup(paper, Answer("x"))},
+        {answer: markup(paper, Answer("x" * STORAGE))},
+    ):
+        assert isinstance(read(paper, accepted, storage=stored), Failed)
+    many = [LoggedFrame(note, 0, [markup(paper, Note("x" * 50))] * 5)]
+    assert isinstance(read(paper, accepted, logged=many), Failed)
+    twice = [LoggedFrame(note, 0, []), LoggedFrame(note, 0, [])]
+    assert isinstance(read(paper, accepted, logged=twice), Failed)
+    assert isinstance(read(paper, accepted, logged=[LoggedFrame(note, -1, [])]), Failed)
+
+
+def test_a_failure_with_faults_is_the_senders_to_correct():
+    got = reading.failed(FailedFrame(1, "validation", ["text: is missing"]))
+    assert isinstance(got, Returned)
+    assert got.said.corrections == ("text: is missing",)
+    assert isinstance(reading.failed(FailedFrame(1, "it broke", [])), Failed)

@@ -1,0 +1,165 @@
+"""The filter as the kernel would run it: every number, and arguments at their edges."""
+
+from __future__ import annotations
+
+import errno
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.worker.wall import seccomp
+from agentserver.worker.wall.rules import CLONE_THREAD, MSG_FASTOPEN, Permits
+from agentserver.worker.wall.seccomp import ALLOW, KILL, program, refusal
+from agentserver.worker.wall.syscalls import FREE, JUDGED, NEWEST, Machine, numbers
+
+PID = 4711
+EPERM, ENOSYS = refusal(errno.EPERM), refusal(errno.ENOSYS)
+X32 = 0x40000000
+HEADERS = {
+    Machine.X86_64: Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+    Machine.AARCH64: Path("/usr/include/asm-generic/unistd.h"),
+}
+PROGRAMS = {
+    (machine, ports, commands): program(machine, Permits(PID, ports, commands))
+    for machine in Machine
+    for ports in (False, True)
+    for commands in (False, True)
+}
+
+
+def run(code, number, arguments=(), audit=None):
+    """What a kernel gives for a call: classic BPF over ``struct seccomp_data``."""
+    words = {0: number, 4: audit}
+    for place, value in enumerate([*arguments, *[0] * (6 - len(arguments))]):
+        words[16 + 8 * place], words[20 + 8 * place] = value & 0xFFFFFFFF, value >> 32 & 0xFFFFFFFF
+    at, held = 0, 0
+    while True:
+        step = code[at]
+        at += 1
+        if step.code == seccomp.LOAD:
+            held = words[step.operand]
+        elif step.code == seccomp.AND:
+            held &= step.operand
+        elif step.code == seccomp.RETURN:
+            return step.operand
+        else:
+            holds = held == step.operand if step.code == seccomp.EQUAL else held >= step.operand
+            at += step.yes if holds else step.no
+
+
+def judged(name, *arguments, machine=Machine.X86_64, ports=False, commands=False):
+    number = {**numbers(FREE, machine), **numbers(JUDGED, machine)}[name]
+    return run(PROGRAMS[machine, ports, commands], number, arguments, machine.audit)
+
+
+@pytest.mark.parametrize("machine", Machine)
+def test_numbers_are_those_of_the_headers(machine):
+    if not HEADERS[machine].exists():
+        pytest.skip(f"{HEADERS[machine]} is missing: sudo apt-get install linux-libc-dev")
+    found = dict(re.findall(r"#define __NR(?:3264)?_(\w+) (\d+)", HEADERS[machine].read_text()))
+    found.setdefault("newfstatat", found.get("fstatat"))
+    for name, number in {**numbers(FREE, machine), **numbers(JUDGED, machine)}.items():
+        assert int(found[name]) == number, name
+
+
+@pytest.mark.parametrize("machine", Machine)
+def test_every_number_of_no_table_is_refused(machine):
+    known = {*numbers(FREE, machine).values(), *numbers(JUDGED, machine).values()}
+    code = PROGRAMS[machine, False, False]
+    for number in set(range(NEWEST + 200)) - known:
+        assert run(code, number, audit=machine.audit) == (EPERM if number <= NEWEST else ENOSYS), number
+    for number in numbers(FREE, machine).values():
+        assert run(code, number, audit=machine.audit) == ALLOW
+
+
+@given(number=st.integers(0, 2**32 - 1), audit=st.integers(0, 2**32 - 1))
+def test_another_machine_ends_the_process_whatever_it_calls(number, audit):
+    for machine in Machine:
+        if audit != machine.audit:
+            assert run(PROGRAMS[machine, True, True], number, audit=audit) == KILL
+
+
+@given(number=st.integers(0, NEWEST))
+def test_no_number_of_x32_is_allowed(number):
+    assert run(PROGRAMS[Machine.X86_64, True, True], X32 | number, audit=Machine.X86_64.audit) == ENOSYS
+
+
+@pytest.mark.parametrize("machine", Machine)
+def test_programs_are_as_long_as_the_kernel_takes_and_jump_within(machine):
+    for ports in (False, True):
+        for commands in (False, True):
+            code = PROGRAMS[machine, ports, commands]
+            assert len(code) <= 4096
+            for at, step in enumerate(code):
+                assert max(step.yes, step.no) < 256
+                assert at + 1 + max(step.yes, step.no) <= len(code)
+
+
+@given(flags=st.integers(0, 2**64 - 1))
+def test_clone_makes_threads_and_nothing_else(flags):
+    namespaces = 0x7E020000 | 0x2000
+    thread = bool(flags & CLONE_THREAD) and not flags & namespaces
+    assert judged("clone", flags) == (ALLOW if thread else EPERM)
+    assert judged("clone3", flags) == ENOSYS
+
+
+@given(domain=st.integers(0, 50), kind=st.integers(0, 2**32 - 1), protocol=st.integers(0, 300))
+def test_sockets_are_tcp_where_ports_are_named_and_none_elsewhere(domain, kind, protocol):
+    assert judged("socket", domain, kind, protocol) == EPERM
+    tcp = domain in {2, 10} and kind & 0xF == 1 and protocol in {0, 6}
+    assert judged("socket", domain, kind, protocol, ports=True) == (ALLOW if tcp else EPERM)
+    assert judged("connect", 3) == EPERM
+    pair = domain == 1 and kind & 0xF == 1
+    assert judged("socketpair", domain, kind) == (ALLOW if pair else EPERM)
+
+
+@given(flags=st.integers(0, 2**32 - 1))
+def test_no_message_opens_a_connection(flags):
+    expected = EPERM if flags & MSG_FASTOPEN else ALLOW
+    assert judged("sendto", 3, 0, 0, flags, ports=True) == expected
+    assert judged("sendmsg", 3, 0, flags, ports=True) == expected
+
+
+@given(pid=st.integers(0, 2**32 - 1))
+def test_signals_go_to_oneself(pid):
+    assert judged("kill", pid) == (ALLOW if pid == PID else EPERM)
+    assert judged("tgkill", pid) == (ALLOW if pid == PID else EPERM)
+
+
+@given(pid=st.integers(0, 2**32 - 1), new=st.sampled_from([0, 1, 1 << 32, 2**63]))
+def test_limits_are_read_of_oneself_and_never_set(pid, new):
+    assert judged("prlimit64", pid, 7, new) == (ALLOW if (pid, new) == (0, 0) else EPERM)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "value"),
+    [
+        ("fcntl", 1, 8),  # F_SETOWN
+        ("fcntl", 1, 15),  # F_SETOWN_EX
+        ("fcntl", 1, 10),  # F_SETSIG
+        ("ioctl", 1, 0x8901),  # FIOSETOWN
+        ("ioctl", 1, 0x5412),  # TIOCSTI
+        ("prctl", 0, 1),  # PR_SET_PDEATHSIG
+        ("prctl", 0, 22),  # PR_SET_SECCOMP
+        ("sched_getaffinity", 0, 1),
+    ],
+)
+def test_what_reaches_beyond_the_process_is_refused(name, argument, value):
+    assert judged(name, *[0] * argument, value) == EPERM
+
+
+@pytest.mark.parametrize("name", ["execve", "fork", "vfork", "wait4", "waitid"])
+def test_programs_are_started_by_nobody_but_a_worker_for_commands(name):
+    assert judged(name) == EPERM
+    assert judged(name, commands=True) == ALLOW
+
+
+@pytest.mark.parametrize(
+    "name", ["execveat", "chmod", "ptrace", "io_uring_setup", "memfd_create", "symlinkat"]
+)
+def test_what_is_never_needed_is_in_no_table(name):
+    for machine in Machine:
+        assert name not in {**numbers(FREE, machine), **numbers(JUDGED, machine)}

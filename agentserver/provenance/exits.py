@@ -7,7 +7,7 @@ choices count for an exposed one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.characters.printing import shortened
 from agentserver.provenance.confidentiality.bits import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Call
     from agentserver.provenance.ledger import Ledger
-    from agentserver.provenance.policy.declarations import Policy
+    from agentserver.provenance.policy.declarations import ListenerClass, Policy
     from agentserver.provenance.verdict import Finding
 
 EXCERPT: Final = 160
@@ -49,7 +49,6 @@ RECEIVERS: Final = 1000
 """Receivers of one call that are asked about; with more of them, no private content goes out at all."""
 
 
-_NAMES_PLACES: Final = {Standing.DIRECTORY, Standing.OWN}
 LOOKED_AT: Final = 64
 """Texts with one link that are asked where they came from."""
 
@@ -62,6 +61,10 @@ _TOLD: Final = {Role.DESTINATION, Role.QUANTITY, Role.TIME, Role.PAYLOAD, Role.I
 """Roles of what a receiver is told. What a selector chooses, the receiving listener looks up."""
 
 
+Ruled: TypeAlias = tuple[Leaf, ArgumentRule]
+"""An argument of a call with its rule."""
+
+
 class Broken(NamedTuple):
     """A rule about exits that a call breaks, with the argument that does where it is one."""
 
@@ -71,15 +74,21 @@ class Broken(NamedTuple):
     evidence: Evidence | None = None
 
 
-def broken(ledger: Ledger, policy: Policy, call: Call) -> Iterator[Broken]:
+def broken(ledger: Ledger, policy: Policy, call: Call, said: Sequence[Ruled]) -> Iterator[Broken]:
     """Every rule about confidentiality that a call breaks.
 
     Choices are told from half of their budget on, or all of them where the policy says what is done about them.
+
+    Args:
+        ledger: what the conversation has seen.
+        policy: what is declared.
+        call: what is judged.
+        said: its arguments that are not blank, with their rules.
     """
     kind = policy.classify(call.sink)
     if not ledger.private and (not ledger.tainted or (kind.sink and not kind.source)):
         return
-    ruled = ruled_at_exit(policy, call)
+    ruled = ruled_at_exit(kind, said)
     yield from leaks(ledger, ruled)
     parts = choices(ledger, policy, call, ruled)
     if not parts:
@@ -102,34 +111,31 @@ def without_idle_choices(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def bits_of(ledger: Ledger, policy: Policy, call: Call) -> float:
     """The bits that a call carries out by its choices, given what was known before it."""
-    return total(choices(ledger, policy, call, ruled_at_exit(policy, call))) if ledger.tainted else 0.0
+    if not ledger.tainted:
+        return 0.0
+    leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
+    said = tuple((leaf, policy.argument(call, leaf)) for leaf in leaves)
+    return total(choices(ledger, policy, call, ruled_at_exit(policy.classify(call.sink), said)))
 
 
-def ruled_at_exit(policy: Policy, call: Call) -> tuple[tuple[Leaf, ArgumentRule], ...]:
+def ruled_at_exit(kind: ListenerClass, said: Sequence[Ruled]) -> Sequence[Ruled]:
     """The arguments of a call with their rules as of an exit.
 
     At a listener without consequences each value that leads out is a destination, whatever its field is called, and
     all else goes along with it.
     """
-    said = tuple(leaf for leaf in call.arguments if text_of(leaf.value).strip())
-    kind = policy.classify(call.sink)
-    if kind.sink:
-        return tuple((leaf, policy.argument(call, leaf)) for leaf in said)
-    return tuple((leaf, _at_fetch(policy, call, leaf, fetches=kind.source)) for leaf in said)
+    return said if kind.sink else tuple((leaf, _at_fetch(kind, leaf, rule)) for leaf, rule in said)
 
 
-def _at_fetch(policy: Policy, call: Call, leaf: Leaf, *, fetches: bool) -> ArgumentRule:
-    declared = policy.declared(call, leaf)
-    if declared is not None:
-        return declared
+def _at_fetch(kind: ListenerClass, leaf: Leaf, rule: ArgumentRule) -> ArgumentRule:
+    if rule.declared:
+        return rule
     body = text_of(leaf.value)
-    leads = (fetches or "://" in body) and leads_out(body)
+    leads = (kind.source or "://" in body) and leads_out(body)
     return _OUT if leads else _ALONG
 
 
-def choices(
-    ledger: Ledger, policy: Policy, call: Call, ruled: Sequence[tuple[Leaf, ArgumentRule]]
-) -> tuple[Choice, ...]:
+def choices(ledger: Ledger, policy: Policy, call: Call, ruled: Sequence[Ruled]) -> tuple[Choice, ...]:
     """The choices of a call that its receivers see and the principal did not make.
 
     Only an exposed sender's count, and only where what may go out is restricted: a link that a text or a record
@@ -201,7 +207,7 @@ def _along(ledger: Ledger, leaf: Leaf) -> Choice:
     return Choice(leaf.path, CALL + choice(len(ledger.records.entries)))
 
 
-def receivers(ruled: Iterable[tuple[Leaf, ArgumentRule]]) -> tuple[tuple[Leaf, Destination], ...]:
+def receivers(ruled: Iterable[Ruled]) -> tuple[tuple[Leaf, Destination], ...]:
     """The places that the destinations of a call name, each with its argument."""
     return tuple(
         (leaf, place)
@@ -211,7 +217,7 @@ def receivers(ruled: Iterable[tuple[Leaf, ArgumentRule]]) -> tuple[tuple[Leaf, D
     )
 
 
-def leaks(ledger: Ledger, ruled: Sequence[tuple[Leaf, ArgumentRule]]) -> Iterator[Broken]:
+def leaks(ledger: Ledger, ruled: Sequence[Ruled]) -> Iterator[Broken]:
     """Everything private that a call would say to a receiver who may not read it, but for the principal's own words.
 
     Args:
@@ -293,7 +299,7 @@ def followed(ledger: Ledger, policy: Policy, place: Destination) -> bool:
     home = destination(site(place))
     if policy.query_authorises and ledger.asked.names(home):
         return True
-    if any(text.standing in _NAMES_PLACES for text in _known(ledger, home)):
+    if any(True for _ in ledger.records.directory(home)):
         return True
     texts = ledger.untrusted.showing(exact(place.written), LOOKED_AT)
     return any(

@@ -43,12 +43,13 @@ _ASKED: dict[Role, Callable[[Case, Argument], Iterator[Finding]]] = {
 def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
     """Decide on ``call``, given everything the conversation has seen."""
     mode = policy.mode_of(call.sink)
-    weighed = Later(lambda: without_idle_choices(_questions(Case(ledger, policy, call))))
-    reported = Later(lambda: tuple(_reports(Case(ledger, policy, call), of_content)))
-    noticed = Later(lambda: tuple(_noticed(mode, ledger, policy, call)))
+    case = Case(ledger, policy, call)
+    weighed = Later(lambda: without_idle_choices(_questions(case)))
+    reported = Later(lambda: tuple(_reports(case, of_content)))
+    noticed = Later(lambda: tuple(_noticed(mode, case)))
     if mode is Mode.AUDIT:
         return Verdict(call, mode, Decision.ALLOW, weighed, reported, noticed)
-    decision, silent = _decide(mode, _questions(Case(ledger, policy, call, settling=True)))
+    decision, silent = _decide(mode, _questions(case.briefly()))
     delegated = Later(lambda: delegation(ledger, call, weighed.value) if decision is Decision.ASK else None)
     return Verdict(call, mode, decision, Later.of(()) if silent else weighed, reported, noticed, delegated)
 
@@ -77,10 +78,12 @@ def _reports(case: Case, content: Callable[[Case], Iterator[Finding]]) -> Iterat
         yield from (finding for finding in content(case) if finding.effect is not Effect.IGNORE)
 
 
-def _noticed(mode: Mode, ledger: Ledger, policy: Policy, call: Call) -> Iterator[Finding]:
+def _noticed(mode: Mode, case: Case) -> Iterator[Finding]:
     """The part of them that bounded work finds, where somebody asked to be told of calls that are let through."""
-    if mode is Mode.AUDIT or any(policy.declares(rule, call.sink) for rule in (Rule.CONTENT, Rule.LINK)):
-        yield from _reports(Case(ledger, policy, call), of_beginnings)
+    if mode is Mode.AUDIT or any(
+        case.policy.declares(rule, case.call.sink) for rule in (Rule.CONTENT, Rule.LINK)
+    ):
+        yield from _reports(case, of_beginnings)
 
 
 def _of_sink(case: Case) -> Iterator[Finding]:
@@ -129,5 +132,6 @@ def _of_run(case: Case) -> Iterator[Finding]:
 
 def _of_exits(case: Case) -> Iterator[Finding]:
     """Confidentiality: private content for a receiver who may not read it, and choices that tell too much."""
-    for rule, leaf, detail, evidence in broken(case.ledger, case.policy, case.call):
+    said = [(argument.leaf, argument.rule) for argument in case.arguments]
+    for rule, leaf, detail, evidence in broken(case.ledger, case.policy, case.call, said):
         yield case.finding(rule, case.argument(leaf), detail, evidence)

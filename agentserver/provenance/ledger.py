@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Call
     from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.evidence.words import WordIndex
-    from agentserver.provenance.policy.declarations import ListenerClass, Policy
+    from agentserver.provenance.policy.declarations import FieldRule, ListenerClass, Policy
 
 
 _TELLING: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
@@ -165,22 +165,21 @@ class Ledger:
         asked = _document(self.asked, seen.arguments)
         place = fetched_from(seen.arguments) if listener.source else ""
         echoes = Echoes(seen.arguments)
-        named = frozenset() if listener.known else self._named(policy, seen)
+        said = [(leaf, policy.worth(seen.source, leaf)) for leaf in seen.leaves if text_of(leaf.value)]
+        named = frozenset() if listener.known else self._named(seen.arguments, said)
         prose: list[Text] = []
         records: list[Text] = []
         relayed: list[Relayed] = []
         known = 0 if listener.source else len(self.texts)
-        for leaf in seen.leaves:
+        for leaf, worth in said:
             body = text_of(leaf.value)
-            if not body:
-                continue
             if known:
                 relayed.append(Relayed(Hop(seen.source, leaf.path, seen.step), body, known))
-            standing, kind = _standing(policy, listener, seen.source, leaf)
+            standing, kind = _standing(listener, leaf, worth)
             if standing is not Standing.PROSE and echoes.hold(body) and not self.asked.mentions(body):
                 standing = Standing.PROSE if listener.source else None
             inside = standing is Standing.PROSE and bool(named) and item_of(leaf.path) in named
-            if inside and policy.worth(seen.source, leaf) is None and forms.points(body):
+            if inside and worth is None and forms.points(body):
                 standing = Standing.DIRECTORY
             origin = TextOrigin(seen.source, leaf.path, seen.step, seen.time, seen.trace, place=place)
             telling = listener.source and standing in _VOUCHED and forms.tells(body)
@@ -193,17 +192,17 @@ class Ledger:
             return ledger
         return replace(ledger, recorded=self._recorded(self.plan, seen, (*prose, *records)))
 
-    def _named(self, policy: Policy, seen: Observation) -> frozenset[str]:
+    def _named(
+        self, arguments: tuple[Leaf, ...], said: Sequence[tuple[Leaf, FieldRule | None]]
+    ) -> frozenset[str]:
         """The records that the principal named by one of their own fields: what was looked up stands in them.
 
         Of a source of which nothing is declared they say who may receive, where the call has something else of the
         principal's. A field that is declared to be prose names none, and no more does structure in a text.
         """
-        asked = {fold(text_of(leaf.value)) for leaf in seen.arguments if _asked(self.asked, leaf)} - {""}
-        worths = (
-            (leaf, policy.worth(seen.source, leaf)) for leaf in seen.leaves if asked and "." in leaf.path
-        )
-        held = (leaf for leaf, worth in worths if worth is None or worth.standing is not Standing.PROSE)
+        asked = {fold(text_of(leaf.value)) for leaf in arguments if _asked(self.asked, leaf)} - {""}
+        fields = (one for one in said if asked and "." in one[0].path)
+        held = (leaf for leaf, worth in fields if worth is None or worth.standing is not Standing.PROSE)
         return frozenset(
             item_of(leaf.path) for leaf in held if fold(text_of(leaf.value)[:SEARCHED]) in asked
         ) - {""}
@@ -311,11 +310,8 @@ class Ledger:
         )
 
 
-def _standing(
-    policy: Policy, listener: ListenerClass, source: str, leaf: Leaf
-) -> tuple[Standing | None, str]:
+def _standing(listener: ListenerClass, leaf: Leaf, declared: FieldRule | None) -> tuple[Standing | None, str]:
     """The worth of a leaf of a listener that is no relay, and the kind of thing that it identifies."""
-    declared = policy.worth(source, leaf)
     if declared is not None:
         running = listener.source and leaf.standing is None and forms.is_long(text_of(leaf.value))
         standing = declared.standing

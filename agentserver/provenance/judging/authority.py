@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.judging.case import Argument, Case
     from agentserver.provenance.policy.declarations import ArgumentRule
 
-_NAMES_PLACES: Final = {Standing.DIRECTORY, Standing.OWN}
 _NAMES_THINGS: Final = {Standing.RECORD, Standing.DIRECTORY, Standing.OWN}
 
 
@@ -47,19 +46,14 @@ def may_receive(case: Case, rule: ArgumentRule, place: Destination) -> bool:
 
 def listed(case: Case, place: Destination) -> bool:
     """True when a directory holds a destination."""
-    return any(text.standing in _NAMES_PLACES for text in _held(case, place))
+    return any(True for _ in case.ledger.records.directory(place))
 
 
 def ordered(case: Case, place: Destination) -> bool:
     """True when the operator or the principal named a destination, or it is the principal's own."""
     if entry_for(case.policy.allow, place) or case.ledger.asked.names(place):
         return True
-    return any(text.standing is Standing.OWN for text in _held(case, place))
-
-
-def _held(case: Case, place: Destination) -> Iterator[Text]:
-    """The records that are a place."""
-    return (text for key in place.alike for text in case.ledger.records.find(f"place {key}"))
+    return any(text.standing is Standing.OWN for text in case.ledger.records.directory(place))
 
 
 def may_choose(case: Case, argument: Argument) -> bool:

@@ -5,6 +5,7 @@ Owns what every question of a judgement looks at, and how a finding of it is mad
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -39,11 +40,11 @@ class Case:
         ledger: what the conversation has seen.
         policy: what is declared.
         call: what is judged.
-        settling: whether the decision is all that is asked for.
     """
 
-    def __init__(self, ledger: Ledger, policy: Policy, call: Call, *, settling: bool = False) -> None:
-        self.ledger, self.policy, self.call, self._settling = ledger, policy, call, settling
+    def __init__(self, ledger: Ledger, policy: Policy, call: Call) -> None:
+        self.ledger, self.policy, self.call = ledger, policy, call
+        self.brief = False
         self.places: dict[int, tuple[Argument, tuple[Destination, ...]]] = {}
         self.listener: ListenerClass = policy.classify(call.sink)
         bodies = ((leaf, text_of(leaf.value)) for leaf in call.arguments)
@@ -51,17 +52,24 @@ class Case:
             Argument(leaf, policy.argument(call, leaf), body) for leaf, body in bodies if body.strip()
         )
 
+    def briefly(self) -> Case:
+        """The same case where the decision is all that is asked for."""
+        case = copy(self)
+        case.brief = True
+        return case
+
+    @cached_property
+    def _by_leaf(self) -> dict[int, Argument]:
+        return {id(argument.leaf): argument for argument in self.arguments}
+
     def argument(self, leaf: Leaf | None) -> Argument | None:
-        """The argument that a leaf is."""
-        return (
-            None
-            if leaf is None
-            else Argument(leaf, self.policy.argument(self.call, leaf), text_of(leaf.value))
-        )
+        """The argument that a leaf of the call is; None for none and for a blank one."""
+        return None if leaf is None else self._by_leaf.get(id(leaf))
 
     def role(self, leaf: Leaf) -> Role:
         """The role of an argument."""
-        return self.policy.argument(self.call, leaf).role
+        known = self._by_leaf.get(id(leaf))
+        return (self.policy.argument(self.call, leaf) if known is None else known.rule).role
 
     @cached_property
     def plan(self) -> Plan | None:
@@ -94,7 +102,7 @@ class Case:
 
     def settled(self, *rules: Rule) -> bool:
         """True when it makes no difference which of some rules is broken, since only the decision is asked for."""
-        return self._settling and len({self.policy.effect(rule, self.call.sink) for rule in rules}) == 1
+        return self.brief and len({self.policy.effect(rule, self.call.sink) for rule in rules}) == 1
 
     def finding(
         self, rule: Rule, argument: Argument | None, detail: str = "", evidence: Evidence | None = None

@@ -71,6 +71,11 @@ class Records:
         for chunk in self.chunks:
             yield from filter(self.sure, chunk.get(key, ()))
 
+    def directory(self, place: Destination) -> Iterator[Text]:
+        """The sure records by which a place may receive: those of a directory, and what is the principal's own."""
+        held = (text for key in place.alike for text in self.find(f"place {key}"))
+        return filter(_names_place, held)
+
     def sure(self, text: Text) -> bool:
         """True for a record that does not merely pass on what untrusted text said."""
         return not text.after or not self.untrusted.told(text.body, text.after)

@@ -6,7 +6,7 @@ kind: ``granting`` finds that out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
@@ -26,6 +26,8 @@ class OneOf:
     """A value of any of these kinds; none of an empty set."""
 
     kinds: tuple[Kind, ...]
+    by_key: dict[str, tuple[Kind, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The kinds that a value may be of by its key, once ``granting`` has found them out: for many of them."""
 
     @classmethod
     def texts(cls, *texts: str) -> OneOf:

@@ -29,7 +29,7 @@ from agentserver.provenance.planned.arguments import (
     Shifted,
 )
 from agentserver.provenance.planned.moments import earlier, moment, simultaneous
-from agentserver.provenance.planned.records import RecordIndex, bare, called
+from agentserver.provenance.planned.records import RecordIndex, bare, called, canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from agentserver.provenance.planned.moments import Moment
     from agentserver.provenance.planned.records import RecordedLeaf
     from agentserver.provenance.request.asked import TrustedWords
+
+FEW: Final = 16
+"""Literals of a set that are compared with a value one by one; of more, those with its key alone."""
 
 LOOKS: Final = 4096
 """Leaves that one question looks at, nested ones included; then the answer is no."""
@@ -120,8 +123,10 @@ class _Question:
         if depth > DEPTH:
             return None
         match kind:
-            case OneOf(kinds):
-                every = (self.granted(inner, value, depth + 1, loose=loose) for inner in kinds)
+            case OneOf():
+                every = (
+                    self.granted(inner, value, depth + 1, loose=loose) for inner in _possible(kind, value)
+                )
                 return next((found for found in every if found is not None), None)
             case Exactly(text):
                 holds = same(value, text) or (loose and _folded(text_of(value)) == _folded(text))
@@ -211,6 +216,28 @@ class _Question:
             elif self.granted(condition.kind, other.body, depth + 1, loose=True) is not None:
                 return True
         return False
+
+
+def _possible(kinds: OneOf, value: Scalar) -> tuple[Kind, ...]:
+    """The kinds of a set that a value can be of: all of few; of many, the literals with its key and the rest."""
+    if len(kinds.kinds) <= FEW:
+        return kinds.kinds
+    if not kinds.by_key:
+        found: dict[str, list[Kind]] = {"": [kind for kind in kinds.kinds if not isinstance(kind, Exactly)]}
+        for kind in kinds.kinds:
+            if isinstance(kind, Exactly):
+                found.setdefault(_key(kind.text), []).append(kind)
+        kinds.by_key.update((key, tuple(each)) for key, each in found.items())
+    return (*kinds.by_key.get(_key(value), ()), *kinds.by_key[""])
+
+
+def _key(value: Scalar) -> str:
+    """A key that all spellings of one value share, and every moment of its own."""
+    at = moment(value)
+    if at is None or isinstance(at, time):
+        return f"v {canonical(text_of(value))}"
+    when = at if isinstance(at, datetime) else datetime.combine(at, time())
+    return f"at {when.timestamp() if when.tzinfo else when.isoformat()}"
 
 
 def same(value: Scalar, text: str) -> bool:

@@ -158,7 +158,7 @@ def canonical(body: str) -> str:
     place = destination(text) if not _PLACED.isdisjoint(text) or text[:2].isupper() else None
     if place is not None and place.external:
         return f"{place.form.value} {place.alike[-1]}"
-    return unmarked(text).casefold()
+    return unmarked(text.removeprefix("./")).casefold()
 
 
 def called(name: str) -> str:

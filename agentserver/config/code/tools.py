@@ -15,7 +15,7 @@ from agentserver.config.keys.models import ListenerEntry
 from agentserver.config.organism import BoundListener, SourceLine
 from agentserver.config.validation import DeclaredListener
 from agentserver.core.blueprint import Listener
-from agentserver.payload.foreign.lock import BYTES, LockError, ServerLock, forms, locked
+from agentserver.payload.foreign.lock import BYTES, LockError, ServerLock, forms, locked, unlike
 from agentserver.payload.foreign.mapping import UnmappableError
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
 from agentserver.payload.foreign.servers import McpServer, McpTool
@@ -169,6 +169,13 @@ class ToolReader:
             self.report.error(where, f'"{tool.agreed.name}" cannot be a payload: {error}')
             return None
         for mapped in (made.takes, made.gives):
+            own = None if mapped is None else known.get(vars(mapped.cls)["__xml_name__"])
+            place = "" if own is None or mapped is None else unlike(own, mapped.cls)
+            if own is not None and place:
+                message = (
+                    f"{own.__qualname__} has another form than {tool.agreed.name} was locked with: {place}"
+                )
+                self.report.error(where, message, "agentserver schemas shows the form once the class is gone")
             for note in mapped.notes if mapped is not None else ():
                 what = "arguments" if mapped is made.takes else "result"
                 place = f"{what}{note.pointer}"

@@ -93,10 +93,10 @@ class ServerLock:
 
 
 def written(lock: ServerLock) -> str:
-    """The text of a lock, the same for the same lock."""
+    """The text of a lock: tools by name, members of their schemas in the server's order, which is that of fields."""
     tools = [tool.value | {"sha256": tool.digest} for tool in sorted(lock.tools, key=lambda each: each.name)]
     whole = {"format": FORMAT, "server": lock.server, "protocol": lock.protocol, "tools": tools}
-    return json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=True) + "\n"
+    return json.dumps(whole, indent=2, ensure_ascii=True) + "\n"
 
 
 class LockError(ValueError):
@@ -187,26 +187,41 @@ def forms(server: str, of: LockedTool, known: Mapping[str, type] = MappingProxyT
 
 
 def _known(made: Mapped, known: Mapping[str, type]) -> Mapped:
-    described = vars(made.cls)["__payload__"]
-    other = known.get(described.qname)
-    payload = None if other is None else vars(other).get("__payload__")
-    if other is None or not isinstance(payload, PayloadType) or not _alike(payload.record, described.record):
-        return made
-    return replace(made, cls=other)
+    other = known.get(vars(made.cls)["__xml_name__"])
+    return made if other is None or unlike(other, made.cls) else replace(made, cls=other)
 
 
-def _alike(left: Type, right: Type) -> bool:
-    """True when two types have the same form in XML, whatever their classes and fields are called in Python."""
+def unlike(left: type, right: type) -> str:
+    """The place, as a path of elements, where two payload classes have another form in XML; empty when they have one.
+
+    Whatever their classes and fields are called in Python does not matter.
+    """
+    one, other = (vars(each).get("__payload__") for each in (left, right))
+    if not isinstance(one, PayloadType) or not isinstance(other, PayloadType):
+        return "the whole of it"
+    return _unlike(one.record, other.record, "")
+
+
+def _unlike(left: Type, right: Type, path: str) -> str:
     if isinstance(left, Scalar) and isinstance(right, Scalar):
         texts = [[written for written, _ in each.choices] for each in (left, right)]
-        return left.kind is right.kind and left.facets == right.facets and texts[0] == texts[1]
+        same = left.kind is right.kind and left.facets == right.facets and texts[0] == texts[1]
+        return "" if same else path
     if not isinstance(left, RecordType) or not isinstance(right, RecordType):
-        return False
-    pairs = zip(left.fields, right.fields, strict=False)
-    return len(left.fields) == len(right.fields) and all(
-        _form(one) == _form(other) and _alike(one.type, other.type) for one, other in pairs
-    )
+        return path
+    fields = {each.xml: each for each in left.fields}
+    others = {each.xml: each for each in right.fields}
+    if fields.keys() != others.keys():
+        return f"{path}/{min(fields.keys() ^ others.keys())}"
+    if left.ordered and [*fields] != [*others]:
+        return f"the order of {path or 'its elements'}"
+    for name, one in fields.items():
+        place, other = f"{path}/{name}", others[name]
+        found = _unlike(one.type, other.type, place) if _form(one) == _form(other) else place
+        if found:
+            return found
+    return ""
 
 
 def _form(field: Field) -> tuple[object, ...]:
-    return field.xml, field.place, field.optional, field.repeated, field.least, field.most
+    return field.place, field.optional, field.repeated, field.least, field.most

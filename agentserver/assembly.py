@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.pump import ServerHandle
-    from agentserver.pump.calling.remote import Remote
+    from agentserver.pump.calling.invoke import Elsewhere
 
 __all__ = ["Principal", "Server", "Trust", "build"]
 
@@ -249,7 +249,7 @@ async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Hand
 
 
 @asynccontextmanager
-async def remote(organism: Organism, rules: Rules) -> AsyncIterator[Mapping[str, Remote]]:
+async def remote(organism: Organism, rules: Rules) -> AsyncIterator[Mapping[str, Elsewhere]]:
     """The workers of the listeners that have processes of their own, by the listener's name.
 
     Raises WallError when this system cannot hold one of them.

@@ -10,7 +10,7 @@ import logging
 import traceback
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import anyio
 
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Call, Progress
     from agentserver.ports import Marks
     from agentserver.pump.calling.purse import Purses
-    from agentserver.pump.calling.remote import Remote
     from agentserver.pump.calling.settings import Supply
     from agentserver.pump.turns.apart import Apart
 
@@ -60,6 +59,19 @@ _new = tuple.__new__
 
 LAST_WORDS = 0.5
 """Seconds that a server that stops waits for handlers which it has cancelled."""
+
+
+class Elsewhere(Protocol):
+    """Calls a handler that is not in this process."""
+
+    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
+        """Let it handle a delivery. A failure of any kind is a value; being cancelled ends the call.
+
+        Args:
+            accepted: the delivery.
+            current: what a handler of this process would have in reach.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +88,7 @@ class Callee:
     handler: Handler
     settings: object | None = None
     completer: Completer | None = None
-    remote: Remote | None = None
+    remote: Elsewhere | None = None
     supply: Supply = field(init=False)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
-from agentserver.provenance.policy.declarations import FieldRule, PlanSource, Policy, SinkRule
+from agentserver.provenance.evidence.layouts import TextLayout
+from agentserver.provenance.policy.declarations import FieldRule, LayoutRule, PlanSource, Policy, SinkRule
 from agentserver.provenance.policy.model import PolicyEntry
 from tests.config.conftest import CODE
 
@@ -54,14 +55,19 @@ def test_the_keys_are_those_of_a_policy(project):
     budget: 12
     allow: ["@corp.example"]
     sources: [greeter]
-    fields: {greeter: {text: record}}
+    fields: {greeter: {text.mail: directory, text: record}}
+    layouts: {greeter: {text: json}}
     sinks:
       plain:
         arguments: {text: payload}
     """
     policy = project.load(TWO + "provenance:" + inline.replace("\n    ", "\n  ")).provenance.policy
     assert (policy.mode, policy.strict, policy.budget) == (Mode.ENFORCE, True, 12)
-    assert policy.fields == (FieldRule("greeter", "text", Standing.RECORD),)
+    assert policy.fields == (
+        FieldRule("greeter", "text.mail", Standing.DIRECTORY),
+        FieldRule("greeter", "text", Standing.RECORD),
+    )
+    assert policy.layouts == (LayoutRule("greeter", "text", TextLayout.JSON),)
     assert policy.sinks[0].arguments[0].role is Role.PAYLOAD
 
 

@@ -362,7 +362,7 @@ def _recalled(memory: object) -> Memory:
 
 def _disowned(leaf: Leaf) -> Leaf:
     """A leaf without a guarantor, because it is not known what was asked."""
-    return replace(leaf, standing=Standing.PROSE)
+    return replace(leaf, standing=Standing.PROSE, inside="")
 
 
 def _first(put_in: PutIn | None, said: Said, memory: Memory) -> FirstText | None:

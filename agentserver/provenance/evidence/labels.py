@@ -6,7 +6,7 @@ what a policy allows.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, StrEnum
@@ -79,6 +79,8 @@ class Leaf:
     """The readers that the payload's type declares, in groups of which each must admit a receiver."""
     id: str = ""
     """The kind of thing that it identifies, for a payload whose type declares it."""
+    inside: str = field(default="", compare=False)
+    """The path of the text in which it was written as JSON, where that alone gives it its standing."""
 
 
 @dataclass(frozen=True, slots=True)

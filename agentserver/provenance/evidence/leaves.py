@@ -75,7 +75,8 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
     plain = _plain(value)
     if depth and isinstance(value, str) and not isinstance(plain, str):
         # Structure that was written into a text is that text's author's.
-        yield from (replace(leaf, standing=Standing.PROSE) for leaf in _walk(plain, path, depth + 1))
+        for leaf in _walk(plain, path, depth + 1):
+            yield replace(leaf, standing=Standing.PROSE, inside=leaf.inside or path)
     elif depth > DEPTH:
         yield Leaf(path, _flat(value))
     elif isinstance(plain, Mapping):

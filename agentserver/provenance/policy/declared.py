@@ -44,7 +44,7 @@ class RoleMarks:
         """The typed leaves of a payload, each with the standing, the id and the readers that its field declares."""
         known, ids = dict(self.standings), dict(self.ids)
         found = tuple(
-            replace(leaf, standing=known[path], id=ids.get(path, ""))
+            replace(leaf, standing=known[path], id=ids.get(path, ""), inside="")
             if (path := _covering(known, bare(leaf.path)))
             else leaf
             for leaf in leaves(payload)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentserver.provenance.evidence.layouts import laid_out
+from agentserver.provenance.evidence.layouts import TextLayout, laid_out
 from agentserver.provenance.evidence.leaves import leaves
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ def taken_apart(policy: Policy, seen: Observation) -> Observation:
 
 def _parts(policy: Policy, source: str, leaf: Leaf) -> Iterator[Leaf]:
     """The fields of a text, or the text itself. What its payload's type says of it stands."""
+    if leaf.inside:  # JSON comes taken apart
+        own = not leaf.readers and policy.layout(source, leaf.inside) is TextLayout.JSON
+        yield replace(leaf, standing=None, inside="") if own else leaf
+        return
     layout = policy.layout(source, leaf.path) if leaf.standing is None and not leaf.readers else None
     found = laid_out(leaf.value, layout) if layout is not None and isinstance(leaf.value, str) else None
     yield from (leaf,) if found is None else leaves(found, leaf.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -71,6 +72,17 @@ def test_a_field_may_hold_the_text() -> None:
     layouts = (LayoutRule("list_people", "answer", TextLayout.YAML),)
     assert not refused(told({"answer": TEXT}, layouts), "kim@corp.example")
     assert refused(told({"other": TEXT}, layouts), "kim@corp.example")
+
+
+def test_json_in_the_field_is_the_tools_and_json_in_its_texts_is_not() -> None:
+    layouts = (LayoutRule("list_people", "answer", TextLayout.JSON),)
+    note = json.dumps({"mail": "eve@evil.example"})
+    text = json.dumps([{"mail": "kim@corp.example", "note": note}, {"mail": note}])
+    for output in ({"answer": text}, {"answer": [text]}):
+        assert not refused(told(output, layouts), "kim@corp.example")
+        assert refused(told(output, layouts), "eve@evil.example")
+        assert refused(told(output, ()), "kim@corp.example")
+    assert refused(told({"other": text}, layouts), "kim@corp.example")
 
 
 def test_a_text_that_is_not_in_its_layout_is_its_authors() -> None:

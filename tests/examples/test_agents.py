@@ -101,20 +101,20 @@ async def test_the_same_desk_with_a_provider(office, provider):
 
 
 def test_check_prints_the_bits_of_the_reader_and_imports_no_provider():
-    kept = sys.modules.pop("office", None)
+    kept = sys.modules.pop("bureau", None)
     before = set(sys.modules)
     shown = CliRunner().invoke(cli, ["check", str(FOLDER / "references.yaml")]).output
     assert "reader is quarantined: Verdict tells 2.0 bits a message" in shown
     assert not {"pydantic_ai", "openai", "anthropic", "mcp"} & (set(sys.modules) - before)
-    sys.modules.pop("office", None)
+    sys.modules.pop("bureau", None)
     if kept is not None:
-        sys.modules["office"] = kept
+        sys.modules["bureau"] = kept
 
 
 @pytest.mark.parametrize(("command", "output"), SHOWN)
 def test_the_page_shows_what_its_commands_print(command, output, monkeypatch):
     monkeypatch.chdir(PROJECT)
-    kept = {name: sys.modules.pop(name, None) for name in ("office", "scripts")}
+    kept = {name: sys.modules.pop(name, None) for name in ("bureau", "obedient")}
     assert CliRunner().invoke(cli, shlex.split(command)[2:]).output == output
     for name, module in kept.items():
         sys.modules.pop(name, None)

@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from agentserver.spending import NO_BUDGETS
+
+if TYPE_CHECKING:
+    from agentserver.spending import Budgets, Purse
 
 Words: TypeAlias = Mapping[str, Any]
 """One message as a mapping: ``role``, ``content`` and what ``PromptMessage`` has beside them."""
@@ -47,6 +52,18 @@ _PASSING = frozenset(
 )
 
 
+_FREE = frozenset(
+    {
+        CompletionFault.RATE,
+        CompletionFault.UNAVAILABLE,
+        CompletionFault.CONTEXT,
+        CompletionFault.CREDENTIALS,
+        CompletionFault.REJECTED,
+        CompletionFault.BUDGET,
+    }
+)
+
+
 class CompletionError(RuntimeError):
     """A completion came to nothing.
 
@@ -57,10 +74,20 @@ class CompletionError(RuntimeError):
         model: as the organism calls it.
         why: more, in words of the server's own.
         after: seconds for which the provider wants to be left alone; None when it did not say.
+        free: whether it certainly cost nothing.
     """
 
-    def __init__(self, fault: CompletionFault, model: str, why: str = "", after: float | None = None) -> None:
+    def __init__(
+        self,
+        fault: CompletionFault,
+        model: str,
+        why: str = "",
+        after: float | None = None,
+        *,
+        free: bool = False,
+    ) -> None:
         super().__init__(f"the model {model}: {fault.value}" + (f": {why}" if why else ""))
+        self.free = free or fault in _FREE
         self.fault = fault
         self.model = model
         self.after = after
@@ -202,6 +229,8 @@ class Request:
         output: the ``@xmlify`` class that the answer has to be of; or the tool by which the model has to answer, whose
             call then comes with the others.
         repairs: how often an answer that is not of the class is sent back.
+        purse: charges each attempt; None charges nobody.
+        prompt: SHA-256 of the text that the agent begins with, in hexadecimal, for the trace; empty for none.
     """
 
     messages: Sequence[PromptMessage | Words]
@@ -210,6 +239,8 @@ class Request:
     tools: Sequence[Tool | type] = ()
     output: type | Tool | None = None
     repairs: int = 2
+    purse: Purse | None = None
+    prompt: str = ""
 
 
 Provider: TypeAlias = Literal["openai", "anthropic", "scripted"]
@@ -240,6 +271,7 @@ class Backend:
         timeout: seconds for one request.
         stream: whether answers come in pieces, which keeps a slow connection open.
         price: of its tokens; None leaves it to the table of the library.
+        ceiling: the most that its tokens may cost, where there is a budget in money.
     """
 
     name: str
@@ -253,6 +285,7 @@ class Backend:
     timeout: float = 120.0
     stream: bool = False
     price: Price | None = None
+    ceiling: Price | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +309,11 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModels:
-    """The backends and models of an organism, by name."""
+    """The backends and models of an organism, by name, and what may be spent on them."""
 
     backends: Mapping[str, Backend]
     models: Mapping[str, ModelChoice]
+    budgets: Budgets = NO_BUDGETS
 
 
 @dataclass(frozen=True, slots=True)

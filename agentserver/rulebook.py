@@ -24,6 +24,7 @@ from agentserver.guards.own import OrganismFacts, own_guards
 from agentserver.handoff.intents import Vocabulary
 from agentserver.handoff.usage import offered
 from agentserver.payload.codec import Codecs
+from agentserver.spending import NO_BUDGETS
 from agentserver.wire import envelope, familiar
 from agentserver.wire.envelope import Bounds
 
@@ -49,7 +50,8 @@ def blueprint(organism: Organism, codecs: Codecs, explain: Callable[[Listener], 
     }
     services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
     usage = {name: explain(listener) for name, listener in listeners.items()}
-    return Blueprint(listeners, organism.limits, roots, services, usage)
+    budgets = NO_BUDGETS if organism.models is None else organism.models.budgets
+    return Blueprint(listeners, organism.limits, roots, services, usage, budgets)
 
 
 NARROWED = 256

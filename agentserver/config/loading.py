@@ -217,7 +217,7 @@ def _equipped(
     if "llm" in main.document.data.keys() - main.faulty:
         from agentserver.config.code.llm import read_models  # most organisms have none
 
-        models = read_models(main.document, secrets, binder)
+        models = read_models(main.document, secrets, binder, {item.listener.name for item in bound})
     unknown = "llm" in main.faulty
     if unknown or not any(item.agent for item in bound):
         return bound, models

@@ -23,7 +23,14 @@ from agentserver.config.keys.intents import (
     sound_intents,
 )
 from agentserver.config.keys.isolation import IsolationEntry
-from agentserver.config.keys.llm import AgentEntry, BackendEntry, LlmEntry, ModelEntry, PriceEntry
+from agentserver.config.keys.llm import (
+    AgentEntry,
+    BackendEntry,
+    BudgetsEntry,
+    LlmEntry,
+    ModelEntry,
+    PriceEntry,
+)
 from agentserver.config.keys.mcp import (
     TOOL_PATTERN,
     VARIABLE_PATTERN,
@@ -213,6 +220,7 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("llm", "backends"): BackendEntry,
             ("llm", "models"): ModelEntry,
             ("llm", "prices"): PriceEntry,
+            ("llm", "budget"): BudgetsEntry,
             ("mcp",): McpEntry,
             ("mcp", "tools"): McpToolEntry,
         }

@@ -71,5 +71,6 @@ async def complete(
         raise RuntimeError("the organism declares no language models: add llm: to the YAML")
     agent = agent_id or ""
     return await completer.complete(
-        model, Request(tuple(messages), agent, running.until, tuple(tools), output, repairs)
+        model,
+        Request(tuple(messages), agent, running.until, tuple(tools), output, repairs, running.purse),
     )

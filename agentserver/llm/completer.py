@@ -17,6 +17,7 @@ from agentserver.llm.prompts import check_tools, estimate, messages_of
 from agentserver.llm.scripted import Scripted
 from agentserver.llm.typed import answered, tool_of
 from agentserver.payload.codec import Codecs
+from agentserver.spending import Amount, SpentError, usd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -195,23 +196,60 @@ class Models:
                 CompletionFault.RATE, choice.name, f"{place.backend.name} has no turn in time"
             )
         used: int | None = None
+        try:
+            done = await self._charged(choice, place, prompt, request)
+            used = done.usage.tokens or None
+        except CompletionError as error:
+            used = 0 if error.free else None
+            raise
+        finally:
+            place.pace.leave(entry, used)
+        return done
+
+    async def _charged(
+        self, choice: ModelChoice, place: RunningBackend, prompt: Prompt, request: Request
+    ) -> Completion:
+        """Ask a backend, its price reserved before and settled after. Raises CompletionError."""
+        if request.purse is None:
+            return await self._sent(choice, place, prompt, request)
+        most, what = dearest(prompt, place.backend), choice.name
+        if request.prompt:
+            what = f"{choice.name} (prompt {request.prompt})"
+        try:
+            reserved = await request.purse.reserve(most, what)
+        except SpentError as error:
+            raise CompletionError(CompletionFault.BUDGET, choice.name, str(error)) from error
+        try:
+            done = await self._sent(choice, place, prompt, request)
+        except CompletionError as error:
+            if error.free:
+                await request.purse.settle(reserved, Amount())
+            raise
+        if done.usage.tokens:  # a provider that does not say is charged what was reserved
+            await request.purse.settle(reserved, Amount(done.usage.tokens, usd(done.usage.money or 0.0)))
+        return done
+
+    async def _sent(
+        self, choice: ModelChoice, place: RunningBackend, prompt: Prompt, request: Request
+    ) -> Completion:
+        """Ask a backend within its time. Raises CompletionError."""
         late = min(place.backend.timeout, request.until - self.now())
         try:
             async with asyncio.timeout(late):
                 done = await place.provider.ask(prompt)
-            used = done.usage.tokens
         except TimeoutError:
             done = None
-        except CompletionError as error:
-            used = 0 if error.fault is not CompletionFault.TIMEOUT else None
-            raise
-        finally:
-            place.pace.leave(entry, used)
         if done is None:
-            raise CompletionError(
-                CompletionFault.TIMEOUT, choice.name, f"{place.backend.name} took over {late:.3g} s"
-            )
+            why = f"{place.backend.name} took over {late:.3g} s"
+            raise CompletionError(CompletionFault.TIMEOUT, choice.name, why)
         return replace(done, usage=_priced(done, place.backend))
+
+
+def dearest(prompt: Prompt, backend: Backend) -> Amount:
+    """The most that a prompt may cost at a backend."""
+    read, price = estimate(prompt), backend.ceiling or backend.price
+    money = 0.0 if price is None else (read * price.input + prompt.max_tokens * price.output) / 1e6
+    return Amount(read + prompt.max_tokens, usd(money))
 
 
 def _priced(done: Completion, backend: Backend) -> Usage:

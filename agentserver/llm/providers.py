@@ -112,7 +112,8 @@ class Remote:
         status = getattr(error, "status_code", None)
         why = f"{self._backend.name} answered {status}" if status else f"no answer of {self._backend.name}"
         logger.info("%s: %s (%s)", self._backend.name, fault.value, status or type(error).__name__)
-        return CompletionError(fault, self._backend.model, why, getattr(error, "retry_after", None))
+        after, phase = getattr(error, "retry_after", None), getattr(error, "phase", None)
+        return CompletionError(fault, self._backend.model, why, after, free=phase in {"pool", "connect"})
 
 
 def _parameters(prompt: Prompt) -> ModelRequestParameters:

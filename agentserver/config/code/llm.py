@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,16 +19,20 @@ from agentserver.config.findings import did_you_mean, dotted
 from agentserver.config.keys.fields import DOTTED_PATTERN
 from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, Script, ScriptCall, Turn
 from agentserver.config.validation import describe, keys_of
+from agentserver.spending import UNBOUNDED, Budget, Budgets, usd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from agentserver.config.code.binding import Binder
     from agentserver.config.findings import Where
+    from agentserver.config.keys.llm import BudgetEntry
     from agentserver.config.yaml.document import Document
     from agentserver.config.yaml.secrets import Secrets
 
 Entry = TypeVar("Entry", BackendEntry, ModelEntry)
+
+MILLION = 1_000_000
 
 MAX_FILE = 1 << 20
 """Bytes of a script."""
@@ -39,8 +44,10 @@ FILES = (".yaml", ".yml", ".json")
 """The ends of the name of a script that is a file."""
 
 
-def read_models(document: Document, secrets: Secrets, binder: Binder) -> LanguageModels:
-    """The backends and models of a sound entry, after a finding for each mistake."""
+def read_models(
+    document: Document, secrets: Secrets, binder: Binder, listeners: Collection[str]
+) -> LanguageModels:
+    """The backends, models and budgets of a sound entry, after a finding for each mistake."""
     reader = _Reader(document, secrets, binder)
     entry = LlmEntry.model_validate(document.data["llm"])
     prices = {name: Price(price.input, price.output) for name, price in entry.prices.items()}
@@ -51,14 +58,22 @@ def read_models(document: Document, secrets: Secrets, binder: Binder) -> Languag
     asked = {backend.model for backend in entry.backends}
     for name in prices.keys() - asked:
         reader.refuse(("prices", name), f'no backend has the model "{name}"', did_you_mean(name, asked))
+    budgets = reader.budgets(entry, listeners)
+    in_money = any(
+        one.money is not None for one in (budgets.request, budgets.conversation, *budgets.agents.values())
+    )
+    priced = {**prices, **(reader.ceilings(backends, prices) if in_money else {})}
     return LanguageModels(
-        MappingProxyType({name: reader.backend(at, one, prices) for name, (at, one) in backends.items()}),
+        MappingProxyType(
+            {name: reader.backend(at, one, (prices, priced)) for name, (at, one) in backends.items()}
+        ),
         MappingProxyType(
             {
                 name: ModelChoice(name, tuple(one.backends), one.strategy, one.retries, one.max_tokens)
                 for name, (_, one) in models.items()
             }
         ),
+        budgets,
     )
 
 
@@ -92,11 +107,51 @@ class _Reader:
             elif name in model.backends[:place]:
                 self.refuse(keys, f'the backend "{name}" is named twice')
 
-    def backend(self, at: int, entry: BackendEntry, prices: Mapping[str, Price]) -> Backend:
+    def budgets(self, entry: LlmEntry, listeners: Collection[str]) -> Budgets:
+        """What may be spent; a call reserves all the tokens that its answer may have."""
+        least = min(model.max_tokens for model in entry.models)
+        said = entry.budget
+        named: dict[tuple[str, ...], BudgetEntry | None] = {
+            ("request",): said.request,
+            ("conversation",): said.conversation,
+        }
+        named.update({("agents", name): budget for name, budget in said.agents.items()})
+        for keys, budget in named.items():
+            if budget is not None and budget.tokens is not None and budget.tokens <= least:
+                told = f"no call will ever go out: each reserves the {least} tokens that its answer may have"
+                self.refuse(("budget", *keys, "tokens"), told, "raise it, or lower max_tokens of the models")
+        for name in said.agents.keys() - set(listeners):
+            told, hint = f'unknown listener "{name}"', did_you_mean(name, listeners)
+            self.refuse(("budget", "agents", name), told, hint)
+        agents = {name: _budget(budget) for name, budget in said.agents.items()}
+        return Budgets(_budget(said.request), _budget(said.conversation), agents)
+
+    def ceilings(
+        self, backends: Mapping[str, tuple[int, BackendEntry]], prices: Mapping[str, Price]
+    ) -> Mapping[str, Price]:
+        """The most that each model may cost, where there is a budget in money and nobody has said it."""
+        found = {}
+        for at, entry in backends.values():
+            if entry.provider == "scripted" or entry.model in prices:
+                continue
+            price = _listed(entry)
+            if price is None:
+                told = f'no price is known of "{entry.model}", and there is a budget in money'
+                hint = f"name it: prices: {{{entry.model}: {{input: 1.0, output: 1.0}}}}"
+                self.refuse(("backends", at, "model"), told, hint)
+            else:
+                found[entry.model] = price
+        return found
+
+    def backend(
+        self, at: int, entry: BackendEntry, known: tuple[Mapping[str, Price], Mapping[str, Price]]
+    ) -> Backend:
         self._check_key(at, entry)
         script = self._script(at, entry)
+        prices, ceilings = known
         return Backend(
             price=prices.get(entry.model),
+            ceiling=ceilings.get(entry.model),
             key=entry.key or "",
             script=script,
             **entry.model_dump(exclude={"key", "script"}),
@@ -155,3 +210,25 @@ class _Reader:
             self.binder.report.error(where, f'"{name}": {at}: {describe(fault)[0]}')
             return None
         return script.model_dump(exclude_defaults=True)["turns"]
+
+
+def _budget(entry: BudgetEntry | None) -> Budget:
+    if entry is None:
+        return UNBOUNDED
+    return Budget(entry.tokens, None if entry.money is None else usd(entry.money))
+
+
+def _listed(entry: BackendEntry) -> Price | None:
+    """The price by the table that comes with the extra, at its dearest; None where it does not know the model.
+
+    A model behind another address may be called as one of the provider's own, and costs what nobody here knows.
+    """
+    if entry.base_url is not None or find_spec("genai_prices") is None:
+        return None
+    from genai_prices import Usage, calc_price
+
+    try:
+        found = calc_price(Usage(input_tokens=MILLION, output_tokens=MILLION), entry.model, provider_id=entry.provider)
+    except LookupError:
+        return None
+    return Price(float(found.input_price), float(found.output_price))

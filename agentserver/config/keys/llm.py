@@ -129,6 +129,35 @@ class PriceEntry(Strict):
     output: _Dollars = Field(description="For a million tokens that it writes.")
 
 
+class BudgetEntry(Strict):
+    """The most that may be spent."""
+
+    tokens: int | None = Field(
+        default=None, ge=1, le=10**12, description="Tokens, read and written; no bound if left out."
+    )
+    money: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        default=None, description="US dollars; no bound if left out."
+    )
+
+    @model_validator(mode="after")
+    def _bounds(self) -> BudgetEntry:
+        if self.tokens is None and self.money is None:
+            raise ValueError("needs tokens or money")
+        return self
+
+
+class BudgetsEntry(Strict):
+    """What may be spent on language models. What a call may cost at most is reserved before it goes out."""
+
+    request: BudgetEntry | None = Field(default=None, description="For one message from outside.")
+    conversation: BudgetEntry | None = Field(default=None, description="For one conversation.")
+    agents: dict[str, BudgetEntry] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="For one listener in one conversation, by its name.",
+    )
+
+
 class LlmEntry(Strict):
     """The language models that handlers may ask."""
 
@@ -143,6 +172,9 @@ class LlmEntry(Strict):
         max_length=1000,
         description="By the provider's name for a model; others are priced by a table of the library, which does not "
         "know all.",
+    )
+    budget: BudgetsEntry = Field(
+        default_factory=BudgetsEntry, title="Budget", description="What may be spent."
     )
 
 

@@ -216,7 +216,9 @@ class Agent:
 
     def _request(self, now: Invocation, messages: Any, tools: Any, output: Any) -> Request:
         name = now.metadata.own_name or ""
-        return Request(messages, name, now.until - MARGIN, tools, output)
+        return Request(
+            messages, name, now.until - MARGIN, tools, output, purse=now.purse, prompt=self._facts.digest
+        )
 
     def _fail(self, now: Invocation, state: AgentState, fault: CompletionFault) -> HandlerResult:
         """Give up. What an invocation keeps is lost when it fails: it is kept first, and the next one fails."""

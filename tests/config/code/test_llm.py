@@ -8,6 +8,7 @@ from textwrap import indent
 import pytest
 
 from agentserver.completion import Price
+from agentserver.spending import Budget, Budgets
 from tests.config.conftest import ONE
 
 GOOD = """
@@ -99,6 +100,53 @@ def test_each_mistake_has_its_place(desk, old, new, expected):
     found = desk.errors(ONE + GOOD.replace(old, new))
     assert any(expected in line for line in found), found
     assert not any("sk-literal-key" in line or "canary" in line for line in found)
+
+
+BUDGET = """
+  budget:
+    request: {tokens: 50000, money: 0.5}
+    conversation: {money: 20}
+    agents: {greeter: {tokens: 9000}}
+"""
+
+
+def test_budgets_are_frozen_values(desk):
+    text = GOOD.replace("model: local", "model: gpt-x")
+    models = desk.load(ONE + text.rstrip() + BUDGET).models
+    assert models.budgets == Budgets(
+        Budget(50_000, 500_000), Budget(None, 20_000_000), {"greeter": Budget(9000)}
+    )
+    assert models.backends["main"].ceiling == Price(1.5, 6)
+    assert desk.load(ONE + GOOD).models.budgets == Budgets()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "greeter:",
+            "greter:",
+            'llm.budget.agents.greter: unknown listener "greter" (did you mean "greeter"?)',
+        ),
+        ("tokens: 9000", "tokens: 4000", "llm.budget.agents.greeter.tokens: no call will ever go out"),
+        ("{money: 20}", "{}", "llm.budget.conversation: needs tokens or money"),
+        ("{money: 20}", "{money: 0}", "llm.budget.conversation.money: must be greater than 0"),
+        ("conversation:", "conversations:", 'unknown key "conversations" (did you mean "conversation"?)'),
+        ("", "", 'llm.backends[1].model: no price is known of "local", and there is a budget in money'),
+    ],
+)
+def test_each_mistake_of_a_budget_has_its_place(desk, old, new, expected):
+    found = desk.errors(ONE + GOOD.rstrip() + BUDGET.replace(old, new))
+    assert any(expected in line for line in found), found
+
+
+def test_a_price_of_the_table_is_enough(desk):
+    text = GOOD.replace(
+        'model: local, base_url: "http://127.0.0.1:11434/v1"', 'model: gpt-5-mini, key: "${KEY}"'
+    )
+    models = desk.load(ONE + text.rstrip() + BUDGET).models
+    assert models.backends["home"].price is None
+    assert models.backends["home"].ceiling.output > 0
 
 
 def test_an_empty_key_declares_nothing(desk):

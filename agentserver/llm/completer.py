@@ -269,7 +269,7 @@ def _providers(backends: Sequence[Backend]) -> Mapping[str, Provider]:
         from agentserver.extras import require
 
         require("a language model", "llm")
-        from agentserver.llm.providers import Remote
+        from agentserver.llm.providers import RemoteBackend
 
-        made.update({one.name: Remote(one) for one in remote})
+        made.update({one.name: RemoteBackend(one) for one in remote})
     return made

@@ -64,7 +64,7 @@ _FAULTS: tuple[tuple[type[Exception], CompletionFault], ...] = (
 """The kinds of failure, the more special ones first."""
 
 
-class Remote:
+class RemoteBackend:
     """A backend over HTTP. Blocks for its imports and certificates: make it in a thread."""
 
     def __init__(self, backend: Backend) -> None:

@@ -228,7 +228,9 @@ def _listed(entry: BackendEntry) -> Price | None:
     from genai_prices import Usage, calc_price
 
     try:
-        found = calc_price(Usage(input_tokens=MILLION, output_tokens=MILLION), entry.model, provider_id=entry.provider)
+        found = calc_price(
+            Usage(input_tokens=MILLION, output_tokens=MILLION), entry.model, provider_id=entry.provider
+        )
     except LookupError:
         return None
     return Price(float(found.input_price), float(found.output_price))

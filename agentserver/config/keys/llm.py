@@ -149,8 +149,12 @@ class BudgetEntry(Strict):
 class BudgetsEntry(Strict):
     """What may be spent on language models. What a call may cost at most is reserved before it goes out."""
 
-    request: BudgetEntry | None = Field(default=None, description="For one message from outside.")
-    conversation: BudgetEntry | None = Field(default=None, description="For one conversation.")
+    request: BudgetEntry | None = Field(
+        default=None, title="Request", description="For one message from outside."
+    )
+    conversation: BudgetEntry | None = Field(
+        default=None, title="Conversation", description="For one conversation."
+    )
     agents: dict[str, BudgetEntry] = Field(
         default_factory=dict,
         max_length=1000,

@@ -11,6 +11,7 @@ which was given untrusted text fetches no address of its own making.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -34,11 +35,20 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["Fetch", "FetchProblem", "FetchSettings", "FetchedPage", "fetch"]
+__all__ = ["Fetch", "FetchProblem", "FetchSettings", "FetchedPage", "PageLink", "fetch"]
 
 EVERY: Final = "*"
 """Among the hosts: every host of the public internet."""
 
+LINKS: Final = 50
+"""Links of one page that are passed on."""
+
+LONGEST: Final = 2000
+"""Characters of an address."""
+
+URL: Final = r"https?://[!-~]+"
+
+_URL: Final = re.compile(URL)
 _HTML: Final = ("text/html", "application/xhtml+xml")
 _PLAIN: Final = ("application/json", "application/xml")
 _SUCCESS: Final = range(200, 300)
@@ -66,7 +76,20 @@ class Fetch:
         url: its address.
     """
 
-    url: Annotated[Link, MaxLen(2000), Pattern(r"https?://[!-~]+")]
+    url: Annotated[Link, MaxLen(LONGEST), Pattern(URL)]
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A link of a page. Its author chose both.
+
+    Args:
+        label: the text of it.
+        url: the address, whole.
+    """
+
+    label: Annotated[str, MaxLen(200), Standing.PROSE]
+    url: Annotated[str, MaxLen(LONGEST), Standing.PROSE]
 
 
 @xmlify(namespace="urn:agentserver-tools:fetch")
@@ -79,13 +102,15 @@ class FetchedPage:
         status: of the last answer; 0 without one.
         title: of a page with markup.
         text: what it says.
+        links: the first of a page with markup, to ``http`` and ``https``.
         problem: the reason why there is none.
     """
 
-    url: Annotated[str, MaxLen(2000), Standing.PROSE]
+    url: Annotated[str, MaxLen(LONGEST), Standing.PROSE]
     status: int = 0
     title: Annotated[str, MaxLen(200), Standing.PROSE] = ""
     text: Annotated[str, Standing.PROSE] = ""
+    links: Annotated[list[PageLink], MaxLen(LINKS)] = field(default_factory=list)
     problem: FetchProblem | None = None
 
 
@@ -204,7 +229,7 @@ class _Fetching:
             try:
                 if response.status_code in _MOVED and "location" in response.headers:
                     return str(response.headers["location"])
-                return await self._read(url, response)
+                return await self._read(url, target, response)
             finally:
                 await response.aclose()
 
@@ -225,7 +250,7 @@ class _Fetching:
             lambda: ssl.create_default_context(cafile=self._settings.authorities)
         )
 
-    async def _read(self, url: str, response: httpx.Response) -> FetchedPage:
+    async def _read(self, url: str, target: httpx.URL, response: httpx.Response) -> FetchedPage:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         status = response.status_code
         if status not in _SUCCESS:
@@ -245,5 +270,15 @@ class _Fetching:
             text = body.decode("utf-8", errors="replace")
         if kind not in _HTML:
             return FetchedPage(url, status, "", pages.printable(text)[: self._settings.characters])
-        title, shown = await anyio.to_thread.run_sync(pages.as_text, text)
-        return FetchedPage(url, status, title[:200], shown[: self._settings.characters])
+        seen = await anyio.to_thread.run_sync(pages.shown, text)
+        links = [link for one in seen.links if (link := self._link(target, *one)) is not None]
+        told = seen.text[: self._settings.characters]
+        return FetchedPage(url, status, seen.title[:200], told, links[:LINKS])
+
+    def _link(self, page: httpx.URL, label: str, href: str) -> PageLink | None:
+        """A link of a page; None for one that leads to no page."""
+        try:
+            url = str(page.join(href).copy_with(fragment=None))
+        except (self._web.InvalidURL, ValueError):
+            return None
+        return PageLink(label[:200], url) if label and _URL.fullmatch(url) and len(url) <= LONGEST else None

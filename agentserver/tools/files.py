@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import anyio.to_thread
 from annotated_types import Gt, MaxLen, MinLen
@@ -43,6 +43,10 @@ __all__ = [
 ]
 
 
+LONGEST: Final = 1000
+"""Characters of a file's name, with the folders above it."""
+
+
 class FileProblem(StrEnum):
     """The reasons why a file was not read or written."""
 
@@ -63,7 +67,7 @@ class ReadFile:
         file: its name below the folder, with ``/`` between.
     """
 
-    file: Annotated[str, Id("file"), MinLen(1), MaxLen(1000)]
+    file: Annotated[str, Id("file"), MinLen(1), MaxLen(LONGEST)]
 
 
 @xmlify(namespace="urn:agentserver-tools:files")
@@ -91,7 +95,7 @@ class FileEntry:
         size: in bytes.
     """
 
-    file: Annotated[str, Id("file"), MaxLen(1000)]
+    file: Annotated[str, Id("file"), MaxLen(LONGEST)]
     size: int
 
 
@@ -119,7 +123,7 @@ class WriteFile:
         text: all that it holds then.
     """
 
-    file: Annotated[str, Id("file"), MinLen(1), MaxLen(1000)]
+    file: Annotated[str, Id("file"), MinLen(1), MaxLen(LONGEST)]
     text: Annotated[str, Role.PAYLOAD]
 
 
@@ -169,7 +173,7 @@ async def list_files(payload: ListFiles, metadata: HandlerMetadata) -> HandlerRe
     """Answer with the files below the folder."""
     settings = given(FileSettings)
     found, more = await anyio.to_thread.run_sync(below.listed, settings.root, settings.files)
-    named = [FileEntry(name, size) for name, size in found if pages.writable(name) == name]
+    named = [FileEntry(name, size) for name, size in found if _sayable(name)]
     return HandlerResponse.respond(FileList(named, more))
 
 
@@ -186,6 +190,11 @@ async def write(payload: WriteFile, metadata: HandlerMetadata) -> HandlerRespons
     if isinstance(done, FileProblem):
         return HandlerResponse.respond(FileWritten(payload.file, problem=done))
     return HandlerResponse.respond(FileWritten(payload.file, len(data)))
+
+
+def _sayable(name: str) -> bool:
+    """True for a name that a payload can carry."""
+    return len(name) <= LONGEST and pages.writable(name) == name
 
 
 async def _tried(work: Callable[[], bytes | None]) -> bytes | FileProblem:

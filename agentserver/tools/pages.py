@@ -6,7 +6,7 @@ Owns the way from markup to text. Loads nothing and runs nothing, whatever the m
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from lxml import etree
 
@@ -15,19 +15,40 @@ _BLOCKS: Final = ("br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "li", "p", "t
 _UNREAD: Final = ("script", "style", "template", "noscript", "title")
 
 
-def as_text(html: str) -> tuple[str, str]:
-    """The title and the text of a page, one block a line."""
+class Shown(NamedTuple):
+    """A page as a reader sees it.
+
+    Args:
+        title: on one line.
+        text: one block a line.
+        links: the label and the target of each, as the page has it, in order and once.
+    """
+
+    title: str = ""
+    text: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+
+
+def shown(html: str) -> Shown:
+    """What a reader sees of a page."""
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
     if not html.strip():
-        return "", ""
+        return Shown()
     root = etree.fromstring(html.encode(errors="replace"), parser)
     if root is None:
-        return "", ""
+        return Shown()
     title = _clean(root.findtext(".//title") or "")
+    links = tuple(
+        dict.fromkeys((_clean(_text(one)), str(one.get("href"))) for one in root.iterfind(".//a[@href]"))
+    )
     etree.strip_elements(root, *_UNREAD, with_tail=False)
     for block in root.iter(*_BLOCKS):
         block.tail = f"\n{block.tail or ''}"
-    return title, lines(str(etree.tostring(root, method="text", encoding="unicode", with_tail=False)))
+    return Shown(title, lines(_text(root)), links)
+
+
+def _text(element: etree._Element) -> str:
+    return str(etree.tostring(element, method="text", encoding="unicode", with_tail=False))
 
 
 def printable(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from agentserver.tools.fetch import Fetch, FetchedPage, FetchProblem, FetchSettings, fetch
+from agentserver.tools.fetch import LINKS, Fetch, FetchedPage, FetchProblem, FetchSettings, fetch
 from tests.core.paper import listener
 from tests.pump.desk import desk
 from tests.tools.web import moved, page, web
@@ -52,6 +52,24 @@ async def test_a_page_is_what_a_reader_sees_of_it():
         assert found.url == f"http://localhost:{there.port}/a?b=c#part"
         assert there.hosts() == [f"Host: localhost:{there.port}"]
         assert "accept-encoding: identity" in there.asked[0].lower()
+
+
+async def test_links_are_whole_and_lead_to_pages():
+    async with site() as (there, get):
+        html = (
+            '<a href="b?c#d">one</a><a href="b?c#d">one</a><a href="//x.example/y">two</a><a href="mailto:a@b.c">no</a>'
+            '<a href="http://a:b/">no</a><a href="javascript:x()">no</a><a href="/z"></a><a href="http://h/\u00e4">three</a>'
+        )
+        there.pages |= {"/a": moved("/f/a"), "/f/a": page(html, "200 OK", "text/html; charset=utf-8")}
+        found = await get("/a")
+        here = f"http://localhost:{there.port}"
+        assert [(link.label, link.url) for link in found.links] == [
+            ("one", f"{here}/f/b?c"),
+            ("two", "http://x.example/y"),
+            ("three", "http://h/%C3%A4"),
+        ]
+        there.pages["/"] = page("".join(f'<a href="/{number}">x</a>' for number in range(LINKS + 9)))
+        assert len((await get("/")).links) == LINKS
 
 
 async def test_a_text_keeps_its_lines_and_what_cannot_be_seen_goes():

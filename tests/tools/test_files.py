@@ -179,6 +179,16 @@ def test_whatever_the_name_nothing_beside_the_folder_is_read(tmp_path_factory, n
         assert below.read(str(top / "root"), name, 100) != b"SECRET"
 
 
+async def test_names_that_no_payload_carries_are_left_out(root):
+    (root / "b\x01.txt").write_text("x")
+    os.close(os.open(os.fsencode(root) + b"/\xff.txt", os.O_CREAT))
+    async with shelf(root) as d:
+        assert [entry.file for entry in (await d.ask(ListFiles(), "list")).files] == [
+            "a.txt",
+            "notes/today.txt",
+        ]
+
+
 def test_deep_folders_are_listed_so_far(root):
     deep = root.joinpath(*["d"] * (below.DEPTH + 2))
     deep.mkdir(parents=True)

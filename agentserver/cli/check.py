@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.config.organism import BoundListener, Provenance, SourceLine
     from agentserver.core.blueprint import Blueprint
+    from agentserver.core.guard import Rules
     from agentserver.payload.codec import Codec, Codecs
     from agentserver.provenance.flows import FlowReport
     from agentserver.provenance.policy.quarantine import Channel
@@ -53,7 +54,12 @@ def command(ctx: click.Context, organism: Path | None, *, flows: bool, strict: b
         ctx.exit(FOUND)
     decided_by = project.rules(ctx, loaded)
     codecs = decided_by.codecs
-    objections = (*hygiene(loaded, codecs), *withheld(loaded, codecs), *unwalled(loaded))
+    objections = (
+        *hygiene(loaded, codecs),
+        *withheld(loaded, codecs),
+        *unwalled(loaded),
+        *unserved(loaded, decided_by),
+    )
     for objection in objections:
         project.say(str(objection))
     hard = sum(objection.severity is Severity.ERROR for objection in objections)
@@ -101,6 +107,21 @@ def _looked_at(organism: Organism) -> Iterator[tuple[Severity, type, str, Source
             severity = Severity.ERROR if name in taking_part else Severity.WARNING
             for payload in bound.listener.payloads:
                 yield severity, payload, f"which {name} takes", bound.source
+
+
+def unserved(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:
+    """The mistake of exposing to MCP hosts what cannot be a tool, at the first listener that cannot."""
+    if organism.serving is None:
+        return
+    from agentserver.config.findings import ConfigMistake, Severity
+    from agentserver.mcp.serving.tools import tools_of
+
+    try:
+        tools_of(rules, organism.serving.expose)
+    except ValueError as error:
+        named = (bound for bound in organism.listeners if bound.listener.name in str(error).split())
+        place = next(named, organism.listeners[0]).source
+        yield ConfigMistake(Severity.ERROR, place.file, place.line, "mcp_server.expose", str(error))
 
 
 def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.cli import project
+from agentserver.cli import mcp_serve, project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,7 @@ def diff(ctx: click.Context, organism: Path | None, only: str | None) -> None:
 
 command = click.Group(
     "mcp",
-    commands=[lock, diff],
+    commands=[lock, diff, mcp_serve.serve, mcp_serve.token],
     short_help="Lock the tools of MCP servers; serve as one.",
     help="The Model Context Protocol: servers whose tools are listeners, and the organism as a server of tools.",
 )

@@ -14,10 +14,11 @@ from agentserver.config.code.agents import Around, check_keys, equipped
 from agentserver.config.code.binding import Binder
 from agentserver.config.code.userland import Importer, Project, strangers
 from agentserver.config.code.userland import forget as forget_modules
-from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where
+from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
 from agentserver.config.handoffs import read_handoffs
 from agentserver.config.keys.models import IncludedFile, OrganismFile
-from agentserver.config.organism import Organism
+from agentserver.config.keys.serving import McpServerEntry
+from agentserver.config.organism import McpServing, Organism
 from agentserver.config.places import check_places
 from agentserver.config.validation import parse
 from agentserver.config.wiring import (
@@ -31,6 +32,7 @@ from agentserver.config.wiring import (
 )
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources
+from agentserver.core.state.principals import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,6 +124,7 @@ def _assemble(
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(home, files[0], bound, report)
     guards = _guards(files[0], bound, binder)
+    serving = _serving(files[0], {*names_of(files), *(each.entry.name for each in declared)}, report)
     modules = binder.importer.brought()
     if report.failed:
         forget_modules(modules)
@@ -140,6 +143,7 @@ def _assemble(
         provenance=provenance,
         guards=guards,
         models=language_models,
+        serving=serving,
         mcp=servers,
     )
 
@@ -222,6 +226,20 @@ def _equipped(
     if unknown or not any(item.agent for item in bound):
         return bound, models
     return equipped(bound, declared, Around(models, limits), binder.report), models
+
+
+def _serving(main: Parsed, known: set[str], report: Mistakes) -> McpServing | None:
+    if "mcp_server" not in main.document.data.keys() - main.faulty:
+        return None
+    entry = McpServerEntry.model_validate(main.document.data["mcp_server"])
+    for i, name in enumerate(entry.expose):
+        where = main.document.where(("mcp_server", "expose", i))
+        if name not in known:
+            report.error(where, f'unknown listener "{name}"', did_you_mean(name, known))
+        elif name in entry.expose[:i]:
+            report.error(where, f'"{name}" is exposed already')
+    trust, approvals = Trust(entry.trust), entry.approvals or ""
+    return McpServing(tuple(entry.expose), trust, entry.tokens, approvals, entry.deadline)
 
 
 def _check_bound(home: Project, main: Parsed, bound: Sequence[BoundListener], report: Mistakes) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
+    from agentserver.core.state.principals import Trust
     from agentserver.guards.base import Guard
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.handoff.intents import Vocabulary
@@ -166,6 +167,25 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
+class McpServing:
+    """What hosts of the Model Context Protocol are offered.
+
+    Args:
+        expose: the listeners that are tools, in order.
+        trust: of every host.
+        tokens: the file of bearer tokens, relative to the project directory; None where nobody comes by HTTP.
+        approvals: address of the page of an approval, without its id; empty without one.
+        deadline: seconds for which a host waits for a call.
+    """
+
+    expose: tuple[str, ...]
+    trust: Trust
+    tokens: str | None
+    approvals: str
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
 class Organism:
     """A checked configuration.
 
@@ -183,6 +203,7 @@ class Organism:
         handoffs: how work is handed over; None where no intents are declared.
         guards: those of the program, by name, in the order in which they are asked.
         models: the language models that handlers may ask; None where none are declared.
+        serving: what MCP hosts are offered; None where nothing is.
         mcp: the servers whose tools are listeners.
     """
 
@@ -199,4 +220,5 @@ class Organism:
     provenance: Provenance | None = None
     guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)
     models: LanguageModels | None = None
+    serving: McpServing | None = None
     mcp: tuple[McpServer, ...] = ()

@@ -48,6 +48,7 @@ from agentserver.config.keys.models import (
     OrganismFile,
     unjournalled,
 )
+from agentserver.config.keys.serving import PAGE_PATTERN, McpServerEntry
 from agentserver.config.organism import Journal
 
 if TYPE_CHECKING:
@@ -217,6 +218,7 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("intents", "params"): ParameterEntry,
             ("listeners", "agent"): AgentEntry,
             ("llm",): LlmEntry,
+            ("mcp_server",): McpServerEntry,
             ("llm", "backends"): BackendEntry,
             ("llm", "models"): ModelEntry,
             ("llm", "prices"): PriceEntry,
@@ -251,6 +253,7 @@ _EXPECTED = {
 }
 
 _SYNTAX = {
+    PAGE_PATTERN: "is an address that begins with http:// or https:// and ends with /",
     NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
     DOTTED_PATTERN: NO_PATH,
     INTENT_PATTERN: "may hold letters, digits and - _ . only, at most 64, and begins with a letter",

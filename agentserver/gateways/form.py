@@ -14,6 +14,8 @@ from lxml import etree
 
 from agentserver.payload.fields.field_table import FieldKind, PayloadType, RecordType
 from agentserver.payload.fields.lexical import ScalarKind
+from agentserver.provenance.evidence.labels import Standing
+from agentserver.provenance.policy.declared import declared
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
@@ -31,6 +33,18 @@ class FormMisfit:
     """The reasons why the typed fields make no payload; one line for each thing to correct."""
 
     lines: tuple[str, ...]
+
+
+def pasted(codec: Codec) -> frozenset[str]:
+    """The fields of a payload, as they are typed, whose type declares that they hold somebody else's prose."""
+    if codec.described is None:
+        return frozenset()
+    try:
+        marks = declared(codec.payload)
+    except TypeError:  # contradictory marks declare nothing; where they count, loading refuses them
+        return frozenset()
+    fields = codec.described.record.fields
+    return frozenset(each.xml for each in fields if marks.standing(each.name) is Standing.PROSE)
 
 
 @dataclass

@@ -31,6 +31,7 @@ from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.serving import McpServerEntry
 from agentserver.config.keys.words import Approval, Trusts  # noqa: TC001 - pydantic reads them
 from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
@@ -380,6 +381,13 @@ class OrganismFile(IncludedFile):
         default_factory=list,
         max_length=100,
         description="Servers of the Model Context Protocol whose tools are listeners.",
+    )
+    mcp_server: Annotated[
+        McpServerEntry | None, BeforeValidator(given, json_schema_input_type=McpServerEntry)
+    ] = Field(
+        default=None,
+        title="MCP server",
+        description="What hosts of the Model Context Protocol are offered by agentserver mcp serve.",
     )
     provenance: Any = Field(
         default=None,

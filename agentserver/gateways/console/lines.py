@@ -233,10 +233,17 @@ def _how(listener: str, codecs: Sequence[Codec]) -> tuple[str, ...]:
 
 
 def usage(codec: Codec) -> str:
-    """The fields of a payload as they are typed; what may be left out stands in brackets."""
+    """The fields of a payload as they are typed; what may be left out stands in brackets.
+
+    A field of standing prose is one to paste into: what stands there is somebody else's words and orders nothing.
+    """
     if not codec.outline:
         return "(no fields)"
-    words = (f"{o.name}=<{o.label}>{' ...' if o.repeated else ''}" for o in codec.outline)
+    pasted = form.pasted(codec)
+    words = (
+        f"{o.name}=<{'pasted ' if o.name in pasted else ''}{o.label}>{' ...' if o.repeated else ''}"
+        for o in codec.outline
+    )
     return " ".join(f"[{word}]" if o.optional else word for o, word in zip(codec.outline, words, strict=True))
 
 

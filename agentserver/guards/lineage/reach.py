@@ -88,7 +88,8 @@ class Reach:
             return None
         if self._parties.of(sender, memory).source:
             return FirstText(sender, memory.step, sender)
-        return self.exposed(memory, sender, proposal.thread)
+        text = self.exposed(memory, sender, proposal.thread)
+        return None if text is None or text.source == to else text  # what it said itself may come back
 
     def _held(self, memory: Memory, said: Said, before: Memory) -> FirstText | None:
         """The untrusted text that a message may hold: a source's own words, or what its sender was given."""

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentserver import Element, xmlify
 from agentserver.gateways.console.lines import (
     HELP,
     MAX_MARKUP,
@@ -19,6 +23,8 @@ from agentserver.gateways.console.lines import (
     read,
     usage,
 )
+from agentserver.payload.codec import Codecs
+from agentserver.provenance import Standing
 
 
 def said(line, takers, addressee="greeter"):
@@ -111,6 +117,17 @@ def test_usage_marks_what_may_be_left_out(takers):
     assert usage(shop).startswith("who=<text> [no=<integer>] [colour=<")
     assert "[tags=<text> ...]" in usage(shop)
     assert usage(takers["silent"][0]) == "(no fields)"
+
+
+@xmlify
+@dataclass(frozen=True)
+class Inquiry:
+    words: str
+    mail: Annotated[str, Standing.PROSE, Element(name="letter")] = ""
+
+
+def test_a_field_for_somebody_elses_words_is_offered_as_pasted_text():
+    assert usage(Codecs([Inquiry]).of(Inquiry)) == "words=<text> [letter=<pasted text>]"
 
 
 def test_every_verb_has_help():

@@ -1,0 +1,44 @@
+"""The keys below ``mcp_server:`` in ``organism.yaml``: types, bounds, help texts.
+
+Owns the pydantic model. Refuses to know whether a name is there.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from agentserver.config.keys.fields import Deadline, Name, RelativePath, Strict
+
+PAGE_PATTERN = r"^https?://[^\s@?#]+/$"
+_Page: TypeAlias = Annotated[str, Field(pattern=PAGE_PATTERN, max_length=1000)]
+
+
+class McpServerEntry(Strict):
+    """What hosts of the Model Context Protocol are offered."""
+
+    expose: list[Name] = Field(
+        min_length=1,
+        max_length=1000,
+        description="The listeners that are tools, in the order in which hosts see them. No host can address another.",
+    )
+    trust: Literal["stranger", "relay", "orders"] = Field(
+        default="stranger",
+        description="What the words of a host count for. stranger: untrusted text, since a host says what its model "
+        "has read; relay: they neither authorise nor accuse; orders: those of a person of yours.",
+    )
+    tokens: Annotated[RelativePath, Field(examples=["config/mcp-tokens"])] | None = Field(
+        default=None,
+        description="For HTTP: a file with a line for each principal, its name and the SHA-256 of its token, as "
+        "agentserver mcp token writes it; relative to the project directory.",
+    )
+    approvals: _Page | None = Field(
+        default=None,
+        description="The address of a page on which a person decides about an approval, up to its last /; the id of "
+        "the approval follows. A host that can show pages is told to show it.",
+    )
+    deadline: Deadline = Field(
+        default=60.0,
+        description='How long a host waits for a call: seconds, or text such as "2m". The call itself goes on.',
+    )

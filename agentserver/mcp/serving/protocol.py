@@ -1,0 +1,159 @@
+"""An organism as an MCP server, by the SDK's low-level face.
+
+Owns the protocol's side: lists, calls, results, the state that a host brings back. Refuses to decide: arguments are
+judged by schemas, calls by the server. Imports the SDK, which comes with the extra ``mcp``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.shared.exceptions import MCPError
+
+from agentserver.mcp.serving.calls import Answered, Unanswered
+from agentserver.mcp.serving.tools import answer_of
+from agentserver.payload.json.values import JsonRefusal
+from agentserver.ports import QuotaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mcp.server.context import ServerRequestContext
+
+    from agentserver.core.guard import Rules
+    from agentserver.core.state.principals import Principal
+    from agentserver.mcp.serving.calls import Calls
+    from agentserver.mcp.serving.tools import ServedTool, ToolAnswer
+
+logger = logging.getLogger("agentserver.mcp")
+
+ROUNDS = "2026-07-28"
+"""The first version of the protocol in which a call may come back for more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Everything that is offered to hosts.
+
+    Args:
+        name: of the organism.
+        rules: by which answers are read.
+        tools: by name, in order.
+        calls: carries them out.
+        who: the principal of whoever calls, as the transport has authenticated it.
+        approvals: address of the page on which a person decides, without the id of the approval; empty without one.
+        patience: seconds for which a call that waits for a person may be asked for again.
+    """
+
+    name: str
+    rules: Rules
+    tools: Mapping[str, ServedTool]
+    calls: Calls
+    who: Callable[[], Principal]
+    approvals: str = ""
+    patience: float = 3600.0
+
+
+def protocol_server(offer: Offer, version: str = "") -> Server[Any]:
+    """The SDK's server for an offer."""
+
+    async def listed(_ctx: ServerRequestContext[Any], _params: object) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_tool(each) for each in offer.tools.values()])
+
+    async def called(
+        ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        return await _called(offer, ctx, params)
+
+    server: Server[Any] = Server(offer.name, version=version, on_list_tools=listed, on_call_tool=called)
+    security = RequestStateSecurity.ephemeral(ttl=offer.patience)
+    server.middleware.append(RequestStateBoundary(security, default_audience=offer.name))
+    return server
+
+
+def _tool(tool: ServedTool) -> types.Tool:
+    return types.Tool(name=tool.name, description=tool.description, input_schema=dict(tool.schema))
+
+
+async def _called(
+    offer: Offer, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+) -> types.CallToolResult | types.InputRequiredResult:
+    tool = offer.tools.get(params.name)
+    if tool is None:
+        raise MCPError(code=types.INVALID_PARAMS, message="Unknown tool")
+    message = tool.message(params.arguments or {})
+    if isinstance(message, JsonRefusal):
+        return _failed(f"The arguments are not accepted.\n{message}")
+    elicits = bool(offer.approvals) and _elicits(ctx)
+    beats = 0
+
+    async def beat(text: str) -> None:
+        nonlocal beats
+        beats += 1
+        await ctx.session.report_progress(beats, None, text)
+
+    try:
+        outcome = await offer.calls.call(
+            offer.who(), tool, message, beat, request=_request(params), leaving=elicits
+        )
+    except QuotaError:
+        return _failed("Busy. Try again later.")
+    except (RuntimeError, ValueError, BaseExceptionGroup):
+        logger.exception("a call of %s could not be carried out", tool.name)
+        raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
+    if isinstance(outcome, Answered):
+        return _result(answer_of(outcome.replies, offer.rules))
+    return _asked(offer, outcome) if outcome.approval and elicits else _late(offer, outcome)
+
+
+def _request(params: types.CallToolRequestParams) -> str:
+    """The request of the call that a host comes back to. The boundary has opened the seal of what it is in."""
+    return "" if params.request_state is None else str(json.loads(params.request_state)["request"])
+
+
+def _elicits(ctx: ServerRequestContext[Any]) -> bool:
+    """True for a host that can show a person a page and come back."""
+    capabilities = ctx.session.client_capabilities
+    elicitation = None if capabilities is None else capabilities.elicitation
+    return ctx.protocol_version >= ROUNDS and elicitation is not None and elicitation.url is not None
+
+
+def _asked(offer: Offer, outcome: Unanswered) -> types.InputRequiredResult:
+    """A person decides on a page; the host's word about it is not looked at, it only brings the call back."""
+    shown = types.ElicitRequestURLParams(
+        message=f"A person has to approve this call: approval {outcome.approval}.",
+        url=f"{offer.approvals}{outcome.approval}",
+    )
+    state = json.dumps({"request": outcome.request, "approval": outcome.approval})
+    return types.InputRequiredResult(
+        input_requests={"approval": types.ElicitRequest(params=shown)}, request_state=state
+    )
+
+
+def _late(offer: Offer, outcome: Unanswered) -> types.CallToolResult:
+    why = (
+        f"A person has to approve this call: approval {outcome.approval}. Nobody has within {offer.calls.deadline:g} s."
+        if outcome.approval
+        else f"This call is not done after {offer.calls.deadline:g} s."
+    )
+    return _failed(
+        f"{why} It goes on. The same call once more, with the same arguments, tells what came of it."
+    )
+
+
+def _failed(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+
+
+def _result(answer: ToolAnswer) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text) for text in answer.texts],
+        structured_content=None if answer.value is None else dict(answer.value),
+        is_error=answer.error,
+    )

@@ -1,0 +1,44 @@
+"""What mcp_server: says, and what is wrong with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentserver.core.state.principals import Trust
+from tests.config.conftest import ONE
+
+
+def test_hosts_are_strangers_who_reach_what_is_exposed(project):
+    serving = project.load(ONE + "mcp_server: {expose: [greeter]}\n").serving
+    assert (serving.expose, serving.trust, serving.tokens) == (("greeter",), Trust.STRANGER, None)
+    assert project.load(ONE).serving is None
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        (
+            "{expose: [greter]}",
+            '7: mcp_server.expose[0]: unknown listener "greter" (did you mean "greeter"?)',
+        ),
+        ("{expose: [greeter, greeter]}", '7: mcp_server.expose[1]: "greeter" is exposed already'),
+        ("{expose: []}", "7: mcp_server.expose: must hold at least 1 entries"),
+        ("{}", "7: mcp_server.expose: is missing"),
+        ("", "7: mcp_server: must not be empty: leave the key out, or give it a value"),
+        (
+            "{expose: [greeter], trust: friend}",
+            "7: mcp_server.trust: must be 'stranger', 'relay' or 'orders'",
+        ),
+        (
+            "{expose: [greeter], tokns: x}",
+            '7: mcp_server.tokns: unknown key "tokns" (did you mean "tokens"?)',
+        ),
+        (
+            "{expose: [greeter], approvals: 'https://a.example/x'}",
+            "7: mcp_server.approvals: is an address that begins with http:// or https:// and ends with /",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(project, said, fault):
+    (found,) = project.findings(ONE + f"mcp_server: {said}\n")
+    assert found.startswith(f"organism.yaml:{fault}")

@@ -119,12 +119,10 @@ def _assemble(
     declared += foreign.declared
     servers = foreign.join(bound)
     bound, language_models = _equipped(declared, files[0], (bound, secrets, limits), binder)
-    lifespan = binder.lifespan(files[0])
-    handoffs = read_handoffs(files[0], bound, binder)
+    lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(home, files[0], bound, report)
-    guards = _guards(files[0], bound, binder)
-    serving = _serving(files[0], {*names_of(files), *(each.entry.name for each in declared)}, report)
+    guards, serving = _guards(files[0], bound, binder), _serving(files, declared, report)
     modules = binder.importer.brought()
     if report.failed:
         forget_modules(modules)
@@ -228,10 +226,14 @@ def _equipped(
     return equipped(bound, declared, Around(models, limits), binder.report), models
 
 
-def _serving(main: Parsed, known: set[str], report: Mistakes) -> McpServing | None:
+def _serving(
+    files: Sequence[Parsed], declared: Sequence[DeclaredListener], report: Mistakes
+) -> McpServing | None:
+    main = files[0]
     if "mcp_server" not in main.document.data.keys() - main.faulty:
         return None
     entry = McpServerEntry.model_validate(main.document.data["mcp_server"])
+    known = names_of(files).union(each.entry.name for each in declared)
     for i, name in enumerate(entry.expose):
         where = main.document.where(("mcp_server", "expose", i))
         if name not in known:

@@ -83,8 +83,10 @@ def test_check_names_what_cannot_be_a_tool(home):
     handler = "    handler: mcp_desk_handlers.vault\n"
     path.write_text(path.read_text().replace(handler, f"{handler}    schema: open.xsd\n"))
     code = home / "mcp_desk_handlers.py"
-    bound = '@dataclass(frozen=True)\nclass Open:\n    class Meta:\n        namespace = "urn:agentserver:payload:Open:v1"\n'
-    code.write_text(code.read_text().replace("@xmlify\n@dataclass(frozen=True)\nclass Open:\n", bound))
+    meta = 'class Open:\n    class Meta:\n        namespace = "urn:agentserver:payload:Open:v1"\n'
+    typed = 'door: int = field(metadata={"type": "Element", "namespace": "urn:agentserver:payload:Open:v1"})'
+    written = code.read_text().replace("class Open:\n", meta).replace("door: int", typed)
+    code.write_text(written.replace("import dataclass", "import dataclass, field"))
     result = CliRunner().invoke(cli, ["check", str(path)])
     assert (
         "vault cannot be exposed: Open is bound to a hand-written XSD and has no JSON form" in result.output

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from agentserver.core.messages import Reply
     from agentserver.core.records.audit import AuditRecord
@@ -101,9 +101,8 @@ class Calls:
         with anyio.move_on_after(self.deadline), waiting:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(waiting.run, beat, tasks.cancel_scope)
-                async with aclosing(handle.replies(message, tool.listener, request=own)) as answers:  # type: ignore[type-var]
-                    async for reply in answers:
-                        replies.append(reply)  # noqa: PERF401 - what has come by the deadline is kept
+                answers = handle.replies(message, tool.listener, request=own)
+                replies += await _all(answers)
                 waiting.over = True
                 tasks.cancel_scope.cancel()
         if waiting.over:
@@ -112,6 +111,12 @@ class Calls:
         while len(self._late) > LATE:
             del self._late[next(iter(self._late))]
         return Unanswered(own, waiting.approval())
+
+
+async def _all(answers: AsyncIterator[Reply]) -> list[Reply]:
+    """All replies; where it is cancelled none counts as taken."""
+    async with aclosing(answers):  # type: ignore[type-var]
+        return [reply async for reply in answers]
 
 
 class _Waiting:

@@ -32,14 +32,14 @@ LATE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CallDone:
     """A call that came to rest."""
 
     replies: tuple[Reply, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class CallPending:
     """A call that goes on.
 
     Args:
@@ -75,7 +75,7 @@ class Calls:
         *,
         request: str = "",
         leaving: bool = False,
-    ) -> Answered | Unanswered:
+    ) -> CallDone | CallPending:
         """Send a message and wait for its answers.
 
         One that was not waited for to the end is found again by its request, or else by being the same once more: then
@@ -106,11 +106,11 @@ class Calls:
                 waiting.over = True
                 tasks.cancel_scope.cancel()
         if waiting.over:
-            return Answered(tuple(replies))
+            return CallDone(tuple(replies))
         self._late[key] = own
         while len(self._late) > LATE:
             del self._late[next(iter(self._late))]
-        return Unanswered(own, waiting.approval())
+        return CallPending(own, waiting.approval())
 
 
 async def _all(answers: AsyncIterator[Reply]) -> list[Reply]:

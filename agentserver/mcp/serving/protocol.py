@@ -16,7 +16,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 
-from agentserver.mcp.serving.calls import Answered, Unanswered
+from agentserver.mcp.serving.calls import CallDone, CallPending
 from agentserver.mcp.serving.tools import answer_of
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports import QuotaError
@@ -107,7 +107,7 @@ async def _called(
     except (RuntimeError, ValueError, BaseExceptionGroup):
         logger.exception("a call of %s could not be carried out", tool.name)
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
-    if isinstance(outcome, Answered):
+    if isinstance(outcome, CallDone):
         return _result(answer_of(outcome.replies, offer.rules))
     return _asked(offer, outcome) if outcome.approval and elicits else _late(offer, outcome)
 
@@ -124,7 +124,7 @@ def _elicits(ctx: ServerRequestContext[Any]) -> bool:
     return ctx.protocol_version >= ROUNDS and elicitation is not None and elicitation.url is not None
 
 
-def _asked(offer: Offer, outcome: Unanswered) -> types.InputRequiredResult:
+def _asked(offer: Offer, outcome: CallPending) -> types.InputRequiredResult:
     """A person decides on a page; the host's word about it is not looked at, it only brings the call back."""
     shown = types.ElicitRequestURLParams(
         message=f"A person has to approve this call: approval {outcome.approval}.",
@@ -136,7 +136,7 @@ def _asked(offer: Offer, outcome: Unanswered) -> types.InputRequiredResult:
     )
 
 
-def _late(offer: Offer, outcome: Unanswered) -> types.CallToolResult:
+def _late(offer: Offer, outcome: CallPending) -> types.CallToolResult:
     why = (
         f"A person has to approve this call: approval {outcome.approval}. Nobody has within {offer.calls.deadline:g} s."
         if outcome.approval

@@ -35,6 +35,7 @@ CORE_COVERAGE = 98
 SOAK_SCALE = 100
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {
+    "agents": ("--quick",),
     "durable": ("--quick",),
     "fairness": ("--quick",),
     "handoff": ("1",),

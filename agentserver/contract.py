@@ -236,6 +236,10 @@ class Storage(Protocol):
         """The values of exactly this class that were appended and not trimmed, oldest first, decoded afresh."""
         ...
 
+    def size(self, kind: type) -> int:
+        """Bytes that the entries of a log take, as ``limits.storage`` counts them. No entry is looked at."""
+        ...
+
     def trim(self, kind: type, keep: int) -> None:
         """Forget all but the latest ``keep`` entries of a log. Raises ValueError for fewer than none."""
         ...

@@ -92,6 +92,12 @@ class ThreadStorage:
         entries = chain(islice(self._there(codec.name), change.dropped, None), change.appended)
         return tuple([self._decoded(kind, codec, data) for data in entries])
 
+    def size(self, kind: type) -> int:
+        """Bytes that the entries of a log take. Looks at those alone that this invocation has changed."""
+        name = self._codecs.of(kind).name
+        (_, dropped, appended), there = self._change(name), self._there(name)
+        return there.size - sum(map(len, there.oldest(dropped))) + sum(map(len, appended))
+
     def trim(self, kind: type, keep: int) -> None:
         """Forget all but the latest ``keep`` entries of a log. Raises ValueError for fewer than none."""
         if keep < 0:

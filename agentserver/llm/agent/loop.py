@@ -156,7 +156,7 @@ class Agent:
             return self._fail(now, state, CompletionFault.BUDGET)
         lines = now.storage.log(AgentLine)
         room = self._facts.history if self._facts.summary is None else self._half
-        most = kept(lines, room, self._size)
+        most = len(lines) if now.storage.size(AgentLine) <= room else kept(lines, room, self._size)
         if most < len(lines) and self._facts.summary is not None:
             return await self._sum_up(now, state, lines[: len(lines) - most], most)
         now.storage.trim(AgentLine, most)
@@ -243,10 +243,11 @@ class Agent:
 
     def _keep(self, now: Invocation, line: AgentLine) -> None:
         """Append a line, after the oldest have made room for it."""
-        lines = now.storage.log(AgentLine)
-        most = kept((*lines, line), self._facts.history, self._size) - 1
-        if most < len(lines):
-            now.storage.trim(AgentLine, max(most, 0))
+        if now.storage.size(AgentLine) + self._size(line) > self._facts.history:
+            lines = now.storage.log(AgentLine)
+            most = kept((*lines, line), self._facts.history, self._size) - 1
+            if most < len(lines):
+                now.storage.trim(AgentLine, max(most, 0))
         now.storage.append(line)
 
     def _size(self, line: AgentLine) -> int:

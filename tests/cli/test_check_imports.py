@@ -1,0 +1,97 @@
+"""A check reads what an organism says, and imports no SDK for it: those take seconds, and need not be installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentserver.payload.foreign.lock import ServerLock, tool, written
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("pydantic_ai", "openai", "anthropic", "mcp", "mcp_types")
+SCRIPT = """
+import json, sys
+from agentserver.cli import cli
+try:
+    cli(["check", sys.argv[1]], standalone_mode=False)
+except SystemExit as end:
+    assert not end.code, end.code
+print(json.dumps(sorted(name for name in sys.modules)))
+"""
+CODE = """
+from dataclasses import dataclass
+from agentserver import xmlify
+
+@xmlify
+@dataclass(frozen=True)
+class Wish:
+    \"\"\"What is asked.\"\"\"
+    text: str
+
+@xmlify
+@dataclass(frozen=True)
+class Done:
+    \"\"\"The end of it.\"\"\"
+    text: str
+"""
+YAML = """
+name: desk
+listeners:
+  - name: agent
+    description: Does it.
+    model: m
+    prompt: prompt.md
+    answer: light_desk.Done
+    payload_class: light_desk.Wish
+    peers: [far.echo]
+llm:
+  backends:
+    - {name: one, provider: openai, model: gpt-5-mini, base_url: "http://127.0.0.1:9/v1"}
+    - {name: two, provider: anthropic, model: claude-sonnet-4-5}
+  models:
+    - {name: m, backends: [one, two]}
+mcp:
+  - name: far
+    command: [python, -m, nothing]
+    tools: [{name: echo, trust: source}]
+"""
+EXAMPLES = sorted(
+    path
+    for path in (*ROOT.glob("examples/**/*.yaml"), *ROOT.glob("config/*.yaml"))
+    if any(line.startswith(("llm:", "mcp:")) for line in path.read_text("utf-8").splitlines())
+)
+
+
+def imported(path):
+    """The modules that a check of an organism has imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(path)],
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_an_agent_with_models_and_foreign_tools_is_checked_without_their_sdks(tmp_path):
+    (tmp_path / "light_desk.py").write_text(CODE, "utf-8")
+    (tmp_path / "prompt.md").write_text("You work at a desk.\n", "utf-8")
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    lock = tmp_path / "schemas" / "mcp" / "far.json"
+    lock.parent.mkdir(parents=True)
+    lock.write_text(written(ServerLock("far 1", "2026-07-28", (tool("echo", "Echoes.", schema),))), "utf-8")
+    (tmp_path / "organism.yaml").write_text(YAML, "utf-8")
+    found = imported(tmp_path / "organism.yaml")
+    assert found.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_example_is_checked_without_the_sdks(path):
+    assert imported(path).isdisjoint(HEAVY)

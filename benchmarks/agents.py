@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from agentserver.assembly import Server
     from agentserver.completion import Prompt
 
+PARTS = ("loop", "mcp", "journal", "start")
 TOOLS = 3
 """Calls of tools in one request."""
 ENTRY = 5000
@@ -404,7 +405,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="few of everything")
-    parser.add_argument("--only", choices=("loop", "mcp", "journal", "start"), help="this part alone")
+    parser.add_argument("--only", choices=PARTS, help="this part alone")
     parser.add_argument("--child", choices=("provider", "start"), help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -414,19 +415,27 @@ def main() -> None:
     if args.child == "start":
         anyio.run(start, args.path)
         return
-    rounds = 3 if args.quick else 9
-    if args.only in {None, "loop"}:
-        compared("agent loop", anyio.run(loop, 10 if args.quick else 50, rounds), 1.5)
-    if args.only in {None, "mcp"}:
-        compared("MCP hop", anyio.run(hop, 50 if args.quick else 300, rounds), 1.3)
-    if args.only in {None, "journal"}:
-        late = 50 if args.quick else 200
+    if args.only is None:
+        for part in PARTS:  # a process each: one process takes a module from one project
+            subprocess.run([sys.executable, __file__, f"--only={part}", *sys.argv[1:]], check=True)
+        return
+    measure(args.only, quick=args.quick)
+
+
+def measure(part: str, *, quick: bool) -> None:
+    rounds = 3 if quick else 9
+    if part == "loop":
+        compared("agent loop", anyio.run(loop, 10 if quick else 50, rounds), 1.5)
+    elif part == "mcp":
+        compared("MCP hop", anyio.run(hop, 50 if quick else 300, rounds), 1.3)
+    elif part == "journal":
+        late = 50 if quick else 200
         found = anyio.run(written_by_turns, late + WINDOW)
         early, later = (statistics.mean(found[at - WINDOW : at + WINDOW]) for at in (10, late))
         told = f"turn 10: {early / 1000:.1f} kB   turn {late}: {later / 1000:.1f} kB"
         print(f"journal      {told}   ratio {later / early:.2f} (aim 1.2)")
-    if args.only in {None, "start"}:
-        starts(1 if args.quick else 3)
+    else:
+        starts(1 if quick else 3)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["Amount", "Purse", "SpentError", "usd"]
+
 
 @dataclass(frozen=True, slots=True)
 class Amount:

@@ -40,6 +40,7 @@ QUICK = {
     "fairness": ("--quick",),
     "handoff": ("1",),
     "hop": ("--rounds=1", "--hops=300", "--size=0.4 kB"),
+    "isolation": ("--quick",),
     "provenance": ("--quick",),
     "scale": ("--row=open requests", "--row=threads, with a journal", "--many=100"),
     "startup": ("--rounds=1",),

@@ -14,13 +14,15 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 __all__ = [
-    "VERSION", "AnsweringFrame", "CallFrame", "CancelFrame", "CompleteFrame", "CompletedFrame", "FailedFrame", "Frame",
-    "FrameError", "FrameReader", "LoggedFrame", "ProgressFrame", "ReadyFrame", "ReturnedFrame", "SaidFrame",
+    "PIECE", "VERSION", "AnsweringFrame", "CallFrame", "CancelFrame", "CompleteFrame", "CompletedFrame", "FailedFrame",
+    "Frame", "FrameError", "FrameReader", "LoggedFrame", "ProgressFrame", "ReadyFrame", "ReturnedFrame", "SaidFrame",
     "SetupFrame", "TodoFrame", "ToolFrame", "WordsFrame", "pack",
 ]  # fmt: skip
 
 VERSION = 1
 HEAD = 4
+PIECE = 1 << 16
+"""Bytes that are read at once."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -309,7 +311,7 @@ Frame: TypeAlias = (
 
 def pack(frame: Frame) -> bytes:
     """A frame as it travels: four bytes of length, most significant first, and JSON."""
-    data = TypeAdapter(type(frame)).dump_json(frame)
+    data: bytes = type(frame).__pydantic_serializer__.to_json(frame)  # type: ignore[union-attr]
     return len(data).to_bytes(HEAD, "big") + data
 
 
@@ -318,7 +320,7 @@ class FrameReader:
     """Cuts a stream of bytes into frames.
 
     Args:
-        longest: bytes of a frame; a longer one is refused before any of it is kept.
+        longest: bytes of a frame; a longer one is refused before it has come.
     """
 
     longest: int
@@ -328,29 +330,24 @@ class FrameReader:
         shapes = Annotated[Frame, Field(discriminator="kind")]
         self._shape: TypeAdapter[Frame] = TypeAdapter(shapes)
 
-    @property
-    def wanted(self) -> int:
-        """Bytes that may be read at once without holding more than one frame."""
-        return max(HEAD + self._length() - len(self._held), 1)
-
-    def feed(self, data: bytes) -> Frame | None:
-        """Take what was read, at most ``wanted`` bytes; gives the frame that it completes.
-
-        Raises FrameError; the stream is of no use then.
-        """
+    def feed(self, data: bytes) -> None:
+        """Take what was read. Nothing more is to be read while ``next`` has a frame."""
         self._held += data
-        length = self._length()
+
+    def next(self) -> Frame | None:
+        """The oldest frame that is there whole. Raises FrameError; the stream is of no use then."""
+        if len(self._held) < HEAD:
+            return None
+        length = int.from_bytes(self._held[:HEAD], "big")
         if length > self.longest:
             raise FrameError(f"a frame of {length} bytes, where {self.longest} are allowed")
-        if len(self._held) < HEAD + length or len(self._held) < HEAD:
+        end = HEAD + length
+        if len(self._held) < end:
             return None
-        text = bytes(self._held[HEAD : HEAD + length])
-        del self._held[: HEAD + length]
+        text = bytes(self._held[HEAD:end])
+        del self._held[:end]
         try:
             return self._shape.validate_json(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_input=False, include_context=False)
             raise FrameError("; ".join(f"{fault['loc']}: {fault['type']}" for fault in faults[:3])) from None
-
-    def _length(self) -> int:
-        return int.from_bytes(self._held[:HEAD], "big") if len(self._held) >= HEAD else 0

@@ -101,6 +101,8 @@ class Workers:
             worker = self._idle.pop() if self._idle else await self._start()
         except WorkerError as error:
             return reading.broken(str(error))
+        if worker.cleaning is not None:
+            await worker.cleaning
         worker.calls += 1
         worker.began, worker.lines, worker.breach = None, 0, ""
         frame = reading.asked(next(self._numbers), accepted, current)
@@ -207,8 +209,8 @@ class Workers:
         if len(self._idle) >= self.plan.warm or worker.calls >= self.plan.recycle:
             await self._bury(worker)
             return
-        if worker.scratch is not None:
-            await anyio.to_thread.run_sync(empty, worker.scratch)
+        if worker.scratch is not None:  # its next call waits for that, the answer of this one does not
+            worker.cleaning = asyncio.create_task(anyio.to_thread.run_sync(empty, worker.scratch))
         self._idle.append(worker)
 
     async def _end_late(self, worker: Worker, call: int) -> None:

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 from agentserver.worker.asking import Asker
 from agentserver.worker.bench import Bench, attempted, equipped
 from agentserver.worker.frames import (
+    PIECE,
     VERSION,
     CallFrame,
     CancelFrame,
@@ -49,27 +50,27 @@ class ServerEnd:
 
     def first(self) -> Frame:
         """The first frame, waited for without an event loop. Raises EOFError and FrameError."""
-        while True:
-            data = self._end.recv(self._reader.wanted)
+        while (frame := self._reader.next()) is None:
+            data = self._end.recv(PIECE)
             if not data:
                 raise EOFError("the server is gone")
-            frame = self._reader.feed(data)
-            if frame is not None:
-                return frame
+            self._reader.feed(data)
+        return frame
 
     def bound(self, longest: int) -> None:
         """Take frames of so many bytes from now on, without holding up the event loop."""
-        self._reader = FrameReader(longest)
+        self._reader.longest = longest
         self._end.setblocking(False)
 
     async def read(self) -> Frame | None:
         """The next frame; None at the end."""
         loop = asyncio.get_running_loop()
-        while data := await loop.sock_recv(self._end, min(self._reader.wanted, 1 << 16)):
-            frame = self._reader.feed(data)
-            if frame is not None:
-                return frame
-        return None
+        while (frame := self._reader.next()) is None:
+            data = await loop.sock_recv(self._end, PIECE)
+            if not data:
+                return None
+            self._reader.feed(data)
+        return frame
 
     async def write(self, frame: Frame) -> None:
         """Send a frame."""

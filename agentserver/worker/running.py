@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentserver.worker.frames import FrameError, FrameReader, pack
+from agentserver.worker.frames import PIECE, FrameError, FrameReader, pack
 
 if TYPE_CHECKING:
     import socket
@@ -47,25 +47,27 @@ class Worker:
     calls: int = 0
     lines: int = 0
     began: float | None = None
+    cleaning: asyncio.Task[None] | None = None
     breach: str = ""
 
     async def read(self) -> frames.Frame:
         """The next frame. Raises WorkerError at the end of the process, and for a frame that is none."""
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                data = await loop.sock_recv(self.end, min(self.reader.wanted, 1 << 16))
-                frame = self.reader.feed(data) if data else None
-            except FrameError as error:
-                raise WorkerError(f"it sent {error}") from None
-            except OSError:
-                data, frame = b"", None
-            if frame is not None:
-                return frame
-            if not data:
-                self.kill()
-                status = await self.process.wait()
-                raise WorkerError(self.breach or f"it ended with status {status} in the middle of a call")
+        try:
+            while (frame := self.reader.next()) is None:
+                data = await loop.sock_recv(self.end, PIECE)
+                if not data:
+                    raise ConnectionResetError
+                self.reader.feed(data)
+        except FrameError as error:
+            raise WorkerError(f"it sent {error}") from None
+        except OSError:
+            self.kill()
+            status = await self.process.wait()
+            raise WorkerError(
+                self.breach or f"it ended with status {status} in the middle of a call"
+            ) from None
+        return frame
 
     async def write(self, frame: frames.Frame) -> None:
         """Send a frame. Raises WorkerError when there is nobody to take it."""

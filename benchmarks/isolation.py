@@ -1,0 +1,161 @@
+"""The cost of a process of its own: the same handler in the server and behind the wall, in one run.
+
+Rounds alternate between the two, so that other work of the machine meets both. Printed are the medians of asking and
+being answered, one request after the other, and their ratio; the time from the start of a server with one such listener
+until it takes messages, less that of one without; and the memory of a worker that has answered.
+
+    ./run bench isolation
+    ./run bench isolation --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from agentserver.assembly import build
+from agentserver.config import load
+from agentserver.config.loading import forget
+from agentserver.worker.wall import landlock
+from agentserver.worker.wall.raising import missing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from agentserver.pump import ServerHandle
+
+AIM = 1.5
+"""How many times as long as in the server a call may take."""
+
+WORDS = """
+from dataclasses import dataclass
+
+from agentserver import xmlify
+
+
+@xmlify
+@dataclass(frozen=True)
+class Say:
+    text: str
+"""
+
+HANDLER = """
+from words_of_isolation import Say
+
+from agentserver import HandlerResponse
+
+
+async def echo(payload: Say, metadata) -> HandlerResponse:
+    return HandlerResponse.respond(payload)
+"""
+
+ORGANISM = """
+name: isolation
+listeners:
+  - name: echo
+    description: Answers.
+    handler: {handler}
+    payload_class: words_of_isolation.Say
+    concurrency: 1
+{isolation}
+"""
+MESSAGE = b'<Say xmlns="urn:agentserver:payload:Say:v1"><text>' + b"x" * 300 + b"</text></Say>"
+PLACES = {
+    "in the server": {"handler": "echo_of_isolation_here.echo", "isolation": ""},
+    "behind the wall": {
+        "handler": "echo_of_isolation_there.echo",
+        "isolation": "    isolation: {warm: 1, recycle: 1000000}",
+    },
+}
+
+
+@asynccontextmanager
+async def running(folder: Path, place: str) -> AsyncIterator[tuple[ServerHandle, float]]:
+    """A conversation with a server whose handler is in a place, and the seconds that its start took."""
+    path = folder / f"{place.replace(' ', '_')}.yaml"
+    path.write_text(ORGANISM.format(**PLACES[place]))
+    organism = load(path, environ={})
+    began = time.perf_counter()
+    async with build(organism) as server:
+        yield await server.open("bench"), time.perf_counter() - began
+    forget(organism)
+
+
+async def asked(handle: ServerHandle, times: int) -> list[float]:
+    """Seconds of each request."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        reply = await handle.ask(MESSAGE, "echo")
+        took.append(time.perf_counter() - began)
+        assert reply is not None
+        assert reply.sender == "echo", reply
+    return took
+
+
+def worker_memory() -> float:
+    """MB of this process's child of the name agentserver.worker that hold something."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            told = status.read_text()
+            command = (status.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"agentserver.worker" in command and f"PPid:\t{_own()}" in told:
+            return int(told.split("VmRSS:")[1].split()[0]) / 1000
+    return 0.0
+
+
+def _own() -> int:
+    return int(Path("/proc/self").readlink().name)
+
+
+async def main(rounds: int, times: int) -> None:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "words_of_isolation.py").write_text(WORDS)
+        for module in ("here", "there"):
+            (folder / f"echo_of_isolation_{module}.py").write_text(HANDLER)
+        async with (
+            running(folder, "in the server") as (here, quick),
+            running(folder, "behind the wall") as (there, slow),
+        ):
+            took: dict[str, list[float]] = {place: [] for place in PLACES}
+            await asked(here, times)
+            await asked(there, times)
+            for number in range(rounds):
+                print(f"round {number + 1} of {rounds}", file=sys.stderr)
+                took["in the server"] += await asked(here, times)
+                took["behind the wall"] += await asked(there, times)
+            memory = worker_memory()
+    print(f"Landlock {landlock.version()}; {rounds} rounds of {times} requests")
+    for place, each in took.items():
+        print(f"  {place:16} {statistics.median(each) * 1e6:8.0f} us a request")
+    ratio = statistics.median(took["behind the wall"]) / statistics.median(took["in the server"])
+    print(f"  ratio {ratio:.2f} (aim {AIM}) {'' if ratio <= AIM else 'MISSED'}")
+    print(f"  start of a server with one worker, more than without: {slow - quick:.2f} s")
+    print(f"  memory of a worker: {memory:.0f} MB")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    logging.disable()
+    lacks = missing()
+    if lacks:
+        print(f"skipped: this machine lacks {'; '.join(lacks)}")
+        sys.exit(0)
+    anyio.run(main, *((2, 50) if arguments.quick else (10, 300)))

@@ -75,9 +75,18 @@ def _without(text: str, quoted: Iterable[Silence]) -> str:
     parts, end = [], 0
     for part in quoted:
         body = text[part.start : part.end]
-        parts += [text[end : part.start], body if _WORD.fullmatch(body) else _FILLER * len(body)]
+        kept = _WORD.fullmatch(body) or not _enclosed(text, part)
+        parts += [text[end : part.start], body if kept else _FILLER * len(body)]
         end = part.end
     return "".join((*parts, text[end:]))
+
+
+def _enclosed(text: str, part: Silence) -> bool:
+    """True for words between marks that stand close to them and apart from others, as those of inches do not."""
+    before, behind = text[max(0, part.start - 2) : part.start], text[part.end : part.end + 2]
+    return not (
+        before[-1:].isspace() or before[:-1].isalnum() or behind[:1].isspace() or behind[1:].isalnum()
+    )
 
 
 class _Sentence:

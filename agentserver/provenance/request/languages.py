@@ -12,15 +12,15 @@ from typing import Final
 
 _COMMON: Final = {
     "en": "a about all also an and any are as at be been but by can could do does each every for from has have he "
-    "her him his i if in into is it its me my not of on or our please she so some than that the their them "
-    "then there these they this to was we were what when where which who will with would you your",
-    "de": "aber alle als am an auch auf aus bei bin bis bitte da das dass dein dem den der des die dir du ein eine "
-    "einem einen einer er es falls für habe hat ich ihm ihn ihr im in ist ja kein keine mein meine meinen "
-    "mich mir mit nach nicht nie noch oder sein sich sie sind so um und uns vom von vor war was wenn wer wie "
-    "wir wird zu zum zur über",
+    "her him his i if in into is it its me my non not of on or our please sense she sin so some than that the "
+    "their them then there these they this to was we were what when where which who will with would you your",
+    "de": "aber alle als am an auch auf aus bei bin bis bitte da das dass dein dem den der des die dir du ei ein "
+    "eine einem einen einer er es falls für habe hat ich ihm ihn ihr im in ist ja kein keine mai mein meine "
+    "meinen mich mir mit nach nicht nie noch oder sein sich sie sind so um und uns vom von vor war was wenn "
+    "wer wie wir wird zu zum zur über",
     "fr": "a au aux avec c ce ces cette chez comme d dans de des donc du elle en entre est et il ils j jamais je l "
-    "la le les leur lui m ma mais me mes moi mon n ne nous on ont ou où par pas pour qu que qui s sa se ses "
-    "si son sont sur ta te toi ton tous tout tu un une votre vous y à être",
+    "la le les leur lui m ma mais me mes moi mon n ne non nous on ont ou où par pas pour qu que qui s sa se "
+    "ses si son sont sur ta te toi ton tous tout tu un une votre vous y à être",
     "es": "a al algo como con cual cuando de del desde donde el ella ellos en entre era es esa ese eso esta este "
     "esto está favor hasta hay la las le les lo los me mi mis muy ni no nunca o para pero por que quién qué "
     "se si sobre son su sus también te tu tus u un una usted y ya yo él",
@@ -32,8 +32,8 @@ _COMMON: Final = {
     "ed era gli ha ho i il in io la le lei lo loro lui ma mai me mi mia mio ne nei nel nella non o per però "
     "più quando questa questo se si sia sono su sua sul sulla suo te ti tra tu tutti un una uno vi è",
     "nl": "aan alle als bij dan dat de deze die dit door een en er geen haar heb hebben heeft hem het hij hoe ik in "
-    "is je jij kan maar me met mij mijn na naar niet nog of om onder ons ook op over pas te tot uit van voor "
-    "waar wat we wel wie wij wordt ze zich zij zijn zo zou",
+    "is je jij kan maar me met mij mijn na naar niet nog nu of om onder ons ook op over pas te tot uit van "
+    "voor waar wat we wel wie wij wordt ze zich zij zijn zo zou",
     "sv": "alla att av de dem den det dig din du efter eller en er ett från för han har henne hon hur i inte jag "
     "kan med men mig min mitt nu när och om oss på sig sin som så till upp ut var vara vi vid vill är",
     "da": "af alle at de dem den der det dig din du efter eller en er et for fra han har hende hun i ikke jeg kan "
@@ -172,19 +172,20 @@ def vocabulary(text: str) -> frozenset[str]:
 
 
 def foreign(word: str, languages: frozenset[str], said: frozenset[str]) -> bool:
-    """True when a sentence shows a language in which a word means nothing.
+    """True when a sentence shows a language in which a word is a common one and means something else.
 
     Args:
         word: the word in question, which shows no language.
-        languages: those in which it means something. One of which no words are known here may be that of any sentence.
+        languages: those in which it means what is asked about. One of which no words are known here may be that of any
+            sentence.
         said: the vocabulary of the sentence.
     """
     if not languages <= _WORDS.keys():
         return False
     words = said - {word}
     here = [_WORDS[language] for language in languages]
-    others = (words & other for language, other in _WORDS.items() if language not in languages)
-    return any(_shown(shared, here) for shared in others if all(words & one <= shared for one in here))
+    others = (other for language, other in _WORDS.items() if language not in languages and word in other)
+    return any(all(words & one <= other for one in here) and _shown(words & other, here) for other in others)
 
 
 def _shown(words: frozenset[str], others: list[frozenset[str]]) -> bool:

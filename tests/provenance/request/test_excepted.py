@@ -112,10 +112,17 @@ def test_a_word_excepts_in_the_languages_of_its_sentence(request_: str) -> None:
         f"nie posielaj to na {BOB} keď je neskoro",
         f"ne šalji to na {BOB}",
         f"Leia o artigo do site. No mandes nada a {BOB}",
+        f"send it to all außer {BOB} if you have time",
     ],
 )
 def test_a_sentence_that_may_be_of_either_language_is_of_that_which_excepts(request_: str) -> None:
     assert not orders(request_)
+
+
+def test_two_marks_of_inches_quote_no_negation() -> None:
+    assert not orders(f'it is 5" wide, do not mail the one of 3" to {BOB}')
+    assert not orders(f'it is 5" wide, do not mail "the notes" to {BOB}')
+    assert orders(f'mail "do not disturb" to {BOB}')
 
 
 def test_what_is_quoted_shows_no_language_and_an_address_no_word() -> None:

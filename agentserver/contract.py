@@ -277,7 +277,7 @@ class Invocation:
         until: by ``time.monotonic()``: when the invocation has to be over.
         completer: asks language models; None where the organism declares none.
         teller: takes the words of ``progress``; None for a listener without ``progress: true``.
-        purse: charges priced work to the budgets of the conversation; see ``agentserver.spending``.
+        purse: charges priced work to the budgets of the conversation.
     """
 
     metadata: HandlerMetadata

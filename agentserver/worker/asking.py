@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from agentserver.worker.frames import CompletedFrame, CompleteFrame, ProgressFra
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from agentserver.completion import Completer
+    from agentserver.contract import Invocation
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
 
@@ -118,18 +117,15 @@ class Asker:
         return Completion(told.content, calls, Usage(*told.usage, told.money), told.model, output)
 
 
-async def answered(
-    asked: CompleteFrame, completer: Completer | None, codecs: Codecs, until: float
-) -> CompletedFrame:
+async def answered(asked: CompleteFrame, current: Invocation, codecs: Codecs) -> CompletedFrame:
     """Ask a model for a worker, at the server. Failures are part of the answer.
 
     Args:
         asked: the question.
-        completer: of the organism; None where it declares no models.
+        current: the invocation that asks; it has the models and the budget.
         codecs: of the server.
-        until: when the call has to be over, by ``time.monotonic()``.
     """
-    if completer is None:
+    if current.completer is None:
         return _failed(asked, "lookup", "the organism declares no language models: add llm: to the YAML")
     try:
         tools = [_tool(tool, codecs) for tool in asked.tools]
@@ -140,10 +136,8 @@ async def answered(
             )
             for each in asked.messages
         )
-        request = Request(
-            words, asked.agent, min(until, time.monotonic() + LONGEST), tools, output, asked.repairs
-        )
-        done = await completer.complete(asked.model, request)
+        question = (words, asked.agent, current.until, tools, output, asked.repairs, current.purse)
+        done = await current.completer.complete(asked.model, Request(*question))
     except CompletionError as error:
         return _failed(asked, error.fault.value, str(error))
     except LookupError as error:
@@ -162,9 +156,6 @@ async def answered(
         None,
         "",
     )
-
-
-LONGEST = 86_400.0
 
 
 def _tool(tool: ToolFrame | str, codecs: Codecs) -> Tool | type[Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentserver.completion import CompletionError
 from agentserver.config.code.settings import validated
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
 from agentserver.config.code.userland import Importer, Project, Unresolved
@@ -60,7 +61,8 @@ async def attempted(work: Awaitable[Frame], call: int) -> Frame:
     except asyncio.CancelledError:
         return FailedFrame(call, "cancelled", [])
     except BaseException as error:  # noqa: BLE001 - the project's code may raise anything
-        return FailedFrame(call, " ".join(told(error).split())[:MOST_DETAIL], [])
+        fault = error.fault.value if isinstance(error, CompletionError) else None
+        return FailedFrame(call, " ".join(told(error).split())[:MOST_DETAIL], [], fault)
 
 
 @dataclass(frozen=True, slots=True)

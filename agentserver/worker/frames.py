@@ -286,12 +286,14 @@ class FailedFrame:
         call: the number of the call.
         faults: what its schema refuses of a payload that the handler made; empty for any other failure.
         detail: one line for the log.
+        fault: the kind of a completion that came to nothing and that the handler let pass.
         kind: the shape.
     """
 
     call: int
     detail: str
     faults: list[str]
+    fault: str | None = None
     kind: Literal["failed"] = "failed"
 
 

@@ -149,7 +149,7 @@ class Workers:
                 task.cancel()
 
     async def _answer(self, worker: Worker, asked: frames.CompleteFrame, current: Invocation) -> None:
-        answer = await answered(asked, current.completer, self.codecs, current.until)
+        answer = await answered(asked, current, self.codecs)
         with suppress(WorkerError):  # the one who reads hears of it
             await worker.write(answer)
 

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
+from agentserver.completion import CompletionFault
 from agentserver.contract import Code, Target
 from agentserver.core.drafts.replies import written
 from agentserver.core.messages import Effects, Failed, Returned
 from agentserver.core.records.details import Corrections, Failure
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.growing.logs import LogChange, changed
+from agentserver.pump.calling.invoke import failing
 from agentserver.wire.envelope import Malformed, read_payload
 from agentserver.worker.frames import AnsweringFrame, CallFrame, TodoFrame
 
@@ -39,7 +41,8 @@ def broken(why: str) -> Failed:
 def failed(frame: frames.FailedFrame) -> Failed | Returned:
     """A handler that gave no result; a payload of its own that its schema refuses is the sender's to correct."""
     if not frame.faults:
-        return broken(frame.detail)
+        fault = next((each for each in CompletionFault if each == frame.fault), None)
+        return Failed(failing(fault), Failure(f"worker: {frame.detail}"))
     faults = tuple(frame.faults)
     return Returned(Refusal(Code.VALIDATION, Corrections(faults), corrections=faults))
 

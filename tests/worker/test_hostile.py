@@ -164,6 +164,13 @@ async def test_a_model_is_asked_through_the_server(bed):
     assert (await ask("ask", "nobody")).text == "LookupError"
 
 
+async def test_what_it_asks_of_models_is_charged_to_the_request(bed):
+    _, ask = bed
+    got = await ask("spend")
+    assert isinstance(got, SystemError)
+    assert got.code == "budget"
+
+
 async def test_progress_without_end_harms_nobody(bed):
     _, ask = bed
     assert (await ask("tell")).text == "told"

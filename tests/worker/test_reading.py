@@ -122,3 +122,11 @@ def test_a_failure_with_faults_is_the_senders_to_correct():
     assert isinstance(got, Returned)
     assert got.said.corrections == ("text: is missing",)
     assert isinstance(reading.failed(FailedFrame(1, "it broke", [])), Failed)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [("rate", Code.BUSY), ("budget", Code.BUDGET), ("rejected", Code.INTERNAL), ("no such", Code.INTERNAL)],
+)
+def test_a_caller_learns_the_kind_of_a_completion_that_failed(fault, code):
+    assert reading.failed(FailedFrame(1, "it broke", [], fault)).code is code

@@ -319,8 +319,12 @@ def _crashed(accepted: Accepted, error: BaseException) -> Failed:
         exc_info=shown,
         extra={"conversation": delivery.conversation, "thread_id": delivery.thread},
     )
-    code = _CODES.get(error.fault, Code.INTERNAL) if isinstance(error, CompletionError) else Code.INTERNAL
-    return Failed(code, Failure(told(shown)))
+    return Failed(failing(error.fault if isinstance(error, CompletionError) else None), Failure(told(shown)))
+
+
+def failing(fault: CompletionFault | None) -> Code:
+    """What a caller learns of a handler that failed: of a completion by its kind, of anything else ``internal``."""
+    return Code.INTERNAL if fault is None else _CODES.get(fault, Code.INTERNAL)
 
 
 def _cause(error: BaseException) -> object:

@@ -255,6 +255,12 @@ async def ask(about):
     return f"{one.content} {two.output.text}"
 
 
+async def spend(_):
+    """Ask until the budget of the request is spent."""
+    while True:
+        await complete(model="m", messages=[{"role": "user", "content": "x" * 1000}])
+
+
 async def tell(_):
     """Progress without end, of any length."""
     for number in range(2000):
@@ -275,7 +281,7 @@ async def stubborn(_):
             continue
 
 
-ORDINARY = {each.__name__: each for each in (hello, count, ask, tell, wait, stubborn)}
+ORDINARY = {each.__name__: each for each in (hello, count, ask, spend, tell, wait, stubborn)}
 
 
 async def attempt(payload: Try, metadata):

@@ -198,6 +198,11 @@ def adapters(*args: str) -> None:
     call(PYTHON, Path(__file__).with_name("adapters.py"), *args)
 
 
+def old_mcp() -> None:
+    """Test the MCP client against a server of the older protocol; see old_mcp.py beside this file."""
+    call(PYTHON, Path(__file__).with_name("old_mcp.py"))
+
+
 def agentdojo(*args: str) -> None:
     """Run AgentDojo; see agentdojo.py beside this file for where."""
     call(PYTHON, Path(__file__).with_name("agentdojo.py"), *args)
@@ -316,6 +321,7 @@ def check_lock(uv: Path, output: str) -> None:
 TESTS = (
     Stage("tests", covered_tests, needs=("tests",)),
     Stage("adapters", lambda: adapters("--short"), beside=True),
+    Stage("old mcp", old_mcp, beside=True),
     Stage("agentdojo", lambda: agentdojo("--short")),
     Stage("coverage", coverage_bounds),
     Stage("wheel", try_wheel, needs=("README.md", "LICENSE")),

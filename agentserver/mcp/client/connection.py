@@ -70,6 +70,7 @@ class Connection:
         self._lost = anyio.Event()
         self._given_up = False
         self._refused: Mapping[str, str] = {}
+        self._answers: Any = None
 
     async def run(self) -> None:
         """Keep the server connected until this task is cancelled, or it was lost too often in a row."""
@@ -97,6 +98,7 @@ class Connection:
 
     async def _stand(self) -> None:
         """Connect, compare, and stay until the connection is lost."""
+        self._answers = self._answers or answers()  # as slow to make as a call
         self._lost = lost = anyio.Event()
         with anyio.CancelScope() as scope:
             scope.deadline = anyio.current_time() + STARTING
@@ -164,7 +166,7 @@ class Connection:
         request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
         try:
             # The library's own call_tool holds the result against the server's schema here, for as long as that takes.
-            return await client.session.send_request(request, result_type())
+            return await client.session.send_request(request, self._answers)
         except MCPError as error:
             if error.code not in {CONNECTION_CLOSED, REQUEST_TIMEOUT} and not lost.is_set():
                 raise FailedCallError(error.message) from None
@@ -214,7 +216,7 @@ def told(error: BaseException) -> str:
     return legible(f"{type(error).__name__}: {error}", SAID)
 
 
-def result_type() -> Any:
+def answers() -> Any:
     """The forms of an answer to a call."""
     from mcp_types import CallToolResult, InputRequiredResult
     from pydantic import TypeAdapter

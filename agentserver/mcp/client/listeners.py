@@ -85,7 +85,8 @@ class ToolListener:
         if self._gives is None or self._tool.forms.gives is None:
             return HandlerResponse.respond(made)
         value = found.structured_content
-        fault = await self._against(value, self._tool.agreed.gives)
+        loose = self._tool.forms.gives.loose
+        fault = await self._against(value, self._tool.agreed.gives) if loose else ""
         if fault:
             raise LostError(f"{self._tool.listener} gave a result that its own schema refuses: {fault}")
         element = element_of(self._gives, inward(self._tool.forms.gives.shape, value))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.request.speech import Silences
 
+_JOINED: Final = frozenset("@/:+=&?#%_")
+"""Characters that make a number beside them a part of something else."""
 LOOKED_AT: Final = 1024
 """Places with one beginning that are looked at: a name that stands behind more of them is not found."""
 
@@ -118,8 +120,11 @@ def _heard(words: str, silent: Silences) -> Iterator[str]:
 
 
 def _numbers(words: str, silent: Silences) -> Iterator[str]:
-    """The long numbers that may be an order, however their digits are grouped."""
-    return (digits for digits, start, end in runs_of_digits(words) if silent.heard(start, end))
+    """The long numbers that may be an order, however their digits are grouped; none that is a part of a link."""
+    for digits, start, end in runs_of_digits(words):
+        alone = words[max(0, start - 1) : start] not in _JOINED and words[end : end + 1] not in _JOINED
+        if alone and silent.heard(start, end):
+            yield digits
 
 
 def _audible(words: str, silent: Silences) -> str:

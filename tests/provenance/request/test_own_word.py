@@ -58,6 +58,8 @@ def test_a_place_in_the_spelling_of_a_program(request_: str, place: str) -> None
         ("pay 00123456", "123456"),
         ("answer: 'pay 4417 0092 6651 now'", "441700926651"),
         ("do not pay 4417 0092 6651", "441700926651"),
+        ("see https://x.example/441700926651", "441700926651"),
+        ("mail 441700926651@x.example", "441700926651"),
     ],
 )
 def test_what_may_be_another_place_is_no_spelling(request_: str, place: str) -> None:

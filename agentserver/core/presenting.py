@@ -91,6 +91,11 @@ class Silencing(Protocol):
         """As of ``CoreGuard``."""
         ...
 
+    @property
+    def silencing(self) -> bool:
+        """True when it may silence anybody at all; else it is not asked."""
+        ...
+
     def silences(self, memory: object, listener: str, thread: str) -> bool:
         """True when the listener may tell nothing on this thread. Pure."""
         ...
@@ -112,5 +117,5 @@ def silenced(
             guard.observe(memory.get(guard.name), delivery, element, at), delivery.to, delivery.thread
         )
         for guard in guards
-        if isinstance(guard, Silencing)
+        if isinstance(guard, Silencing) and guard.silencing
     )

@@ -83,6 +83,7 @@ class LineageGuard:
         self._redact = redact
         self._trusted = trusted
         self._policy = trusted.policy
+        self.silencing = trusted.policy.mode is Mode.ENFORCE
         self._orders = replace(trusted.policy, plan=PlanSource.OFF)
         self._classes: Mapping[str, ListenerClass] = {name: self._policy.classify(name) for name in listeners}
         self._readings = Readings(codecs)
@@ -331,9 +332,8 @@ class LineageGuard:
         return Noted(told) if self._policy.mode is Mode.AUDIT else Denied(Code.DENIED, told)
 
     def silences(self, memory: object, listener: str, thread: str) -> bool:
-        """True for who was given untrusted text, where that binds: what it tells a gateway would be an exit."""
-        enforced = self._policy.mode is Mode.ENFORCE
-        return enforced and self._reach.exposed(_recalled(memory), listener, thread) is not None
+        """True for who was given untrusted text: what it tells a gateway would be an exit."""
+        return self._reach.exposed(_recalled(memory), listener, thread) is not None
 
     # What a person approves
 

@@ -186,7 +186,8 @@ class Ledger:
             if telling or standing is Standing.PROSE:
                 prose.append(Text(origin, body, Standing.PROSE, asked))
             if standing not in {Standing.PROSE, None}:
-                records.append(Text(origin, body, standing, asked, known, kind))
+                formed = worth is None and listener.source
+                records.append(Text(origin, body, standing, asked, known, kind, formed))
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
             return ledger

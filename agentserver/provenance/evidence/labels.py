@@ -151,6 +151,7 @@ class Text:
 
     ``asked``: the trusted query named the document that it came from. ``id``: the kind of thing that it identifies.
     ``after`` is the number of untrusted texts that came before a record whose listener may merely pass them on, else 0.
+    ``formed``: nothing but its form makes a record of it, in a source of which that field is not declared.
     """
 
     origin: TextOrigin
@@ -159,6 +160,7 @@ class Text:
     asked: bool = False
     after: int = 0
     id: str = ""
+    formed: bool = False
 
     def dump(self) -> dict[str, Any]:
         """The text as plain data for JSON."""
@@ -168,11 +170,12 @@ class Text:
             "standing": self.standing.value,
             "asked": self.asked,
         }
-        more = {"after": self.after, "id": self.id}
+        more = {"after": self.after, "id": self.id, "formed": self.formed}
         return {**told, **{name: value for name, value in more.items() if value}}
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Text:
         """The text of which ``dump`` gave this."""
         origin, standing = TextOrigin(**data["origin"]), Standing(data["standing"])
-        return cls(origin, data["body"], standing, data["asked"], data.get("after", 0), data.get("id", ""))
+        more = data.get("after", 0), data.get("id", ""), data.get("formed", False)
+        return cls(origin, data["body"], standing, data["asked"], *more)

@@ -81,6 +81,12 @@ def asked_for(case: Case, argument: Argument) -> bool:
     return any(text.asked for text in _records(case, argument))
 
 
+def formed(case: Case, argument: Argument) -> bool:
+    """True when only the form of fields that nobody declared makes records of a choice: anybody may fill those."""
+    found = [*_records(case, argument)]
+    return bool(found) and all(text.formed and not text.asked for text in found)
+
+
 def _records(case: Case, argument: Argument) -> Iterator[Text]:
     body, wanted = argument.body.strip(), argument.rule.id
     bodies = dict.fromkeys(form for each in (body, unmarked(body)) for form in (each.lower(), each))

@@ -12,7 +12,15 @@ from agentserver.provenance import matching
 from agentserver.provenance.evidence.authority import matching as entry_for
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.judging.authority import asked_for, listed, may_choose, ordered, recorded, said
+from agentserver.provenance.judging.authority import (
+    asked_for,
+    formed,
+    listed,
+    may_choose,
+    ordered,
+    recorded,
+    said,
+)
 from agentserver.provenance.judging.destinations import places_of
 from agentserver.provenance.policy.declarations import Rule
 
@@ -111,9 +119,10 @@ def _founded(case: Case, argument: Argument) -> bool:
 def _dictated(case: Case, argument: Argument) -> Finding | None:
     """A stranger's words that an argument repeats, or a choice that they name as well, whatever record holds it.
 
-    A short choice stands in many texts: that a stranger's is among them says nothing. Of a listener of which nothing is
-    declared, a single word without any author counts as dictated; text that it is told does where it is told nothing
-    else, as a command is.
+    A short choice stands in many texts: that a stranger's is among them says nothing. A longer one that is a record by
+    the form of an undeclared field alone may be a stranger's as well. Of a listener of which nothing is declared, a
+    single word without any author counts as dictated; text that it is told does where it is told nothing else, as a
+    command is.
     """
     choice = argument.rule.role is not Role.PAYLOAD
     if not case.listener.known:
@@ -126,6 +135,8 @@ def _dictated(case: Case, argument: Argument) -> Finding | None:
         evidence = next((match.evidence for match in matching.content(case.ledger, argument.body)), None)
         if evidence is None and choice and len(fold_bytes(argument.body)) >= matching.SHORT:
             evidence = matching.origin(case.ledger, argument.body)
+            if evidence is None and argument.rule.role is Role.SELECTOR and formed(case, argument):
+                return case.finding(Rule.UNFOUNDED, argument, "only a field that anybody may fill holds it")
         if evidence is None and not choice:
             evidence = _repeated(case, argument)
     except matching.Crowded:

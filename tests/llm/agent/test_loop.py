@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import anyio
 import pytest
 
-from tests.llm.agent.conftest import Model, calls, done, wish
+from tests.llm.agent.conftest import CODE, Model, calls, done, wish
 
 pytestmark = pytest.mark.anyio
 
@@ -151,3 +152,43 @@ async def test_an_answer_may_be_long_and_hold_what_xml_cannot(desk):
     )
     async with desk(model) as bed:
         assert (await bed.ask(wish("<&>" * 30_000), "agent")).text == "well"
+
+
+SLOW = CODE.replace(
+    "    return HandlerResponse.respond(Page(payload.page * 10))",
+    "    import asyncio\n    await asyncio.sleep(0.3 if payload.page == 'slow' else 0)\n    return HandlerResponse.respond(Page(payload.page))",
+)
+
+
+async def test_two_requests_at_once_have_exchanges_of_their_own(desk):
+    both = calls(("web", '{"page": "quick"}'), ("web", '{"page": "slow"}'))
+
+    def later(prompt):
+        return done("both") if any(message.role == "tool" for message in prompt.messages) else both
+
+    model = Model(later)
+    async with desk(model, code=SLOW) as bed:
+        await bed.send(wish("first"), "agent")
+        await anyio.sleep(0.1)
+        assert (await bed.ask(wish("second"), "agent")).text == "both"
+        await bed.rest()
+    assert len(model.seen) == 4
+    for prompt in model.seen:
+        texts = [message.content for message in prompt.messages]
+        assert ('Wish: {"text": "first"}' in texts) != ('Wish: {"text": "second"}' in texts)
+
+
+async def test_a_call_that_is_refused_takes_the_turn_with_it(desk):
+    spent = calls(*[("calc_add", '{"a": 1, "b": 1}')] * 5)
+    model = Model(spent, done("told"))
+    async with desk(model, more="limits: {messages: 4}") as bed:
+        assert (await bed.ask(wish(), "agent")).code == "budget"
+
+
+async def test_more_calls_than_are_made_at_once(desk):
+    model = Model(calls(*[("calc_add", '{"a": 1, "b": 1}')] * 40), done("told"))
+    async with desk(model) as bed:
+        assert (await bed.ask(wish(), "agent")).text == "told"
+    told = model.told()
+    assert told.count('Sum: {"value": 2}') == 32
+    assert "Only the first 32 of your calls were made." in told

@@ -53,8 +53,8 @@ async def complete(
     Args:
         model: a name under ``llm: models``.
         messages: mappings with ``role`` (system, user, assistant, tool) and ``content``, or PromptMessages.
-        agent_id: the agent that asks, such as ``metadata.own_name``, for budgets and the trace; a listener that is told
-            no name of its own leaves it out.
+        agent_id: the agent that asks, such as ``metadata.own_name``. A program's own completer is told it; budgets are
+            those of the listener, whatever it says.
         tools: that the model may call: Tools, or ``@xmlify`` classes.
         output: the ``@xmlify`` class of the answer, which comes as ``.output``.
         repairs: how often an answer that is not of that class goes back to the model with its faults.

@@ -85,13 +85,12 @@ class Agent:
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Deal with one message."""
+        if isinstance(payload, TodoRegistered):
+            return None
         now = invocation()
         for watcher in now.todos.get_raised_for(metadata.thread_id, metadata.own_name):
             now.todos.close(watcher.watcher_id)
         state = now.storage.get(AgentState) or AgentState()
-        if isinstance(payload, TodoRegistered):
-            now.storage.set(replace(state, watcher=payload.watcher_id))
-            return None
         if isinstance(payload, TodoClosed):
             if state.failing:
                 raise CompletionError(CompletionFault(state.failing), self._facts.model, "the agent gave up")
@@ -127,13 +126,10 @@ class Agent:
         return replace(state, waiting=0)
 
     def _asked(self, now: Invocation, state: AgentState, payload: Any) -> AgentState:
-        """A request of the caller. One that comes while calls are under way waits for them, if they still are."""
-        waiting = state.waiting if state.waiting and now.todos.close(state.watcher) else 0
+        """A request of the caller. Its thread was at rest: no answer to an earlier call is still to come."""
         text = writable(self._words(payload), self._half)
         self._keep(now, AgentLine("user", text))
-        return replace(
-            state, request=writable(text, BRIEF), waiting=waiting, turns=0, repairs=0, due=False, failing=""
-        )
+        return AgentState(request=writable(text, BRIEF), summary=state.summary)
 
     def _words(self, payload: Any) -> str:
         """A payload as the model reads it: its name and its JSON."""
@@ -193,9 +189,10 @@ class Agent:
             return self._again(now, replace(state, due=True))
         waiting = [_bare(one.call) for one in judged.sent]
         now.storage.set(replace(state, key=now.idempotency_key, calls=waiting, waiting=len(waiting)))
-        until = TodoUntil("*", count=len(waiting), hold=True)
         sent = [HandlerResponse(one.payload, one.listener) for one in judged.sent]
-        return [*sent, HandlerResponse(until, TODO)]
+        if len(sent) == 1:
+            return sent  # there is nothing that its result could be kept back for
+        return [*sent, HandlerResponse(TodoUntil("*", count=len(sent), hold=True), TODO)]
 
     async def _sum_up(
         self, now: Invocation, state: AgentState, lines: Sequence[AgentLine], most: int

@@ -65,7 +65,6 @@ class AgentState:
         key: of the invocation whose calls are waited for.
         calls: these calls, by their place; without arguments.
         waiting: how many are not answered.
-        watcher: the todo that waits for them.
         turns: calls of the model for this request.
         repairs: of these, those that mend.
         due: whether the model is to be asked once more when ``system.todo`` answers.
@@ -77,7 +76,6 @@ class AgentState:
     key: str = ""
     calls: list[CallLine] = dataclasses.field(default_factory=list)
     waiting: Annotated[int, Ge(0)] = 0
-    watcher: str = ""
     turns: Annotated[int, Ge(0)] = 0
     repairs: Annotated[int, Ge(0)] = 0
     due: bool = False

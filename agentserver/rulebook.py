@@ -92,18 +92,23 @@ def guards_of(
     """
     trusted, said = None, organism.provenance
     if said is not None:
-        trusted = _trusted(said, handed_over(organism), listeners)
+        trusted = _trusted(said, handed_over(organism), listeners, organism.addressed)
     own = own_guards(OrganismFacts(listeners, codecs, trusted, organism.secrets.redact))
     return (*own, *hosted(named(organism.guards.items(), more.items()), codecs, listeners))
 
 
-def _trusted(said: Provenance, handoffs: Handoffs | None, listeners: Mapping[str, Listener]) -> Trusted:
+def _trusted(
+    said: Provenance,
+    handoffs: Handoffs | None,
+    listeners: Mapping[str, Listener],
+    addressed: frozenset[str],
+) -> Trusted:
     """The settings of lineage, with what follows from them for these listeners."""
     from agentserver.guards.lineage.trusted import Trusted, carriers, told_by
 
     peers = {name: sorted(one.peers & listeners.keys()) for name, one in listeners.items()}
     bits = {} if handoffs is None else told_by(handoffs.vocabulary)
-    carrying = carriers(said.policy, said.memory, peers)
+    carrying = carriers(said.policy, said.memory, peers, addressed)
     return Trusted(said.policy, said.quarantined, said.planners, said.memory, carrying, bits, said.viewers)
 
 

@@ -253,7 +253,8 @@ def _memories(organism: Organism, provenance: Provenance) -> Iterator[str]:
     from agentserver.provenance.flows import entered
 
     policy, peers = provenance.policy, _peers(organism)
-    reached, carrying = entered(policy, peers), carriers(policy, provenance.memory, peers)
+    reached = entered(policy, peers, organism.addressed)
+    carrying = carriers(policy, provenance.memory, peers, organism.addressed)
     matters = [name for name in peers if name in reached | carrying and not policy.classify(name).source]
     for recall in Recall:
         names = [name for name in matters if provenance.memory.get(name, Recall.LISTENER) is recall]

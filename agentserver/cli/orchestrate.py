@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,8 @@ def _run(*settings: Any, **more: Any) -> None:
 
 def _server(ctx: click.Context, path: Path) -> Server:
     """The organism, which must have intents."""
-    server = project.server(ctx, project.load(ctx, path), durable=True)
+    loaded = replace(project.load(ctx, path), strangers=True)
+    server = project.server(ctx, loaded, durable=True)
     if server.rules.rewriter is None:
         project.refuse(ctx, f"{path}: has no intents, by which requests could be judged")
     return server

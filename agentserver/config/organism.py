@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from agentserver.core.state.principals import Trust
 from agentserver.handoff.scrub import Scrub
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.contract import HandlerMetadata, HandlerResult
     from agentserver.core.blueprint import Limits, Listener
-    from agentserver.core.state.principals import Trust
     from agentserver.guards.base import Guard
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.handoff.intents import Vocabulary
@@ -204,6 +204,7 @@ class Organism:
         guards: those of the program, by name, in the order in which they are asked.
         models: the language models that handlers may ask; None where none are declared.
         serving: what MCP hosts are offered; None where nothing is.
+        strangers: whether other gateways open conversations for principals who are strangers, to every listener.
         mcp: the servers whose tools are listeners.
     """
 
@@ -221,4 +222,14 @@ class Organism:
     guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)
     models: LanguageModels | None = None
     serving: McpServing | None = None
+    strangers: bool = False
     mcp: tuple[McpServer, ...] = ()
+
+    @property
+    def addressed(self) -> frozenset[str]:
+        """The listeners that principals may address whose words are no orders."""
+        if self.strangers:
+            return frozenset(bound.listener.name for bound in self.listeners)
+        if self.serving is None or self.serving.trust is Trust.ORDERS:
+            return frozenset()
+        return frozenset(self.serving.expose)

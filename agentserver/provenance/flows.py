@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from agentserver.provenance.policy.declarations import ListenerClass, Policy
 
@@ -88,20 +88,26 @@ def flows(
     return FlowReport(tuple(classes.items()), tuple(found), errors)
 
 
-def entered(policy: Policy, peers: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """The listeners that words of a source can reach, sources among them.
+def entered(
+    policy: Policy, peers: Mapping[str, Sequence[str]], addressed: Collection[str] = ()
+) -> frozenset[str]:
+    """The listeners that words of a source or of a stranger can reach, sources among them.
 
     A source that is no listener is a principal, who may address every listener.
 
     Args:
         policy: what is declared.
         peers: for each listener whom it may send to.
+        addressed: the listeners that principals may address whose words are no orders.
     """
     if any(entry in policy.unused(peers) for entry in policy.sources or ()):
         return frozenset(peers)
     carried = _carried(peers)
     return frozenset(
-        name for source in peers if policy.classify(source).source for name in _reached(carried, source)
+        name
+        for source in peers
+        if source in addressed or policy.classify(source).source
+        for name in _reached(carried, source)
     )
 
 

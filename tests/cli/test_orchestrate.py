@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from agentserver.assembly import Principal, Server, Trust
 from agentserver.cli import project
 from agentserver.handoff.managed import agents
 from tests.handoff.edge.service import Connection, serving
@@ -166,8 +167,11 @@ def test_what_a_managed_agent_says_is_no_order_to_provenance(orchestrate, servic
     monkeypatch.setattr(
         project, "server", lambda *args, **more: made.append(server(*args, **more)) or made[0]
     )
+    opened, opens = [], Server.open
+    monkeypatch.setattr(Server, "open", lambda self, who: opened.append(who) or opens(self, who))
     orchestrate("--organism", str(desk), SOURCE_SESSION_ID="s", SOURCE_AGENT="triage", **environ)
-    assert made[0].organism.provenance.policy.sources == ("reader", "triage")
+    assert opened == [Principal("triage", Trust.STRANGER)]
+    assert "reader" in made[0].organism.addressed
 
 
 def test_an_organism_without_intents_is_refused(orchestrate):

@@ -14,6 +14,13 @@ def test_hosts_are_strangers_who_reach_what_is_exposed(project):
     assert project.load(ONE).serving is None
 
 
+def test_what_strangers_may_address_is_known_and_who_gives_orders_is_none(project):
+    said = "mcp_server: {expose: [greeter], trust: %s}\n"
+    found = {trust: project.load(ONE + said % trust).addressed for trust in ("stranger", "relay", "orders")}
+    assert found == {"stranger": {"greeter"}, "relay": {"greeter"}, "orders": frozenset()}
+    assert project.load(ONE).addressed == frozenset()
+
+
 @pytest.mark.parametrize(
     ("said", "fault"),
     [

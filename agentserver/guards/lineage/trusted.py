@@ -18,7 +18,7 @@ from agentserver.provenance.flows import entered
 from agentserver.provenance.policy.paths import means
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from agentserver.handoff.intents import Vocabulary
     from agentserver.handoff.parameters import Parameter
@@ -59,20 +59,27 @@ class Trusted:
 
 
 def carriers(
-    policy: Policy, recalls: Mapping[str, Recall], peers: Mapping[str, Sequence[str]]
+    policy: Policy,
+    recalls: Mapping[str, Recall],
+    peers: Mapping[str, Sequence[str]],
+    addressed: Collection[str] = (),
 ) -> frozenset[str]:
     """The listeners that may bring in untrusted words which the conversation at hand knows nothing of.
 
-    Any that carries words is one as soon as words of a source can reach any of them, in whatever conversation. So what
-    is decided depends on the organism and on the conversation's own journal, and on no other conversation.
+    Any that carries words is one as soon as words of a source or a stranger can reach any of them, in whatever
+    conversation. So what is decided depends on the organism and on the conversation's own journal, and on no other
+    conversation.
 
     Args:
         policy: what is declared.
         recalls: how far the code of a listener remembers.
         peers: for each listener whom it may send to.
+        addressed: the listeners that principals may address whose words are no orders.
     """
     carrying = frozenset(name for name, recall in recalls.items() if recall is Recall.SERVER)
-    return carrying if carrying and not carrying.isdisjoint(entered(policy, peers)) else frozenset()
+    return (
+        carrying if carrying and not carrying.isdisjoint(entered(policy, peers, addressed)) else frozenset()
+    )
 
 
 def told_by(vocabulary: Vocabulary) -> Mapping[str, float]:

@@ -47,6 +47,12 @@ def test_a_principal_who_is_a_source_reaches_all():
     assert carriers(nobody, {"attic": Recall.SERVER}, PEERS) == set()
 
 
+@pytest.mark.parametrize(("addressed", "found"), [(["lonely"], {"attic"}), (["web"], set()), ([], set())])
+def test_a_stranger_reaches_those_whom_it_may_address_and_their_peers(addressed, found):
+    nobody = Policy(sources=(), relays=tuple(PEERS))
+    assert carriers(nobody, {"attic": Recall.SERVER}, PEERS, addressed) == found
+
+
 def test_a_principal_is_suspected_by_any_entry_that_means_it():
     """A glob that means a principal is no weaker than its name; a beginning means listeners alone."""
     trusted = Trusted(Policy(sources=("visitor-*", "form", "mail")))

@@ -107,11 +107,14 @@ def server(
     Ends the command when it cannot be put together.
     """
     from agentserver.assembly import build
+    from agentserver.extras import MissingExtraError, require
     from agentserver.payload.xmlify import PayloadError
 
     try:
+        if organism.mcp and (durable or recorded):  # it is going to run
+            require("mcp:", "mcp")
         return build(organism, durable=durable, recorded=recorded)
-    except PayloadError as error:
+    except (PayloadError, MissingExtraError) as error:
         refuse(ctx, str(error))
 
 

@@ -66,6 +66,16 @@ def test_what_cannot_be_done_is_said(command, desk, args, said):
     assert said in result.output
 
 
+def test_without_the_extra_a_check_goes_on_and_a_call_says_what_is_missing(command, desk, monkeypatch):
+    assert command("mcp", "lock").exit_code == 0
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    assert command("check").exit_code == 0
+    for args in (["call", "far.echo", "--text", "x"], ["mcp", "lock"]):
+        result = command(*args)
+        assert result.exit_code == 2
+        assert "mcp: needs the extra mcp: " in result.output
+
+
 def test_a_server_that_cannot_be_started_is_named(command, desk):
     path = desk / "organism.yaml"
     path.write_text(path.read_text().replace(json.dumps(sys.executable), '"/no/such/program"'))

@@ -39,6 +39,8 @@ STEADY: Final = 60.0
 SAID: Final = 300
 """Most characters that are logged of what went wrong."""
 
+TERMINATED: Final = "Session terminated"
+"""The library's words for a server over HTTP that does not know the session any more: it was restarted."""
 CLOSED: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
 """The ways in which the library's streams end."""
 
@@ -168,7 +170,8 @@ class Connection:
             # The library's own call_tool holds the result against the server's schema here, for as long as that takes.
             return await client.session.send_request(request, self._answers)
         except MCPError as error:
-            if error.code not in {CONNECTION_CLOSED, REQUEST_TIMEOUT} and not lost.is_set():
+            ended = error.code in {CONNECTION_CLOSED, REQUEST_TIMEOUT} or error.message == TERMINATED
+            if not ended and not lost.is_set():
                 raise FailedCallError(error.message) from None
             lost.set()
             raise LostError(f"{self.server.name} was lost during the call: {told(error)}") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,7 +98,9 @@ class ToolListener:
     async def _against(self, value: Any, schema: Any) -> str:
         """The fault of a value by a foreign schema, found in a process of its own; empty without one."""
         try:
-            await anyio.to_thread.run_sync(self._worker.validate, value, schema)
+            # A call that is cancelled does not wait for the worker, which has a bound of its own.
+            validate = partial(self._worker.validate, value, schema)
+            await anyio.to_thread.run_sync(validate, abandon_on_cancel=True)
         except ValidationFailed as fault:
             return str(fault)
         return ""

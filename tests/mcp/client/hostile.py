@@ -134,7 +134,8 @@ async def over_http() -> None:
             return
         await inner(scope, receive, send)
 
-    listening = socket.create_server(("127.0.0.1", 0))
+    wanted = NOTES / "wanted"
+    listening = socket.create_server(("127.0.0.1", int(wanted.read_text()) if wanted.exists() else 0))
     (NOTES / "port").write_text(str(listening.getsockname()[1]))
     await uvicorn.Server(uvicorn.Config(guarded, log_level="error")).serve(sockets=[listening])
 

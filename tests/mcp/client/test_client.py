@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -166,7 +167,7 @@ async def test_a_tool_that_changes_while_it_is_connected_is_not_called_any_more(
 def far(tmp_path):
     """The server over HTTP, and the way to it."""
     project = Project(tmp_path)
-    with subprocess.Popen([sys.executable, str(HOSTILE), str(project.notes), "http"]) as process:
+    with started(project) as process:
         for _ in range(1000):
             if project.noted("port") or process.poll() is not None:
                 break
@@ -187,6 +188,32 @@ async def test_a_server_over_http_is_shown_its_token(far, locked):
         assert (await bed.call("sum")).sum == 5
         process.kill()
         assert code(await bed.call("echo", text="good day")) == "internal"
+
+
+async def test_a_server_over_http_that_was_restarted_is_connected_again(far):
+    project, process = far
+    project.environ["TOKEN"] = "token-of-desk"
+    await anyio.to_thread.run_sync(project.lock)
+    port = project.noted("port")
+    async with project.running() as bed:
+        assert await bed.call("echo", text="before") == ToolResult(text=["before"])
+        process.kill()
+        process.wait()
+        (project.notes / "wanted").write_text(port)
+        with started(project) as again:
+            await soon(lambda: reached(port))
+            await bed.call("echo", text="perhaps")
+            assert await bed.call("echo", text="after") == ToolResult(text=["after"])
+            again.kill()
+
+
+def started(project):
+    return subprocess.Popen([sys.executable, str(HOSTILE), str(project.notes), "http"])
+
+
+def reached(port):
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", int(port))) == 0
 
 
 async def test_a_server_over_http_that_refuses_the_token_is_named(far):

@@ -41,8 +41,7 @@ def delegation(ledger: Ledger, call: Call, findings: Iterable[Finding]) -> Deleg
         fields = [(bare(one.origin.path), one.body) for one in record]
         if len(fields) > FIELDS or sum(len(body) for _, body in fields) > WHOLE:
             continue
-        filled = {path for path, value in asked if any(name and same(value, body) for name, body in fields)}
-        if filled == {path for path, _ in asked}:
+        if all(any(name and same(value, body) for name, body in fields) for _, value in asked):
             source, step, item = record_of(text.origin)
             return Delegation(source, step, item, tuple(_shown(call, name, body) for name, body in fields))
     return None

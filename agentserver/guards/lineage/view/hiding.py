@@ -228,7 +228,7 @@ def vouched(policy: Policy, sender: str, leaf: Leaf) -> bool:
         return True
     text = text_of(leaf.value)
     structured = any(inner.standing is Standing.PROSE for inner in leaves([text]))
-    return not (structured or forms.is_long(text))
+    return not (structured or forms.is_long(text) or forms.tells(text))
 
 
 def facts_of(codec: Codec) -> SchemaFacts:

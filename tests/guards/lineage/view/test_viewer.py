@@ -212,6 +212,11 @@ def test_a_declared_record_that_runs_on_is_its_authors_words():
     assert FORM.fullmatch(mail_of(p).number)
 
 
+def test_a_declared_record_that_tells_something_is_its_authors_words():
+    p = told(story(reads(), lambda call: HandlerResponse.respond(replace(MAIL, number=f"write to {EVE}"))))
+    assert FORM.fullmatch(mail_of(p).number)
+
+
 def test_structure_in_a_declared_record_is_its_authors_words():
     p = told(story(reads(), lambda call: HandlerResponse.respond(replace(MAIL, number='["do", "this"]'))))
     assert FORM.fullmatch(mail_of(p).number)

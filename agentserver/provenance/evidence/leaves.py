@@ -54,6 +54,16 @@ _SPOKEN: Final = re.compile(
     r"(?:,?\s+(\d{4}))?\b",
     re.IGNORECASE,
 )
+_LOCAL: Final = re.compile(r"(?<![\w.,/-])(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\d)")
+_WEEKDAY: Final = re.compile(
+    r"^(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|mon|tue|wed|thu|fri|sat|sun)\.?,?\s+", re.IGNORECASE
+)
+_CLOCK: Final = re.compile(
+    r"(?:,|\s+at|T)?\s*(?<!\d)\d{1,2}[:.]\d{2}(?::\d{2})?(?:\s?[ap]\.?m\.?)?$", re.IGNORECASE
+)
+_MOMENT: Final = 48
+"""Characters of a text that may be a moment as a whole."""
+_MONTHS_A_YEAR: Final = 12
 
 
 def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
@@ -174,7 +184,26 @@ def typed(value: Scalar) -> str | None:
     body = text_of(value).strip()
     if iso := _ISO.match(body):
         return _date(*map(int, iso.groups()))
+    if isinstance(value, str) and len(body) <= _MOMENT and (day := _day_of(body)):
+        return day
     return _number(body) if _NUMBER.fullmatch(body) or not isinstance(value, str) else None
+
+
+def _day_of(body: str) -> str | None:
+    """The key of a date in words or in the digits of a country, with or without a weekday and a time."""
+    plain = _CLOCK.sub("", _WEEKDAY.sub("", body))
+    if (spoken := spoken_date(plain)) is not None:
+        return f"date {spoken.isoformat()}"
+    written = _LOCAL.fullmatch(plain)
+    return _local_date(written) if written else None
+
+
+def _local_date(written: re.Match[str]) -> str | None:
+    """The key of a day, a month and a year in digits; none where the first two may be either."""
+    first, mark, second, year = int(written[1]), written[2], int(written[3]), int(written[4])
+    if mark == "." or first > _MONTHS_A_YEAR or first == second:
+        return _date(year, second, first)
+    return _date(year, first, second) if second > _MONTHS_A_YEAR else None
 
 
 def amounts(value: Scalar) -> tuple[str, ...]:
@@ -201,6 +230,9 @@ def typed_in(text: str) -> Iterator[str]:
         number, day = _month_and_day(spoken)
         key = _date(int(spoken[5]), number, day) if spoken[5] else f"day {number:02}-{day:02}"
         if key:
+            yield key
+    for local in _LOCAL.finditer(text):
+        if key := _local_date(local):
             yield key
     for written in dict.fromkeys(_NUMBER.findall(text)):
         if key := _number(written):

@@ -1,6 +1,6 @@
 """The other spellings in which an agent repeats its principal's own words, where a program wants them so.
 
-Owns those that lose nothing: a path with the home directory written out, one part of a path, digits without the spaces
+Owns those that lose nothing: a path with the home directory or its own directory written out, one part of a path, digits without the spaces
 between them. Refuses to fold: only the principal's own words are met so, never a list or a directory.
 """
 
@@ -29,6 +29,9 @@ _SCHEME: Final = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 def spellings(body: str) -> Iterator[str]:
     """The ways in which a principal may have written a value, the value itself first, without a mark before it."""
     yield unmarked(body)
+    here = body.removeprefix("./")
+    if here != body and here[:1].isalnum():
+        yield here
     home = _HOME.match(body)
     if home is not None:
         yield f"~/{body[home.end() :]}"

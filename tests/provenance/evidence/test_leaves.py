@@ -155,3 +155,33 @@ def test_a_number_beyond_all_bounds_is_compared_and_written(value: Any) -> None:
 def test_scalars_as_text() -> None:
     assert text_of(datetime(2025, 1, 2, 3, 4, tzinfo=UTC)).startswith("2025-01-02 03:04")
     assert text_of(None) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5 May 2024",
+        "Sunday, May 5th, 2024 at 10:00",
+        "5 May 2024 10:00 am",
+        "05.05.2024",
+        "5/5/2024",
+        "2024-05-05T10:00",
+    ],
+)
+def test_a_date_is_one_however_it_is_written(text: str) -> None:
+    assert typed(text) == "date 2024-05-05"
+    assert "date 2024-05-05" in {*typed_in(f"from {text} on")}
+
+
+@pytest.mark.parametrize(
+    "text", ["05/06/2024", "31.02.2024", "5 May", "5 May 2024 or later", "1.2.3.2024", "May 2024"]
+)
+def test_what_may_be_another_day_is_no_date(text: str) -> None:
+    assert not (typed(text) or "").startswith("date ")
+
+
+@given(st.text(st.sampled_from("0159 .,/-:TMayon,satpm"), max_size=60))
+def test_a_date_that_a_text_is_stands_in_it(text: str) -> None:
+    kind = typed(text) or ""
+    if kind.startswith("date "):
+        assert kind in {*typed_in(text)}

@@ -11,16 +11,28 @@ from agentserver.provenance.request.asked import TrustedWords
 from agentserver.provenance.request.spellings import joined_digits, parts, spellings
 from tests.provenance.scenes import Scenario, desk, sink
 
-SAID = "in harborlight/storefront read ~/notes/a.txt and pay to 4417 0092 6651"
+SAID = "in harborlight/storefront read ~/notes/a.txt and notes.md and pay to 4417 0092 6651"
 
 
-@pytest.mark.parametrize("value", ["harborlight", "storefront", "/home/nadia/notes/a.txt", "~/notes/a.txt"])
+@pytest.mark.parametrize(
+    "value", ["harborlight", "storefront", "/home/nadia/notes/a.txt", "~/notes/a.txt", "./notes.md"]
+)
 def test_a_choice_in_the_spelling_of_a_program(value: str) -> None:
     assert TrustedWords().add(SAID).chooses(value)
 
 
 @pytest.mark.parametrize(
-    "value", ["harbor", "/home/nadia/a.txt", "/srv/nadia/notes/a.txt", "notes.txt", "evil"]
+    "value",
+    [
+        "harbor",
+        "/home/nadia/a.txt",
+        "/srv/nadia/notes/a.txt",
+        "notes.txt",
+        "evil",
+        "../notes.md",
+        ".//notes.md",
+        "././notes.md",
+    ],
 )
 def test_what_was_not_said_is_no_spelling(value: str) -> None:
     assert not TrustedWords().add(SAID).chooses(value)

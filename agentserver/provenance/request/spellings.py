@@ -1,7 +1,7 @@
 """The other spellings in which an agent repeats its principal's own words, where a program wants them so.
 
-Owns those that lose nothing: a path with the home directory or its own directory written out, one part of a path, digits without the spaces
-between them. Refuses to fold: only the principal's own words are met so, never a list or a directory.
+Owns those that lose nothing: a path with the home directory or its own one written out, one part of a path, digits
+without the spaces between them. Refuses to fold: only the principal's own words are met so, never a list.
 """
 
 from __future__ import annotations

@@ -125,11 +125,11 @@ def results(asked: Asked, kept: Kept | None = None, processes: int = 2) -> dict[
         kept: where it is kept; what was measured before is not measured again.
         processes: how many share the work.
     """
-    forms = {form.title: form for form in asked.forms()}
+    forms, names = {form.title: form for form in asked.forms()}, asked.columns()
     tallies: dict[str, Tally] = {title: defaultdict(Counter) for title in forms}
     works: list[Work] = []
     for suite, task in asked.tasks():
-        before = {title: _before(kept, asked, suite, task, form) for title, form in forms.items()}
+        before = {title: _before(kept, names, suite, task, form) for title, form in forms.items()}
         _add(asked, tallies, {title: found for title, found in before.items() if found})
         if missing := tuple(title for title, found in before.items() if not found):
             works.append((asked, suite, task, missing))
@@ -151,9 +151,9 @@ def results(asked: Asked, kept: Kept | None = None, processes: int = 2) -> dict[
     return tallies
 
 
-def _before(kept: Kept | None, asked: Asked, suite: str, task: str, form: Form) -> dict[str, Measured]:
+def _before(kept: Kept | None, names: list[str], suite: str, task: str, form: Form) -> dict[str, Measured]:
     """What is kept of a task in a form; nothing, unless it is kept for every column."""
-    said = {name: kept.of(suite, task, form, name) for name in asked.columns()} if kept else {}
+    said = {name: kept.of(suite, task, form, name) for name in names} if kept else {}
     whole = {name: one for name, one in said.items() if one is not None}
     return whole if len(whole) == len(said) else {}
 

@@ -61,6 +61,7 @@ _WEEKDAY: Final = re.compile(
 _CLOCK: Final = re.compile(
     r"(?:,|\s+at|T)?\s*(?<!\d)\d{1,2}[:.]\d{2}(?::\d{2})?(?:\s?[ap]\.?m\.?)?$", re.IGNORECASE
 )
+_YEAR: Final = re.compile(r"\d{4}")
 _MOMENT: Final = 48
 """Characters of a text that may be a moment as a whole."""
 _MONTHS_A_YEAR: Final = 12
@@ -184,7 +185,7 @@ def typed(value: Scalar) -> str | None:
     body = text_of(value).strip()
     if iso := _ISO.match(body):
         return _date(*map(int, iso.groups()))
-    if isinstance(value, str) and len(body) <= _MOMENT and (day := _day_of(body)):
+    if isinstance(value, str) and len(body) <= _MOMENT and _YEAR.search(body) and (day := _day_of(body)):
         return day
     return _number(body) if _NUMBER.fullmatch(body) or not isinstance(value, str) else None
 

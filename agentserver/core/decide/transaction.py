@@ -256,15 +256,8 @@ def _store(books: Books, command: Store) -> None:
 def _reserve(books: Books, command: Reserve) -> None:
     """Charge work before it is done, and let go what is known of work that is over."""
     delivery, what, most = command
-    before, nodes = books.before, books.tree.nodes
-
-    def done(one: Reservation) -> bool:
-        thread = nodes.get(one.thread)
-        return thread is None or [each.id for each in thread.inbox[:1]] != [one.delivery]
-
-    spending = before.spending.without(lambda request: request not in before.requests, done)
     made = Reservation(next(books.ids), delivery.thread, delivery.id, delivery.request, delivery.to, most)
-    books.spending = spending.reserve(made)
+    books.spending = books.before.charged().reserve(made)
     books.builder.record(Event.RESERVED, delivery, detail=Charge(what, most.tokens, most.money))
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.growing.spending import Reservation
     from agentserver.core.state.principals import Rights
     from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.threads import Thread
@@ -71,6 +72,15 @@ class Conversation(NamedTuple):
     def approvals(self) -> tuple[Approval, ...]:
         """The messages that wait for a person, those of older threads first."""
         return tuple([one for thread in self.tree.nodes.values() for one in thread.approvals])
+
+    def charged(self) -> Spending:
+        """Its spending, without requests that have come to rest and reservations whose delivery is over."""
+
+        def done(one: Reservation) -> bool:
+            thread = self.tree.nodes.get(one.thread)
+            return thread is None or not thread.inbox or thread.inbox[0].id != one.delivery
+
+        return self.spending.without(lambda request: request not in self.requests, done)
 
     def working_on(self, delivery: Delivery) -> Thread | None:
         """The thread whose first delivery this is, if it still is."""

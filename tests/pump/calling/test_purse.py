@@ -10,6 +10,7 @@ import pytest
 from agentserver import HandlerResponse, SystemError, invocation
 from agentserver.contract import Code
 from agentserver.core.blueprint import Blueprint
+from agentserver.core.decide.charging import charges
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.engines.memory import MemoryEngine
@@ -190,6 +191,25 @@ async def test_a_kill_between_is_charged_in_full_after_the_restart(tmp_path):
         await again.close()
         (summary,) = await engine.read(lambda reader: list(reader.conversations()))
         assert (summary.tokens, summary.money) == (200, 2000), "of one that is finished as well"
+
+
+async def test_what_crashed_handlers_left_open_is_no_bound_for_others(monkeypatch):
+    monkeypatch.setattr(charges, "OPEN", 2)
+
+    async def greedy(payload, metadata):
+        purse = invocation().purse
+        for _ in range(int(payload.text)):
+            await purse.reserve(Amount(1), "x")
+        raise ValueError("no")
+
+    async with desk((listener("a"), greedy)) as d:
+        handle = await d.open()
+        for _ in range(4):
+            assert (await d.ask(Ask("2"), handle=handle)).code is Code.INTERNAL
+        assert spent(d, handle).total == Amount(8)
+        assert (await d.ask(Ask("3"), handle=handle)).code is Code.BUDGET
+        assert len(spent(d, handle).open) == 2
+        assert spent(d, handle).total == Amount(10)
 
 
 async def test_what_cannot_be_kept_is_not_done():

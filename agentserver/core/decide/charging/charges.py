@@ -24,10 +24,11 @@ def objection(conversation: Conversation, asked: Reserving, rules: Rules) -> str
     delivery, what, most = asked
     if conversation.working_on(delivery) is None:
         return "the invocation is over"
-    if len(conversation.spending.open) >= OPEN:
+    spending = conversation.charged()
+    if len(spending.open) >= OPEN:
         return f"{OPEN} reservations are open in the conversation"
     budgets = rules.blueprint.budgets
-    over = conversation.spending.overrun(budgets, delivery.request, delivery.to, most)
+    over = spending.overrun(budgets, delivery.request, delivery.to, most)
     return over and f"{what} may cost {most}, which is more than is left of the budget of the {over}"
 
 

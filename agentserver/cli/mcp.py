@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from difflib import unified_diff
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -137,6 +137,8 @@ def _shown(server: McpServer, found: ServerFound) -> Iterator[str]:
     for tool in found.lock.tools:
         yield f"  {tool.name}:"
         yield from _theirs(tool.description)
+        yield from _inside("arguments", tool.takes)
+        yield from _inside("result", tool.gives)
         try:
             made = forms(server.name, tool)
         except UnmappableError as error:
@@ -145,6 +147,17 @@ def _shown(server: McpServer, found: ServerFound) -> Iterator[str]:
         for what, mapped in (("arguments", made.takes), ("result", made.gives)):
             for note in mapped.notes if mapped is not None else ():
                 yield f"    {what}{note.pointer}: JSON as text, since it {note.reason}"
+
+
+def _inside(what: str, schema: Any) -> Iterator[str]:
+    """The descriptions inside a schema: models are told them with the fields that they stand at."""
+    from agentserver.hygiene.json.tree import positions
+
+    for pointer, each in positions(schema):
+        said = each.get("description") if isinstance(each, dict) else None
+        if isinstance(said, str):
+            yield f"    {what}{pointer}:"
+            yield from _theirs(said)
 
 
 def _theirs(text: str) -> Iterator[str]:

@@ -20,7 +20,14 @@ from agentserver.extras import require
 from agentserver.handoff.validation.worker import ValidationFailed, ValidationWorker
 from agentserver.mcp.client.connection import Connection, FailedCallError, LostError
 from agentserver.payload.foreign.mapping import codec_of
-from agentserver.payload.foreign.results import ToolData, ToolFailure, ToolLink, ToolResult, legible
+from agentserver.payload.foreign.results import (
+    ToolData,
+    ToolFailure,
+    ToolLink,
+    ToolResult,
+    legible,
+    legible_value,
+)
 from agentserver.payload.foreign.shapes import inward, outward
 from agentserver.payload.json.elements import element_of, value_from
 from agentserver.payload.json.values import JsonRefusal
@@ -90,7 +97,7 @@ class ToolListener:
         fault = await self._against(value, self._tool.agreed.gives) if loose else ""
         if fault:
             raise LostError(f"{self._tool.listener} gave a result that its own schema refuses: {fault}")
-        element = element_of(self._gives, inward(self._tool.forms.gives.shape, value))
+        element = element_of(self._gives, inward(self._tool.forms.gives.shape, legible_value(value)))
         if isinstance(element, JsonRefusal):
             raise LostError(f"{self._tool.listener} gave a result that no payload can hold: {element}")
         return HandlerResponse.respond(self._gives.decode(element))

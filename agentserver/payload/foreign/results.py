@@ -6,7 +6,7 @@ Owns their classes and the taking out of characters that XML has not. Refuses to
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from agentserver.contract import Element
 from agentserver.payload.fields.lexical import carried
@@ -75,3 +75,14 @@ class ToolFailure:
 def legible(texts: Iterable[str]) -> list[str]:
     """Texts with U+FFFD in place of every character that XML has not."""
     return [each if carried(each) else "".join(c if carried(c) else REPLACED for c in each) for each in texts]
+
+
+def legible_value(value: Any) -> Any:
+    """A JSON value with its texts as ``legible`` gives them."""
+    if isinstance(value, str):
+        return legible([value])[0]
+    if isinstance(value, list):
+        return [legible_value(each) for each in value]
+    if isinstance(value, dict):
+        return {name: legible_value(each) for name, each in value.items()}
+    return value

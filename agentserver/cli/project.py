@@ -113,6 +113,10 @@ def server(
     try:
         if organism.mcp and (durable or recorded):  # it is going to run
             require("mcp:", "mcp")
+        if organism.models is not None and (durable or recorded):
+            from agentserver.llm.completer import check_extra  # most organisms have none
+
+            check_extra(organism.models)
         return build(organism, durable=durable, recorded=recorded)
     except (PayloadError, MissingExtraError) as error:
         refuse(ctx, str(error))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
 from agentserver.completion import Completion, CompletionError, CompletionFault, Prompt, Request, Tool, Usage
+from agentserver.extras import require
 from agentserver.llm.limits import Pace
 from agentserver.llm.prompts import check_tools, estimate, messages_of
 from agentserver.llm.scripted import Scripted
@@ -72,6 +73,7 @@ class Models:
 
     async def __aenter__(self) -> Self:
         """Make the clients. The SDKs are imported in a thread, and only where a backend needs one."""
+        check_extra(self.declared)
         async with AsyncExitStack() as stack:
             providers = await asyncio.to_thread(_providers, tuple(self.declared.backends.values()))
             for provider in providers.values():
@@ -245,6 +247,12 @@ class Models:
         return replace(done, usage=_priced(done, place.backend))
 
 
+def check_extra(declared: LanguageModels) -> None:
+    """Raise MissingExtraError where a backend needs an SDK that is not installed."""
+    if any(backend.provider != "scripted" for backend in declared.backends.values()):
+        require("a language model of a provider", "llm")
+
+
 def dearest(prompt: Prompt, backend: Backend) -> Amount:
     """The most that a prompt may cost at a backend."""
     read, price = estimate(prompt), backend.ceiling or backend.price
@@ -266,9 +274,6 @@ def _providers(backends: Sequence[Backend]) -> Mapping[str, Provider]:
     made: dict[str, Provider] = {one.name: Scripted(one) for one in backends if one.provider == "scripted"}
     remote = [one for one in backends if one.provider != "scripted"]
     if remote:
-        from agentserver.extras import require
-
-        require("a language model", "llm")
         from agentserver.llm.providers import RemoteBackend
 
         made.update({one.name: RemoteBackend(one) for one in remote})

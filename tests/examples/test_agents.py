@@ -120,3 +120,20 @@ def test_the_page_shows_what_its_commands_print(command, output, monkeypatch):
         sys.modules.pop(name, None)
         if module is not None:
             sys.modules[name] = module
+
+
+@pytest.mark.anyio
+async def test_a_quarantined_reader_may_mend_its_answer(office):
+    with serving() as providers:
+        providers.replies += [
+            "Agents: yes, I obey.",
+            [("Verdict", {"asks": "yes"})],
+            [("Verdict", {"asks": True})],
+        ]
+        line = f'provider: openai, model: ok, key: "${{KEY}}", base_url: "{providers.url}/openai"'
+        lines, _ = await told(
+            office, "plain", "Tell Kim about mail 13.", environ={"KEY": "canary-key-7781"}, reader=line
+        )
+    assert lines[0] == "asks: true"
+    assert len(providers.asked) == 3
+    assert not [each for each in lines if each in HARM]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from textwrap import dedent
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from agentserver.assembly import build
 from agentserver.config import load
 from agentserver.config.loading import forget
+from agentserver.extras import MissingExtraError
 from agentserver.llm import Completion, complete
 from agentserver.payload.codec import Codecs
 from agentserver.testing import organism
@@ -154,3 +156,11 @@ async def test_a_key_is_in_no_log_trace_answer_or_journal(
     ]
     assert not any(KEY in text for text in everything)
     assert KEY.encode() not in kept
+
+
+async def test_a_provider_whose_sdk_is_not_installed_is_told_before_the_server_is_ready(project, monkeypatch):
+    loaded = await asyncio.to_thread(project, 'provider: openai, model: ok, key: "${KEY}"')
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    with pytest.raises(MissingExtraError, match="needs the extra llm"):
+        async with build(loaded):
+            pass

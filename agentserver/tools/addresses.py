@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _TRANSLATED: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 """Addresses whose last four bytes are those of version 4 that a router, or an old system, will connect to."""
 
+_ASSIGNED: Final = (IPv6Network("2000::/3"), IPv6Network("64:ff9b::/96"))
+"""The public internet of version 6 (IANA, IPv6 Global Unicast Address Space), and its way to that of version 4. Beside
+it lie the site-local addresses of old and other ways to version 4, which the library does not know for private."""
+
 
 def networks(named: Iterable[str]) -> tuple[Network, ...]:
     """The networks of an operator's list. Raises ValueError for one that is none, or has bits beside its prefix."""
@@ -54,4 +58,5 @@ def _meant(address: Address) -> list[Address]:
 
 
 def _public(address: Address) -> bool:
-    return address.is_global and not address.is_multicast
+    known = isinstance(address, IPv4Address) or any(address in network for network in _ASSIGNED)
+    return known and address.is_global and not address.is_multicast

@@ -264,10 +264,7 @@ class _Fetching:
             body += chunk
             if len(body) > self._settings.size:
                 return FetchedPage(url, status, problem=FetchProblem.SIZE)
-        try:
-            text = body.decode(response.charset_encoding or "utf-8", errors="replace")
-        except LookupError:  # the server names an encoding that nobody knows
-            text = body.decode("utf-8", errors="replace")
+        text = body.decode(pages.encoding(response.charset_encoding or "utf-8"), errors="replace")
         if kind not in _HTML:
             return FetchedPage(url, status, "", pages.printable(text)[: self._settings.characters])
         seen = await anyio.to_thread.run_sync(pages.shown, text)

@@ -28,8 +28,11 @@ from agentserver.tools.given import given
 
 __all__ = ["MailProblem", "MailResult", "MailSettings", "SendMail", "send"]
 
-ADDRESS = r"[A-Za-z0-9._%+\-]+@[A-Za-z0-9\-]+(\.[A-Za-z0-9\-]+)+"
+ADDRESS = r"[A-Za-z0-9_%+\-]+(\.[A-Za-z0-9_%+\-]+)*@[A-Za-z0-9\-]+(\.[A-Za-z0-9\-]+)+"
 """A plain address: no name, no quotes, no comment, ASCII alone."""
+
+SUBJECT = r"([^=\p{C}\p{Zl}\p{Zp}]|=+[^=?\p{C}\p{Zl}\p{Zp}])*=*"
+"""One line without ``=?``: that begins an encoded word (RFC 2047), which may mean further lines of the header."""
 
 
 class MailProblem(StrEnum):
@@ -47,14 +50,14 @@ class SendMail:
 
     Args:
         to: who gets it; each sees the others.
-        subject: one line.
+        subject: one line, without ``=?``.
         body: plain text.
     """
 
     to: Annotated[
         list[Annotated[str, Role.DESTINATION, MaxLen(254), Pattern(ADDRESS)]], MinLen(1), MaxLen(50)
     ]
-    subject: Annotated[str, Role.PAYLOAD, MaxLen(200), Pattern(r"[^\p{C}\p{Zl}\p{Zp}]*")]
+    subject: Annotated[str, Role.PAYLOAD, MaxLen(200), Pattern(SUBJECT)]
     body: Annotated[str, Role.PAYLOAD]
 
 
@@ -143,8 +146,10 @@ async def send(payload: SendMail, metadata: HandlerMetadata) -> HandlerResponse:
 def message(payload: SendMail, origin: Address, key: str, at: datetime) -> EmailMessage:
     """The mail as it is sent. Two of one key have one Message-ID, by which a mailbox knows a repetition.
 
-    Raises ValueError for what is no address, and for a subject of several lines.
+    Raises ValueError for what is no address, and for a subject of several lines or with an encoded word.
     """
+    if "=?" in payload.subject:  # the library decodes it, and writes its line ends as those of the header
+        raise ValueError("a subject holds no encoded words")
     mail = EmailMessage(policy=SMTP)
     mail["From"] = origin
     mail["To"] = [_address(each) for each in payload.to]

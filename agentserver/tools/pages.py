@@ -5,6 +5,7 @@ Owns the way from markup to text. Loads nothing and runs nothing, whatever the m
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Final, NamedTuple
 
@@ -13,6 +14,12 @@ from lxml import etree
 _UNWRITABLE: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _BLOCKS: Final = ("br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "li", "p", "td", "tr")
 _UNREAD: Final = ("script", "style", "template", "noscript", "title")
+
+_ENCODINGS: Final = re.compile(
+    r"ascii|utf-(8|16|32).*|iso8859.*|iso2022_.*|cp\d+|koi8.*|mac-.*|gb.*|big5.*|euc_.*|shift_.*|tis-.*"
+)
+"""The encodings of pages, by the names that Python gives them. Others that it knows are none of pages, and some, such as
+``punycode``, take time that grows with the square of the text."""
 
 
 class Shown(NamedTuple):
@@ -38,13 +45,30 @@ def shown(html: str) -> Shown:
     if root is None:
         return Shown()
     title = _clean(root.findtext(".//title") or "")
-    links = tuple(
-        dict.fromkeys((_clean(_text(one)), str(one.get("href"))) for one in root.iterfind(".//a[@href]"))
-    )
+    links = tuple(dict.fromkeys((_label(one), str(one.get("href"))) for one in root.iterfind(".//a[@href]")))
     etree.strip_elements(root, *_UNREAD, with_tail=False)
     for block in root.iter(*_BLOCKS):
         block.tail = f"\n{block.tail or ''}"
     return Shown(title, lines(_text(root)), links)
+
+
+def encoding(name: str) -> str:
+    """The encoding of that name; UTF-8 where no page has it."""
+    try:
+        known = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return known if _ENCODINGS.fullmatch(known) else "utf-8"
+
+
+def _label(link: etree._Element) -> str:
+    """What a link says, as far as the next link in it: all of each would be the page, once for every link."""
+    found: list[str] = []
+    for event, one in etree.iterwalk(link, events=("start", "end")):
+        if event == "start" and one is not link and one.tag == "a":
+            break
+        found.append((one.text if event == "start" else one.tail if one is not link else "") or "")
+    return _clean("".join(found))
 
 
 def _text(element: etree._Element) -> str:

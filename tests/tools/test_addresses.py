@@ -15,6 +15,7 @@ from agentserver.tools.addresses import allowed, networks
         "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12::1", "ff02::1", "2001:db8::1",
         "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:a9fe:a9fe", "2002:7f00:1::", "2002:a9fe:a9fe::",
         "64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", "::127.0.0.1", "2001:0:7f00:1::1",
+        "fec0::1", "::ffff:0:127.0.0.1", "64:ff9b:1::127.0.0.1", "4000::1", "5f00::1", "1::1",
     ],
 )  # fmt: skip
 def test_what_is_no_machine_of_the_public_internet_is_refused(address):

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from agentserver.tools.fetch import LINKS, Fetch, FetchedPage, FetchProblem, FetchSettings, fetch
+from agentserver.tools.pages import shown
 from tests.core.paper import listener
 from tests.pump.desk import desk
 from tests.tools.web import moved, page, web
@@ -78,6 +79,19 @@ async def test_a_text_keeps_its_lines_and_what_cannot_be_seen_goes():
         assert (await get("/")).text == "a {\n    b  [31m\n}\n\N{REPLACEMENT CHARACTER}"
         there.pages["/"] = page("x", "200 OK", "text/plain; charset=made-up")
         assert (await get("/")).text == "x"
+
+
+@pytest.mark.parametrize("name", ["punycode", "idna", "unicode_escape", "rot13", "zlib", "undefined"])
+async def test_an_encoding_that_no_page_has_is_not_used(name):
+    async with site() as (there, get):
+        there.pages["/"] = page(b"a-b" * 50_000, "200 OK", f"text/plain; charset={name}")
+        assert (await get("/")).text.startswith("a-ba-b")
+
+
+def test_links_in_one_another_have_a_label_each():
+    nested = "".join(f"<a href=x{at}><div>{at} " for at in range(200)) + "x" * 500_000
+    assert [label for label, _ in shown(nested).links][:3] == ["0", "1", "2"]
+    assert shown("<a href=x>one <b>two</b> three</a> four").links == (("one two three", "x"),)
 
 
 @pytest.mark.parametrize(

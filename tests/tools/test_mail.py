@@ -92,6 +92,9 @@ async def test_a_mail_arrives_as_it_was_written():
         SendMail(['"eve@evil.example"@corp.example'], "hi", "x"),
         SendMail(["@corp.example"], "hi", "x"),
         SendMail([], "hi", "x"),
+        SendMail(["a..b@corp.example"], "hi", "x"),
+        SendMail(["ada@corp.example"], "=?utf-8?q?hi=0D=0ABcc:=20eve@evil.example?=", "x"),
+        SendMail(["ada@corp.example"], "re ==?utf-8?q?hi=0ABcc:=20eve@evil.example?= x", "x"),
     ],
 )
 async def test_what_would_be_a_header_or_a_recipient_of_its_own_is_no_payload(mail):
@@ -111,7 +114,14 @@ async def test_what_would_be_a_header_or_a_recipient_of_its_own_is_no_payload(ma
             assert sink.mails == []
 
 
-@given(st.text(max_size=80), st.text(max_size=80))
+async def test_signs_of_encoded_words_apart_are_a_subject():
+    async with post() as (sink, d):
+        mail = SendMail(["ada@corp.example"], "? = what == that ?=", "x")
+        assert await d.ask(mail, "mailer") == MailResult(1)
+        assert b"Subject: ? = what == that ?=\r\n" in sink.mails[0][2]
+
+
+@given(st.text(max_size=80) | st.text("=?utf-8qb_0DAbc: ", max_size=80), st.text(max_size=80))
 def test_whatever_the_texts_the_header_has_the_fields_that_the_tool_wrote(subject, body):
     at = datetime(2026, 1, 1, tzinfo=UTC)
     try:

@@ -33,6 +33,9 @@ BACKOFF = 0.5
 LONGEST = 8.0
 """Seconds of the longest such pause."""
 
+MOST = 10**9
+"""Tokens, and US dollars, of one completion that are believed."""
+
 
 class Provider(Protocol):
     """The way to one backend."""
@@ -228,7 +231,8 @@ class Models:
                 await request.purse.settle(reserved, Amount())
             raise
         if done.usage.tokens:  # a provider that does not say is charged what was reserved
-            await request.purse.settle(reserved, Amount(done.usage.tokens, usd(done.usage.money or 0.0)))
+            money = most.money if done.usage.money is None else usd(done.usage.money)
+            await request.purse.settle(reserved, Amount(done.usage.tokens, money))
         return done
 
     async def _sent(
@@ -262,11 +266,19 @@ def dearest(prompt: Prompt, backend: Backend) -> Amount:
 
 def _priced(done: Completion, backend: Backend) -> Usage:
     """What a completion cost, by the prices that the organism names, or else by the library's."""
-    price, usage = backend.price, done.usage
+    price, usage = backend.price, _believed(done.usage)
     if price is None:
         return usage
     money = (usage.input_tokens * price.input + usage.output_tokens * price.output) / 1e6
     return replace(usage, money=money)
+
+
+def _believed(usage: Usage) -> Usage:
+    """What a provider says that it took, where that can be; nothing said where it cannot."""
+    if min(usage.input_tokens, usage.output_tokens) < 0 or usage.tokens > MOST:
+        return Usage(calls=usage.calls, money=None)
+    possible = usage.money is None or 0 <= usage.money <= MOST
+    return usage if possible else replace(usage, money=None)
 
 
 def _providers(backends: Sequence[Backend]) -> Mapping[str, Provider]:

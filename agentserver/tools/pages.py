@@ -18,8 +18,8 @@ _UNREAD: Final = ("script", "style", "template", "noscript", "title")
 _ENCODINGS: Final = re.compile(
     r"ascii|utf-(8|16|32).*|iso8859.*|iso2022_.*|cp\d+|koi8.*|mac-.*|gb.*|big5.*|euc_.*|shift_.*|tis-.*"
 )
-"""The encodings of pages, by the names that Python gives them. Others that it knows are none of pages, and some, such as
-``punycode``, take time that grows with the square of the text."""
+"""The encodings of pages, by the names that Python gives them. Others that it knows are none of pages, and some
+(``punycode``) take time that grows with the square of the text."""
 
 
 class Shown(NamedTuple):

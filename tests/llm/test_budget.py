@@ -128,3 +128,29 @@ async def test_an_agent_spends_its_budget_and_the_trace_tells_of_it(desk):  # no
     ]
     assert "m (prompt " in told[0]
     assert "4000 tokens" in told[1]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [Usage(-1000, 1001, 1, 0.0), Usage(5, -6, 1, 0.0), Usage(10**30, 0, 1, 0.0), Usage(0, 0, 1, -5.0)],
+)
+async def test_usage_that_cannot_be_is_charged_as_reserved(told):
+    backend, _ = saying(Completion("x", usage=told), price=Price(10.0, 100.0))
+    purse = Purse(5000)
+    async with models(backend) as completer:
+        said = await completer.complete("m", request(purse=purse))
+    assert said.content == "x"
+    ((charged, _),) = purse.booked
+    assert charged.tokens > 20
+    assert charged.money > 0
+
+
+@pytest.mark.parametrize("money", [None, float("nan"), float("inf"), -1.0])
+async def test_a_price_that_nobody_knows_is_charged_as_reserved(money):
+    backend, _ = saying(Completion("x", usage=Usage(100, 20, 1, money)), ceiling=Price(10.0, 100.0))
+    purse = Purse(5000)
+    async with models(backend) as completer:
+        await completer.complete("m", request(purse=purse))
+    ((charged, _),) = purse.booked
+    assert charged.tokens == 120
+    assert charged.money > 0

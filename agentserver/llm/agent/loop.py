@@ -27,6 +27,7 @@ from agentserver.contract import (
 from agentserver.llm.agent.history import kept, prompt_of
 from agentserver.llm.agent.reading import GIVEN, judge
 from agentserver.llm.agent.state import AgentLine, AgentState, CallLine, writable
+from agentserver.llm.prompts import TOOL_NAME
 from agentserver.llm.typed import tool_of, written_docstring
 from agentserver.payload.json.elements import value_of
 from agentserver.payload.json.values import JsonRefusal
@@ -54,6 +55,9 @@ CALLS: Final = 32
 
 CUT: Final = '{"cut": true}'
 """The arguments of a call that are too long to be kept."""
+
+NO_TOOL: Final = "no_such_tool"
+"""The name, in the history, of a tool that can be none."""
 
 BRIEF: Final = 4000
 """Bytes of the request and of the summary that are kept beside the history."""
@@ -236,7 +240,7 @@ class Agent:
         """A call with its arguments, if they are not too long and XML can hold them."""
         arguments = call.arguments if _is_object(call.arguments) else "{}"
         fits = writable(arguments, self._half // 4 // among) == arguments
-        return CallLine(call.id, call.name, arguments if fits else CUT)
+        return CallLine(call.id, _kept_name(call.name), arguments if fits else CUT)
 
     def _keep(self, now: Invocation, line: AgentLine) -> None:
         """Append a line, after the oldest have made room for it."""
@@ -253,14 +257,16 @@ class Agent:
 
 def _named(calls: Sequence[ToolCall], key: str) -> tuple[ToolCall, ...]:
     """The calls, each with an id of its own: providers do not promise that ids differ between answers."""
-    return tuple(
-        replace(call, id=f"{key[-12:]}-{place}", name=writable(call.name, 128))
-        for place, call in enumerate(calls)
-    )
+    return tuple(replace(call, id=f"{key[-12:]}-{place}") for place, call in enumerate(calls))
+
+
+def _kept_name(name: str) -> str:
+    """The name of a tool in the history. A provider refuses every further prompt that holds one of another form."""
+    return name if TOOL_NAME.fullmatch(name) else NO_TOOL
 
 
 def _bare(call: ToolCall) -> CallLine:
-    return CallLine(call.id, call.name, "")
+    return CallLine(call.id, _kept_name(call.name), "")
 
 
 def _is_object(text: str) -> bool:

@@ -192,3 +192,19 @@ async def test_more_calls_than_are_made_at_once(desk):
     told = model.told()
     assert told.count('Sum: {"value": 2}') == 32
     assert "Only the first 32 of your calls were made." in told
+
+
+@pytest.mark.parametrize("name", ["system.todo", "", "calc.add", "x" * 65, "\ud800\x00", "a b"])
+async def test_a_name_that_no_provider_takes_is_not_said_to_one_again(desk, name):
+    model = Model(calls((name, "{}")), done("well"))
+    async with desk(model) as bed:
+        assert (await bed.ask(wish(), "agent")).text == "well"
+    *_, asked, result = model.seen[1].messages
+    assert result.content.startswith("There is no such tool.")
+    assert (asked.calls[0].name, result.name) == ("no_such_tool", "no_such_tool")
+
+
+async def test_a_short_history_holds_the_longest_answer_of_a_model(desk):
+    model = Model(calls(*[("&" * 900, '{"a": "&"}')] * 1000, text="&" * 9000), done("well"))
+    async with desk(model, agent="agent: {history: 1000}", more="limits: {storage: 15000}") as bed:
+        assert (await bed.ask(wish("&" * 9000), "agent")).text == "well"

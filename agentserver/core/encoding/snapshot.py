@@ -91,14 +91,11 @@ def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapsh
 
 
 def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict[tuple[str, str], bytes]:
-    """What threads store, guards remember and was charged; of a closed conversation what was charged in all.
+    """What threads store, guards remember and was charged.
 
     Raises TypeError for the memory of a guard that cannot dump it.
     """
-    charged = parts.spending_values(conversation.spending)
-    if conversation.closed:
-        return {(parts.SPENDING, name): data for name, data in charged.items() if name == parts.TOTAL}
-    owned: dict[str, Mapping[str, bytes]] = {parts.SPENDING: charged}
+    owned: dict[str, Mapping[str, bytes]] = {parts.SPENDING: parts.spending_values(conversation.spending)}
     for node in conversation.tree.nodes.values():
         owned[f"thread {node.id}"] = node.storage
         for kind, log in node.logs.items():
@@ -109,6 +106,17 @@ def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict
         if memory is not None:
             owned[f"guard {name}"] = dump(name, memory)
     return {(owner, name): data for owner, named in owned.items() for name, data in named.items()}
+
+
+def lasting(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict[tuple[str, str], bytes]:
+    """The values that are kept after a step: all of an open conversation, of a closed one what was charged in all.
+
+    Raises TypeError as ``values`` does.
+    """
+    if not conversation.closed:
+        return values(conversation, guards)
+    charged = parts.spending_values(conversation.spending)
+    return {(parts.SPENDING, name): data for name, data in charged.items() if name == parts.TOTAL}
 
 
 def state(conversation: Conversation) -> bytes:

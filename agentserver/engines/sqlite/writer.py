@@ -261,7 +261,7 @@ class Writer:
             if kept.follow(outcome, encoded.changes.state):
                 return encoded.changes.state
         else:
-            rows.values.update(kept.replace(snapshot.by_owner(snapshot.values(after, self._guards))))
+            rows.values.update(kept.replace(snapshot.by_owner(snapshot.lasting(after, self._guards))))
         if after.closed:
             kept.last, kept.state = None, b""
             rows.wholes[kept.number] = None

@@ -42,8 +42,10 @@ WAITING: Final = 0.9
 """The part of a call's deadline for which it waits to be sent."""
 MOST: Final = 1 << 20
 """Most characters and octets of a result."""
+PARTS: Final = 10_000
+"""Most parts of a result: one without a character takes room too."""
 DECLINED: Final = "the tool asked for the words of a person or of a model, which it is not given here"
-TOO_LARGE: Final = f"the result has more than {MOST} characters or octets"
+TOO_LARGE: Final = f"the result has more than {MOST} characters or octets, or {PARTS} parts"
 
 
 class ToolListener:
@@ -118,7 +120,9 @@ def _failed(text: str) -> HandlerResponse:
 
 
 def _result(content: Sequence[Any]) -> ToolResult | None:
-    """What a tool gave, in order of its kinds; None for more than MOST of it."""
+    """What a tool gave, in order of its kinds; None for more than MOST or PARTS of it."""
+    if len(content) > PARTS:
+        return None
     texts: list[str] = []
     data: list[ToolData] = []
     links: list[ToolLink] = []
@@ -132,9 +136,8 @@ def _result(content: Sequence[Any]) -> ToolResult | None:
             octets: str = getattr(inner, "blob", None) or getattr(inner, "data", None) or ""
             (kind,) = legible([inner.mime_type or "application/octet-stream"])
             data.append(ToolData(kind, _octets(octets)))
-    size = (
-        sum(map(len, texts)) + sum(len(each.content) for each in data) + sum(len(each.uri) for each in links)
-    )
+    size = sum(map(len, texts)) + sum(len(each.uri) + len(each.name) for each in links)
+    size += sum(len(each.media_type) + len(each.content) for each in data)
     return ToolResult(legible(texts), data, links) if size <= MOST else None
 
 

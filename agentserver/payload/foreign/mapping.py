@@ -303,7 +303,7 @@ class _Mapper:
             bound = schema.get(key)
             if bound is None:
                 continue
-            if isinstance(bound, bool) or not isinstance(bound, (int, float)) or bare(bound) != bound:
+            if not _exact(bare, bound):
                 self.loose = True
             else:
                 yield mark(bare(bound))
@@ -343,6 +343,14 @@ def _choices(schema: Mapping[str, Any]) -> tuple[list[Any], bool]:
 
 def _count(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
+
+
+def _exact(bare: type, bound: Any) -> bool:
+    """True for a number that the type can hold as it is."""
+    try:
+        return type(bound) in {int, float} and bool(bare(bound) == bound)
+    except (OverflowError, ValueError):  # an infinite one, and one beyond a binary number
+        return False
 
 
 def _stateable(step: Any) -> bool:

@@ -238,3 +238,11 @@ def test_json_as_text_is_bounded() -> None:
     mapping = of({"type": "object", "properties": {"x": {}}, "required": ["x"]})
     codec = codec_of(mapping.cls)
     assert isinstance(element_of(codec, {"x": json.dumps("y" * 70_000)}), JsonRefusal)
+
+
+@pytest.mark.parametrize("kind", ["integer", "number"])
+@pytest.mark.parametrize("bound", [float("inf"), float("-inf"), float("nan"), 10**400, True, "3"])
+def test_a_bound_of_any_kind_is_no_error(kind: str, bound: Any) -> None:
+    found = of({"type": "object", "properties": {"a": {"type": kind, "maximum": bound}}})
+    assert found.loose or isinstance(bound, (int, float))
+    assert codec_of(found.cls).described is not None

@@ -49,7 +49,7 @@ def log(storage, random):
 
 
 def whim(random, reachable):
-    apart = Random(hash(random.getstate()))  # so that a seed stays good for what it was chosen for
+    apart = Random(hash(random.getstate()[1]))  # so that a seed stays good for what it was chosen for
 
     def response():
         to = random.choice([*reachable * 4, "c", "console", "nobody"])

@@ -16,6 +16,7 @@ from agentserver.core.guard import Denied, NeedsApproval, Noted, opening
 from agentserver.core.records.details import GuardNote
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
+from agentserver.core.state.principals import Trust
 from agentserver.guards import Guard, ask, deny, note
 from agentserver.guards.hosting import DEPTH, MEMORY, HostedGuard, hosted, named
 from agentserver.guards.peers import PeersGuard
@@ -380,7 +381,9 @@ def test_a_guard_that_fails_to_remember_denies_the_rest_of_the_conversation(hook
     kind = type("Failing", (To,), {hook: fail})
     p = paper(kind(None))
     guard = p.rules.guards[1]
-    memory = guard.opened() if hook == "opened" else guard.missed(None) if hook == "missed" else None
+    memory = (
+        guard.opened(Trust.ORDERS) if hook == "opened" else guard.missed(None) if hook == "missed" else None
+    )
     if hook == "observe":
         p.say(Ask("one"), "a")
         p.run()

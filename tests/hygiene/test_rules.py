@@ -638,3 +638,10 @@ def test_no_tree_breaks_the_rules_for_xsd(tree):
     read = rules.read(SchemaLanguage.XSD, markup.encode())
     assert isinstance(read, Schema)
     assert len(rules.inspect(read)) <= rules.SHOWN
+
+
+@pytest.mark.parametrize("branches", [None, 5, "text", True])
+def test_branches_that_are_no_collection_are_told_and_not_counted(branches):
+    """``anyOf: null`` raised where a finding was due."""
+    found = rules.inspect(Schema(SchemaLanguage.JSON, {"anyOf": branches}))
+    assert any("anyOf" in finding.detail for finding in found)

@@ -40,7 +40,7 @@ class Fragile:
         if where in self.where and "poison" in "".join(element.itertext()):
             raise LookupError("a bug of ours")
 
-    def opened(self):
+    def opened(self, trust):
         return 0, 0
 
     def observe(self, memory, delivery, element, at):

@@ -162,7 +162,8 @@ def occurrences(schema: Schema) -> Said:
                 yield pointer, f"{keyword} must be a whole number up to {REPEATED}"
         if each.get("uniqueItems") and "maxItems" not in each:
             yield pointer, "uniqueItems compares each with each: give it a maxItems"
-        tried *= max(1, *(len(each.get(word, ())) for word in ("anyOf", "oneOf")))
+        branches = (each.get(word) for word in ("anyOf", "oneOf"))
+        tried *= max([1, *(len(some) for some in branches if isinstance(some, list | dict))])
         if tried > EXPANDED:
             yield pointer, f"alternatives multiply to more than {EXPANDED}"
             return

@@ -6,6 +6,7 @@ Refuses to know any part of the server: fixtures for those live beside their tes
 from __future__ import annotations
 
 import faulthandler
+import logging
 import os
 import signal
 import sys
@@ -116,3 +117,15 @@ def _nothing_hangs(soak_scale):
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was():
+    """A command that runs in this process logs to the terminal from then on: the next test has its log back."""
+    root, hook = logging.getLogger(), sys.excepthook
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    sys.excepthook = hook
+    logging.captureWarnings(False)

@@ -102,17 +102,16 @@ async def test_in_audit_every_order_of_the_mail_is_done_and_the_findings_are_not
     assert lines[1].startswith("wrote to mallory@evil.example")
     assert lines[2].startswith("wrote to press@desk.example")
     noted = traced(conversation, Event.FLAGGED)
-    assert ['to="mallory@evil.example"' in note for note in noted] == [False, True, False]
+    assert ['to="mallory@evil.example"' in note for note in noted] == [False, True, False, False]
     assert conversation.records(Event.REFUSED) == []
 
 
 @pytest.mark.anyio
-async def test_the_plain_desk_refuses_the_strangers_places_and_cannot_tell_the_invoice_from_them(desks):
+async def test_the_plain_desk_refuses_the_strangers_orders_and_cannot_tell_the_invoice_from_them(desks):
     lines, conversation = await told(desks["plain"], ATTACKED)
-    assert lines[:2] == [f"denied: {call}" for call in MALLORY]
-    assert lines[2] == "wrote to press@desk.example: The posters are cancelled."
+    assert lines[:3] == [f"denied: {call}" for call in (*MALLORY, PRESS)]
     assert lines[3].startswith("denied: Pay")
-    assert len(traced(conversation, Event.REFUSED)) == 3
+    assert len(traced(conversation, Event.REFUSED)) == 4
     lines, _ = await told(desks["plain"], BENIGN)
     assert (lines[0].partition(":")[0], lines[1]) == ("denied", done(12, "")[1])
 

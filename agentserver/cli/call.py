@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import project
+from agentserver.cli import project, session
 from agentserver.cli.ending import GracefulEnd
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     Every answer is printed, until nothing more can come; without --timeout the deadlines of the listeners are the
     only limit. No person is asked for an approval: what needs one is refused at once.
     """
-    import anyio
-
     call = CallOptions(**asked)
     values = _values(call.fields, call.pairs)
     if call.file is not None and values:
@@ -107,9 +105,8 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     server = project.server(ctx, project.load(ctx, organism), recorded=True)
     data = call.file.read() if call.file is not None else _compose(server, call, values)
     exchange = partial(_exchange, server, call, data, project.principal(server.organism))
-    with GracefulEnd(server.organism.limits.drain, server.acquit) as ending:
-        status = anyio.run(ending.run, partial(_interruptible, ending, exchange), backend="asyncio")
-    ctx.exit(status)
+    ending = GracefulEnd(server.organism.limits.drain, server.acquit)
+    session.run(ctx, ending, partial(_interruptible, ending, exchange))
 
 
 def _values(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, str]]:

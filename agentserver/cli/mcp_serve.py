@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.cli import project
-from agentserver.cli.ending import STALLED, GracefulEnd
+from agentserver.cli import project, session
 from agentserver.extras import MissingExtraError, require
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
     from typing import TextIO
-
-    from anyio import CancelScope
 
     from agentserver.assembly import Server
     from agentserver.config.organism import McpServing
@@ -60,8 +57,7 @@ def serve(ctx: click.Context, organism: Path | None, *, http: bool, port: int) -
 
     server = project.server(ctx, loaded, durable=True)
     offering = _offering(ctx, server, serving)
-    ending = GracefulEnd(loaded.limits.drain, server.acquit)
-    server.stalled = partial(ending.leave, STALLED)
+    ending = session.ending_of(server)
     protocol = offering.protocol(transport.caller if wire is None else lambda: PRINCIPAL, loaded.name)
 
     async def hosts() -> None:
@@ -74,7 +70,7 @@ def serve(ctx: click.Context, organism: Path | None, *, http: bool, port: int) -
         finally:
             offering.rooms.leave()
 
-    _run(ctx, server, ending, hosts)
+    session.run(ctx, ending, partial(session.served, server, ending, hosts))
 
 
 @click.command("token", short_help="Make a token for a principal of mcp serve --http.")
@@ -134,32 +130,3 @@ def _offering(ctx: click.Context, server: Server, serving: McpServing) -> Offeri
         return Offering.of(server, serving)
     except ValueError as error:
         project.refuse(ctx, str(error))
-
-
-def _run(
-    ctx: click.Context, server: Server, ending: GracefulEnd, hosts: Callable[[], Awaitable[None]]
-) -> None:
-    """Run a server for as long as hosts are served, or until a signal."""
-    import anyio
-
-    from agentserver.ports import EngineError
-
-    async def session() -> int:
-        async with server, anyio.create_task_group() as tasks:
-            tasks.start_soon(_signals, ending, tasks.cancel_scope)
-            await hosts()
-            tasks.cancel_scope.cancel()
-        return 0
-
-    try:
-        with ending:
-            status = anyio.run(ending.run, session, backend="asyncio")
-    except EngineError as error:
-        project.refuse(ctx, str(error))
-    ctx.exit(status)
-
-
-async def _signals(ending: GracefulEnd, scope: CancelScope) -> None:
-    async for _ in ending.signals():
-        ending.begin(0)
-        scope.cancel()

@@ -9,14 +9,12 @@ import contextlib
 import logging
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.cli import project
-from agentserver.cli.ending import STALLED, GracefulEnd
+from agentserver.cli import project, session
 from agentserver.cli.logs import without_hops
 from agentserver.extras import installed, installing
 
@@ -55,14 +53,12 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     import anyio
 
     from agentserver.gateways.console.console import Console
-    from agentserver.ports import EngineError
     from agentserver.trace.terminal import Screen, wants_colour
 
     server = project.server(ctx, project.load(ctx, organism), durable=True)
     _escape(sys.stdout)
     screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
-    ending = GracefulEnd(server.organism.limits.drain, server.acquit)
-    server.stalled = partial(ending.leave, STALLED)
+    ending = session.ending_of(server)
     console = Console(
         server,
         screen,
@@ -77,7 +73,7 @@ def command(ctx: click.Context, organism: Path | None) -> None:
         _greet(console, server, screen)
     lines, above = _lines(console, server, screen)
 
-    async def session() -> int:
+    async def console_session() -> int:
         async with server, anyio.create_task_group() as tasks:
             for handle in await _fetch(server, screen):
                 tasks.start_soon(_follow, handle, server, screen)
@@ -86,12 +82,7 @@ def command(ctx: click.Context, organism: Path | None) -> None:
             tasks.cancel_scope.cancel()
         return status
 
-    try:
-        with ending:
-            status = anyio.run(ending.run, session, backend="asyncio")
-    except EngineError as error:
-        project.refuse(ctx, str(error))
-    ctx.exit(status)
+    session.run(ctx, ending, console_session)
 
 
 async def _fetch(server: Server, screen: Screen) -> list[ServerHandle]:

@@ -1,0 +1,60 @@
+"""A session: a server that runs for as long as a verb needs it, and the end of its process.
+
+Owns the way from a signal, a handler that holds the event loop, or an engine that fails, to the status with which the
+command ends. Refuses to know what a session does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agentserver.cli import project
+from agentserver.cli.ending import STALLED, GracefulEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import NoReturn
+
+    import click
+    from anyio import CancelScope
+
+    from agentserver.assembly import Server
+
+
+def ending_of(server: Server) -> GracefulEnd:
+    """The end of a server's process, which comes also when a handler holds the event loop for too long."""
+    ending = GracefulEnd(server.organism.limits.drain, server.acquit)
+    server.stalled = partial(ending.leave, STALLED)
+    return ending
+
+
+def run(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:
+    """Run a session and end the command with its status, or as refused when the engine cannot keep what it is given."""
+    import anyio
+
+    from agentserver.ports import EngineError
+
+    try:
+        with ending:
+            status = anyio.run(ending.run, session, backend="asyncio")
+    except EngineError as error:
+        project.refuse(ctx, str(error))
+    ctx.exit(status)
+
+
+async def served(server: Server, ending: GracefulEnd, serve: Callable[[], Awaitable[None]]) -> int:
+    """A session: the server runs until ``serve`` returns, or a signal ends both. The status is 0."""
+    import anyio
+
+    async with server, anyio.create_task_group() as tasks:
+        tasks.start_soon(_signals, ending, tasks.cancel_scope)
+        await serve()
+        tasks.cancel_scope.cancel()
+    return 0
+
+
+async def _signals(ending: GracefulEnd, scope: CancelScope) -> None:
+    async for _ in ending.signals():
+        ending.begin(0)
+        scope.cancel()

@@ -16,7 +16,7 @@ from agentserver.cli import project
 
 if TYPE_CHECKING:
     from agentserver.config import Organism
-    from agentserver.drawing.svg import Graph
+    from agentserver.drawing.picture import Graph
     from agentserver.payload.codec import Codecs
 
 
@@ -49,9 +49,10 @@ def command(
     can take from a source to a sink, and the notes say what stands between.
     """
     from agentserver.drawing import svg
+    from agentserver.drawing.picture import Graph
 
     loaded = project.load(ctx, organism)
-    graph = svg.Graph(loaded.name, tuple(bound.listener for bound in loaded.listeners))
+    graph = Graph(loaded.name, tuple(bound.listener for bound in loaded.listeners))
     if flows:
         graph = _flows(loaded, project.server(ctx, loaded).rules.codecs)
     if loaded.guards:
@@ -69,7 +70,7 @@ def command(
 def _flows(organism: Organism, codecs: Codecs) -> Graph:
     """The ways from sources to sinks as a graph, with what stands between as notes."""
     from agentserver.cli.check import flow_report
-    from agentserver.drawing.svg import Graph
+    from agentserver.drawing.picture import Graph
     from agentserver.provenance.flows import kinds
 
     about = "whose words can come to drive what has consequences"
@@ -97,6 +98,6 @@ def _flows(organism: Organism, codecs: Codecs) -> Graph:
 
 def _empty(name: str, about: str, why: str) -> Graph:
     from agentserver.core.blueprint import Listener
-    from agentserver.drawing.svg import Graph
+    from agentserver.drawing.picture import Graph
 
     return Graph(name, (Listener("none", (), why),), about, (why,))

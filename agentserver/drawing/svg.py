@@ -1,77 +1,19 @@
 """The drawing of who may talk to whom, as Mermaid, DOT and SVG.
 
-Owns the three forms. Pure and deterministic: the same organism gives the same text. Refuses to know files.
+Owns the three forms. Pure and deterministic: the same organism gives the same text. Refuses to know files, and where
+boxes and lines stand, which picture.py says.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from agentserver.drawing.layered import SWEEPS, layout
+from agentserver.drawing.picture import HEIGHT, PADDING, picture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from agentserver.core.blueprint import Listener
-    from agentserver.drawing.layered import Edge, Layout, Place
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """The listeners of an organism, in its order, and the peers of each.
-
-    Left out, because it holds for every listener: it may answer its caller, call itself and use ``system.*``.
-
-    Args:
-        name: of the organism.
-        listeners: what is drawn, with their arrows as ``peers``.
-        about: what the drawing shows, in words.
-        notes: lines that stand with it.
-    """
-
-    name: str
-    listeners: tuple[Listener, ...]
-    about: str = "who may talk to whom"
-    notes: tuple[str, ...] = ()
-
-    def arrows(self) -> Iterator[tuple[str, str]]:
-        """From whom to whom, in the order of the organism."""
-        places = {listener.name: place for place, listener in enumerate(self.listeners)}
-        for listener in self.listeners:
-            drawn = sorted(listener.peers & places.keys(), key=places.__getitem__)
-            yield from ((listener.name, peer) for peer in drawn)
-
-    def grouped(self) -> Graph:
-        """The same with one box for all listeners whose names begin with the same part before the dot."""
-        groups: dict[str, list[Listener]] = {}
-        for listener in self.listeners:
-            groups.setdefault(listener.name.partition(".")[0], []).append(listener)
-        boxes = tuple(_box_of(name, members) for name, members in groups.items())
-        note = (
-            f"{len(self.listeners)} listeners as {len(boxes)} boxes, by the part of the name before the dot"
-        )
-        return replace(self, listeners=boxes, notes=(*self.notes, note))
-
-
-def _box_of(name: str, members: Sequence[Listener]) -> Listener:
-    """One listener in place of several: an agent, or a taker of broadcasts, when each of them is."""
-    if len(members) == 1:
-        return replace(members[0], name=name, peers=_heads(members[0].peers))
-    return replace(
-        members[0],
-        name=name,
-        description=f"{len(members)} listeners",
-        agent=all(member.agent for member in members),
-        broadcast=all(member.broadcast for member in members),
-        peers=frozenset[str]().union(*(_heads(member.peers) for member in members)),
-    )
-
-
-def _heads(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name.partition(".")[0] for name in names)
+    from agentserver.drawing.picture import Box, Graph, Line
 
 
 def mermaid(graph: Graph) -> str:
@@ -107,8 +49,6 @@ def _quoted(text: str) -> str:
 
 
 SVG = "http://www.w3.org/2000/svg"
-ROW, GAP, HEIGHT, PADDING, LETTER, BEND = 52.0, 90.0, 32.0, 24.0, 7.6, 12.0
-"""In pixels: between rows, between columns, of a box, around all, of a letter, of a column without boxes."""
 
 STYLE = """
 svg { font: 13px ui-monospace, monospace; background: #fff; }
@@ -125,32 +65,15 @@ svg { font: 13px ui-monospace, monospace; background: #fff; }
 LEGEND = "blue: agent; dashed: takes broadcasts; answers to callers are always allowed and not drawn"
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """A layout with columns in pixels: the left edge and width of each."""
-
-    layout: Layout
-    left: tuple[float, ...]
-    widths: tuple[float, ...]
-
-    def y(self, place: Place) -> float:
-        return PADDING + HEIGHT / 2 + self.layout.heights[place] * ROW
-
-
 def svg(graph: Graph) -> str:
     """An SVG drawing that needs nothing else: no script, no font, no picture from elsewhere.
 
     A graph that takes too many steps to lay out is drawn with a box for each group of listeners.
     """
-    places = layout([listener.name for listener in graph.listeners], graph.arrows())
-    if places.sweeps < SWEEPS:
-        graph = graph.grouped()
-        places = layout([listener.name for listener in graph.listeners], graph.arrows())
-    scene = _scene(places)
-    told = (*graph.notes, LEGEND)
-    width = max(scene.left[-1] + scene.widths[-1] + PADDING, max(map(len, told)) * 6.6 + 2 * PADDING)
-    below = max(map(scene.y, scene.layout.heights)) + HEIGHT / 2 + PADDING
-    height = below + 20 * len(told)
+    drawn = picture(graph)
+    told = (*drawn.graph.notes, LEGEND)
+    width = max(drawn.width, max(map(len, told)) * 6.6 + 2 * PADDING)
+    height = drawn.height + 20 * len(told)
     root = etree.Element(f"{{{SVG}}}svg", nsmap={None: SVG})  # type: ignore[dict-item]
     for key, value in {"width": width, "height": height}.items():
         root.set(key, f"{value:.0f}")
@@ -159,27 +82,15 @@ def svg(graph: Graph) -> str:
     _add(root, "title").text = f"{graph.name}: {graph.about}"
     _add(root, "style").text = STYLE
     _markers(root)
-    columns = {place: i for i, column in enumerate(scene.layout.columns) for place in column}
-    for edge in scene.layout.edges:
-        _edge(root, edge, scene, columns)
-    for listener in graph.listeners:
-        _box(root, listener, scene, columns[listener.name])
-    for number, line in enumerate(told, 1):
-        note = _add(root, "text", x=f"{PADDING:.0f}", y=f"{below + 20 * number - 10:.0f}")
+    for line in drawn.lines:
+        _line(root, line)
+    for box in drawn.boxes:
+        _box(root, box)
+    for number, text in enumerate(told, 1):
+        note = _add(root, "text", x=f"{PADDING:.0f}", y=f"{drawn.height + 20 * number - 10:.0f}")
         note.set("class", "note")
-        note.text = line
+        note.text = text
     return etree.tostring(root, encoding="unicode", pretty_print=True)
-
-
-def _scene(places: Layout) -> _Scene:
-    widths: list[float] = []
-    for column in places.columns:
-        names = [place for place in column if isinstance(place, str)]
-        widths.append(max((len(name) * LETTER + 24 for name in names), default=BEND))
-    left = [PADDING]
-    for width in widths[:-1]:
-        left.append(left[-1] + width + GAP)
-    return _Scene(places, tuple(left), tuple(widths))
 
 
 def _markers(root: etree._Element) -> None:
@@ -196,44 +107,30 @@ def _markers(root: etree._Element) -> None:
         _add(marker, "path", d=outline).set("class", "head")
 
 
-def _box(root: etree._Element, listener: Listener, scene: _Scene, column: int) -> None:
-    x, y = scene.left[column], scene.y(listener.name)
+def _box(root: etree._Element, box: Box) -> None:
+    listener, y = box.listener, box.y + HEIGHT / 2
     group = _add(root, "g")
     _add(group, "title").text = f"{listener.name}: {listener.description}"
     radius = "14" if listener.agent else "3"
-    box = _add(group, "rect", x=f"{x:.1f}", y=f"{y - HEIGHT / 2:.1f}", rx=radius)
-    box.set("width", f"{scene.widths[column]:.1f}")
-    box.set("height", f"{HEIGHT:.1f}")
+    outline = _add(group, "rect", x=f"{box.x:.1f}", y=f"{box.y:.1f}", rx=radius)
+    outline.set("width", f"{box.width:.1f}")
+    outline.set("height", f"{HEIGHT:.1f}")
     looks = ["box", *(["agent"] if listener.agent else []), *(["broadcast"] if listener.broadcast else [])]
-    box.set("class", " ".join(looks))
-    label = _add(group, "text", x=f"{x + scene.widths[column] / 2:.1f}", y=f"{y + 4.5:.1f}")
+    outline.set("class", " ".join(looks))
+    label = _add(group, "text", x=f"{box.x + box.width / 2:.1f}", y=f"{y + 4.5:.1f}")
     label.set("text-anchor", "middle")
     label.text = listener.name
 
 
-def _edge(root: etree._Element, edge: Edge, scene: _Scene, columns: Mapping[Place, int]) -> None:
-    """A curve from box to box that runs level through the columns between."""
-    stops: Sequence[Place] = (edge.left, *edge.bends, edge.right)
-    column = columns[edge.left]
-    x, y = scene.left[column] + scene.widths[column], scene.y(edge.left)
-    way = [f"M{x:.1f},{y:.1f}"]
-    for stop in stops[1:]:
-        column = columns[stop]
-        to_x, to_y = scene.left[column], scene.y(stop)
-        middle = (x + to_x) / 2
-        way.append(f"C{middle:.1f},{y:.1f} {middle:.1f},{to_y:.1f} {to_x:.1f},{to_y:.1f}")
-        x, y = to_x, to_y
-        if stop != edge.right:
-            x += scene.widths[column]
-            way.append(f"H{x:.1f}")
-    path = _add(root, "path", d=" ".join(way))
+def _line(root: etree._Element, line: Line) -> None:
+    path = _add(root, "path", d=line.way)
     path.set("class", "edge")
-    if edge.forward:
+    if line.forward:
         path.set("marker-end", "url(#head)")
-    if edge.backward:
+    if line.backward:
         path.set("marker-start", "url(#tail)")
-    sign = {(True, False): "->", (False, True): "<-"}.get((edge.forward, edge.backward), "<->")
-    _add(path, "title").text = f"{edge.left} {sign} {edge.right}"
+    sign = {(True, False): "->", (False, True): "<-"}.get((line.forward, line.backward), "<->")
+    _add(path, "title").text = f"{line.left} {sign} {line.right}"
 
 
 def _add(parent: etree._Element, tag: str, **attributes: str) -> etree._Element:

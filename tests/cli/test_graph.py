@@ -7,7 +7,7 @@ from lxml import etree
 
 from agentserver.core.blueprint import Listener
 from agentserver.drawing import svg
-from agentserver.drawing.svg import Graph
+from agentserver.drawing.picture import Graph
 
 SVG = "{http://www.w3.org/2000/svg}"
 

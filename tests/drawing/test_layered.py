@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from agentserver.core.blueprint import Listener
 from agentserver.drawing.layered import STEPS, SWEEPS, _crossings, layout
-from agentserver.drawing.svg import Graph, svg
+from agentserver.drawing.picture import Graph, picture
+from agentserver.drawing.svg import svg
 
 NAMES = [f"n{i}" for i in range(9)]
 ARROWS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=25)

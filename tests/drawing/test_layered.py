@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentserver.core.blueprint import Listener
 from agentserver.drawing.layered import STEPS, SWEEPS, _crossings, layout
-from agentserver.drawing.picture import Graph, picture
+from agentserver.drawing.picture import Graph
 from agentserver.drawing.svg import svg
 
 NAMES = [f"n{i}" for i in range(9)]

@@ -22,15 +22,19 @@ def test_every_listener_stands_in_one_box_inside_the_picture():
         members = [name for box in drawn.boxes for name in box.members]
         assert sorted(members) == sorted(listener.name for listener in one.listeners)
         for box in drawn.boxes:
-            assert 0 <= box.x and box.x + box.width <= drawn.width
-            assert 0 <= box.y and box.y + HEIGHT <= drawn.height
+            assert box.x >= 0 and box.x + box.width <= drawn.width
+            assert box.y >= 0 and box.y + HEIGHT <= drawn.height
 
 
 def test_boxes_stand_apart():
     boxes = picture(graph(30, 60)).boxes
     for one in boxes:
         for other in boxes:
-            apart = one.x + one.width <= other.x or other.x + other.width <= one.x or abs(one.y - other.y) >= HEIGHT
+            apart = (
+                one.x + one.width <= other.x
+                or other.x + other.width <= one.x
+                or abs(one.y - other.y) >= HEIGHT
+            )
             assert one is other or apart
 
 

@@ -22,8 +22,10 @@ def test_every_listener_stands_in_one_box_inside_the_picture():
         members = [name for box in drawn.boxes for name in box.members]
         assert sorted(members) == sorted(listener.name for listener in one.listeners)
         for box in drawn.boxes:
-            assert box.x >= 0 and box.x + box.width <= drawn.width
-            assert box.y >= 0 and box.y + HEIGHT <= drawn.height
+            assert box.x >= 0
+            assert box.y >= 0
+            assert box.x + box.width <= drawn.width
+            assert box.y + HEIGHT <= drawn.height
 
 
 def test_boxes_stand_apart():

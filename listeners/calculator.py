@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import decimal
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from agentserver import HandlerMetadata, HandlerResponse, invocation, xmlify
+from agentserver.tools import calculator
 from listeners.payloads import Calculate, Result
-
-DIGITS = 28
-"""To which a result is exact."""
-
-LARGEST = 99
-"""Powers of ten beyond which a calculation is given up; this bounds the work as well as the result."""
-
-_OPERATORS: dict[type[ast.operator | ast.unaryop], Callable[..., Decimal]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-    ast.Pow: lambda a, b: a**b,
-    ast.UAdd: lambda a: +a,
-    ast.USub: lambda a: -a,
-}
 
 
 @xmlify
@@ -56,30 +36,6 @@ async def calculate(payload: Calculate, metadata: HandlerMetadata) -> HandlerRes
 
 def evaluate(expression: str, ans: Decimal | None = None) -> Decimal:
     """The value of an expression. Raises ValueError, with a reason for people, when there is none."""
-    source = expression.strip()
-    with decimal.localcontext(prec=DIGITS, Emax=LARGEST, Emin=-LARGEST):
-        try:
-            return _value(ast.parse(source, mode="eval").body, source, ans).normalize()
-        except ZeroDivisionError:
-            raise ValueError("division by zero") from None
-        except decimal.DecimalException as error:
-            raise ValueError(f"not a number to work with: {type(error).__name__}") from None
-        except (SyntaxError, RecursionError, MemoryError):
-            raise ValueError("not an expression") from None
-
-
-def _value(node: ast.expr, source: str, ans: Decimal | None) -> Decimal:
-    match node:
-        case ast.Constant():
-            # The text, not the constant: a float would have lost digits already.
-            return Decimal(ast.get_source_segment(source, node) or "")
-        case ast.Name(id="ans"):
-            if ans is None:
-                raise ValueError("there is no result before this one")
-            return ans
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(operand, source, ans))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(left, source, ans), _value(right, source, ans))
-        case _:
-            raise ValueError("not an expression")
+    return calculator.evaluate(
+        expression, {"ans": "there is no result before this one" if ans is None else ans}
+    )

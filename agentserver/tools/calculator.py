@@ -61,6 +61,8 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Decimal]]] = MappingProxyType(
     {"abs": abs, "max": max, "min": min, "round": _rounded, "sqrt": Decimal.sqrt}
 )
 
+_NAMES: Final[Mapping[str, Decimal | str]] = MappingProxyType({})
+
 
 @xmlify(namespace="urn:agentserver-tools:calculator")
 @dataclass(frozen=True, slots=True)
@@ -93,14 +95,19 @@ async def calculate(payload: Calculate, metadata: HandlerMetadata) -> HandlerRes
     return HandlerResponse.respond(found)
 
 
-def evaluate(expression: str) -> Decimal:
-    """The value of an expression. Raises ValueError, with a reason for people, when there is none."""
+def evaluate(expression: str, names: Mapping[str, Decimal | str] = _NAMES) -> Decimal:
+    """The value of an expression. Raises ValueError, with a reason for people, when there is none.
+
+    Args:
+        expression: at most LENGTH characters.
+        names: what each name stands for, or the reason why it stands for nothing.
+    """
     source = expression.strip()
     if len(source) > LENGTH:
         raise ValueError(f"an expression has at most {LENGTH} characters")
     with decimal.localcontext(prec=DIGITS, Emax=LARGEST, Emin=-LARGEST):
         try:
-            return _value(ast.parse(source, mode="eval").body, source).normalize()
+            return _value(ast.parse(source, mode="eval").body, source, names).normalize()
         except ZeroDivisionError:
             raise ValueError("division by zero") from None
         except decimal.DecimalException as error:
@@ -109,16 +116,21 @@ def evaluate(expression: str) -> Decimal:
             raise ValueError("not an expression") from None
 
 
-def _value(node: ast.expr, source: str) -> Decimal:
+def _value(node: ast.expr, source: str, names: Mapping[str, Decimal | str]) -> Decimal:
     match node:
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+        case ast.Constant():
             # The text, not the constant: a float would have lost digits already.
             return +Decimal(ast.get_source_segment(source, node) or "")
+        case ast.Name(id=name) if name in names:
+            known = names[name]
+            if isinstance(known, str):
+                raise ValueError(known)
+            return +known
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(operand, source))
+            return _OPERATORS[type(op)](_value(operand, source, names))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(left, source), _value(right, source))
+            return _OPERATORS[type(op)](_value(left, source, names), _value(right, source, names))
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as given, keywords=[]) if name in _FUNCTIONS:
-            return +_FUNCTIONS[name](*[_value(one, source) for one in given])
+            return +_FUNCTIONS[name](*[_value(one, source, names) for one in given])
         case _:
             raise ValueError("not an expression")

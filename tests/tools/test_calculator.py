@@ -68,6 +68,14 @@ def test_any_text_has_a_value_or_a_reason(text):
         assert isinstance(evaluate(text), Decimal)
 
 
+def test_a_name_stands_for_a_value_or_for_the_reason_why_there_is_none():
+    assert evaluate("ans * 2 + sqrt(ans)", {"ans": Decimal(4)}) == Decimal(10)
+    with pytest.raises(ValueError, match="nothing yet"):
+        evaluate("ans + 1", {"ans": "nothing yet"})
+    with pytest.raises(ValueError, match="not an expression"):
+        evaluate("and", {"ans": Decimal(4)})
+
+
 async def test_it_answers():
     async with desk((listener("calculator", payloads=(Calculate,)), calculate), payloads=(Calculated,)) as d:
         found = await d.ask(Calculate("10 ** 20 * 3"), "calculator")

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 _TRANSLATED: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 """Addresses whose last four bytes are those of version 4 that a router, or an old system, will connect to."""
 
+_ISATAP: Final = 0x5EFE
+"""The third quarter of an address that a machine of version 4 gave itself under any prefix (RFC 5214, 6.1)."""
+_NOT_UNIVERSAL: Final = 0xFDFF_FFFF
+"""All bits of that quarter but the one that says whether the address of version 4 is the only one of its kind."""
+
 _ASSIGNED: Final = (IPv6Network("2000::/3"), IPv6Network("64:ff9b::/96"))
 """The public internet of version 6 (IANA, IPv6 Global Unicast Address Space), and its way to that of version 4. Beside
 it lie the site-local addresses of old and other ways to version 4, which the library does not know for private."""
@@ -52,8 +57,11 @@ def _meant(address: Address) -> list[Address]:
         found.append(address.sixtofour)
     if address.teredo is not None:
         found += address.teredo
-    if any(address in network for network in _TRANSLATED) and int(address) > 1:
-        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    low = int(address)
+    if (
+        any(address in network for network in _TRANSLATED) and low > 1
+    ) or low >> 32 & _NOT_UNIVERSAL == _ISATAP:
+        found.append(IPv4Address(low & 0xFFFFFFFF))
     return found
 
 

@@ -22,6 +22,21 @@ def test_what_is_no_machine_of_the_public_internet_is_refused(address):
     assert not allowed(address)
 
 
+@pytest.mark.parametrize("prefix", ["2606:4700:1:2", "2a00:1:2:3", "fe80::", "::"])
+@pytest.mark.parametrize("universal", ["0", "200"])
+def test_a_private_machine_under_an_address_that_it_gave_itself_is_refused(prefix, universal):
+    place = (
+        f"{prefix}:{universal}:5efe".replace(":::", "::") if prefix != "fe80::" else f"fe80::{universal}:5efe"
+    )
+    for private in ("10.0.0.1", "127.0.0.1", "169.254.169.254"):
+        assert not allowed(f"{place}:{private}")
+
+
+def test_a_public_machine_under_an_address_that_it_gave_itself_is_allowed():
+    assert allowed("2606:4700:1:2:0:5efe:1.1.1.1")
+    assert allowed("2606:4700:1:2:200:5efe:1.1.1.1")
+
+
 @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "::ffff:1.1.1.1"])
 def test_the_public_internet_is_allowed(address):
     assert allowed(address)

@@ -41,7 +41,7 @@ def lock(ctx: click.Context, organism: Path | None, only: str | None) -> None:
     is printed after a bar is the server's own text, which anybody may have written: read it before you commit the file.
     """
     from agentserver.config.code.tools import lock_path
-    from agentserver.payload.foreign.lock import written
+    from agentserver.payload.foreign.lock import LockError, written
 
     servers, directory = _servers(ctx, organism, only)
     for server in servers:
@@ -49,7 +49,10 @@ def lock(ctx: click.Context, organism: Path | None, only: str | None) -> None:
         for line in _shown(server, found):
             project.say(line)
         path = directory / lock_path(server.name)
-        text = written(found.lock)
+        try:
+            text = written(found.lock)
+        except LockError as error:
+            project.refuse(ctx, f"{server.name}: {error}")
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             project.say(f"{path}: as it was")
         else:

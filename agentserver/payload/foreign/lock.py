@@ -93,7 +93,24 @@ class ServerLock:
 
 
 def written(lock: ServerLock) -> str:
-    """The text of a lock: tools by name, members of their schemas in the server's order, which is that of fields."""
+    """The text of a lock: tools by name, members of their schemas in the server's order, which is that of fields.
+
+    Raises LockError for one that :func:`locked` would refuse, such as one with NaN in a schema.
+    """
+    for each in lock.tools:
+        _checked(replace(lock, tools=(each,)), f"has a tool, {each.name}, that cannot be locked")
+    return _checked(lock, "cannot be locked")
+
+
+def _checked(lock: ServerLock, complaint: str) -> str:
+    text = _text(lock)
+    refused = read(text, most=BYTES)
+    if isinstance(refused, JsonRefusal):
+        raise LockError(f"{complaint}: {refused}")
+    return text
+
+
+def _text(lock: ServerLock) -> str:
     tools = [tool.value | {"sha256": tool.digest} for tool in sorted(lock.tools, key=lambda each: each.name)]
     whole = {"format": FORMAT, "server": lock.server, "protocol": lock.protocol, "tools": tools}
     return json.dumps(whole, indent=2, ensure_ascii=True) + "\n"

@@ -50,6 +50,28 @@ def test_a_text_that_was_changed_is_no_lock(old: str, new: str, said: str) -> No
         locked(text.replace(old, new).encode())
 
 
+def _nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"maximum": float("nan")}, "has a tool, odd, that cannot be locked: .*must hold no NaN"),
+        ({"enum": [float("inf")]}, "has a tool, odd, that cannot be locked: .*must hold no NaN"),
+        (_nested(80), "has a tool, odd, that cannot be locked: .*must nest at most"),
+        ({"const": "x" * (1 << 22)}, "has a tool, odd, that cannot be locked: .*must have at most"),
+    ],
+)
+def test_a_schema_that_no_lock_may_hold_is_refused_when_it_would_be_written(schema: Any, said: str) -> None:
+    odd = LockedTool("odd", "", schema)
+    with pytest.raises(LockError, match=said):
+        written(ServerLock("far 1", "2026-07-28", (ECHO, odd)))
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"[]", b"{}", b"null", b'{"format": 1, "tools": 3}', b'{"format": 1, "tools": [1]}']
 )

@@ -122,10 +122,9 @@ def _value(node: ast.expr, source: str, names: Mapping[str, Decimal | str]) -> D
             # The text, not the constant: a float would have lost digits already.
             return +Decimal(ast.get_source_segment(source, node) or "")
         case ast.Name(id=name) if name in names:
-            known = names[name]
-            if isinstance(known, str):
-                raise ValueError(known)
-            return +known
+            if isinstance(known := names[name], Decimal):
+                return +known
+            raise ValueError(known)
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](_value(operand, source, names))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:

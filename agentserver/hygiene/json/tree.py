@@ -32,10 +32,17 @@ def read(data: bytes, reference: Reference | None = None) -> Schema | Objection:
         return Objection("document", "", "is no JSON text: UTF-8, no member twice, no NaN, bounded nesting")
 
 
-def loads(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError, also for a member twice, NaN, Infinity and too deep nesting."""
+class LooseJsonError(ValueError):
+    """A text that Python reads and JSON does not allow. The text of the error is the rule that it breaks."""
+
+
+def loads(text: str, number: Callable[[str], Any] | None = None) -> Any:
+    """The value of a JSON text; ``number`` makes those with a point or an exponent, ``float`` when None.
+
+    Raises ValueError, also for too deep nesting, and as LooseJsonError for a member twice, NaN and Infinity.
+    """
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refused)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refused, parse_float=number)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -43,12 +50,12 @@ def loads(text: str) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a member twice")
+        raise LooseJsonError("must name each member of an object once")
     return members
 
 
-def _refused(name: str) -> Any:
-    raise ValueError(name)
+def _refused(_: str) -> Any:
+    raise LooseJsonError("must hold no NaN and no Infinity, which JSON has not")
 
 
 class Holds(Enum):

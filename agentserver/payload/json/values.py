@@ -5,13 +5,12 @@ Owns which text is JSON here and how large it may be. Refuses to know payloads.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from agentserver.characters.printing import DOTS, shortened
-from agentserver.hygiene.json.tree import escaped
+from agentserver.hygiene.json.tree import LooseJsonError, escaped, loads
 from agentserver.payload.corrections import FAULTS, LENGTH
 
 BYTES: Final = 1 << 20
@@ -75,32 +74,13 @@ def read(text: str | bytes, *, most: int = BYTES) -> JsonValue | JsonRefusal:
         data = text.encode() if isinstance(text, str) else text
         if len(data) > most:
             return refusal(JsonFault("", f"must have at most {most} bytes"))
-        value = json.loads(
-            data.decode(), object_pairs_hook=_members, parse_constant=_constant, parse_float=Decimal
-        )
-    except (ValueError, RecursionError, ArithmeticError) as error:
-        rule = error.rule if isinstance(error, _NotRead) else "must be JSON text in UTF-8"
+        value = loads(data.decode(), Decimal)
+    except (ValueError, ArithmeticError) as error:
+        rule = str(error) if isinstance(error, LooseJsonError) else "must be JSON text in UTF-8"
         return refusal(JsonFault("", rule))
     if _deep(value):
         return refusal(JsonFault("", f"must nest at most {DEPTH} objects and arrays"))
     return value  # type: ignore[no-any-return]
-
-
-class _NotRead(ValueError):  # noqa: N818 - never leaves this module
-    def __init__(self, rule: str) -> None:
-        super().__init__(rule)
-        self.rule = rule
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise _NotRead("must name each member of an object once")
-    return members
-
-
-def _constant(_: str) -> Any:
-    raise _NotRead("must hold no NaN and no Infinity, which JSON has not")
 
 
 def _deep(value: Any) -> bool:

@@ -1,6 +1,6 @@
 """Names of elements as ``{namespace}local``.
 
-Owns how one is taken apart. Refuses to know elements: a name is text.
+Owns how one is taken apart, and how one is made that is not taken. Refuses to know elements: a name is text.
 """
 
 from __future__ import annotations
@@ -14,3 +14,13 @@ def local(name: str) -> str:
 def namespace(name: str) -> str:
     """The namespace of ``{namespace}local``; empty for a name without one."""
     return name[1:].partition("}")[0] if name.startswith("{") else ""
+
+
+def free(wanted: str, taken: set[str]) -> str:
+    """The name, or where it is taken the same with the first number from 2 that makes it free; it is taken then."""
+    name, count = wanted, 1
+    while name in taken:
+        count += 1
+        name = f"{wanted}-{count}"
+    taken.add(name)
+    return name

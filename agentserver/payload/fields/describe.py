@@ -34,6 +34,7 @@ from agentserver.payload.fields.field_table import (
     Scalar,
 )
 from agentserver.payload.fields.lexical import WRITERS, ScalarKind, carried
+from agentserver.payload.names import free
 from agentserver.payload.xsd.schema import RESERVED
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class _Reader:
             return self._done[cls]
         self._check_class(cls)
         self._open.append(cls)
-        name = self._type_name(cls.__name__)
+        name = free(cls.__name__, self._taken)
         prose, docs = documentation(cls)
         hints = self._hints(cls)
         fields = tuple(self._field(cls, each, hints[each.name], docs) for each in dataclasses.fields(cls))
@@ -220,15 +221,6 @@ class _Reader:
                 f"{cls.__qualname__}: cannot resolve its annotations ({error}); define the types they name "
                 "before the class, in its module or in the function that declares it"
             ) from None
-
-    def _type_name(self, wanted: str) -> str:
-        """A name of its own for a complex type."""
-        name, count = wanted, 1
-        while name in self._taken:
-            count += 1
-            name = f"{wanted}-{count}"
-        self._taken.add(name)
-        return name
 
     def _field(self, cls: type, each: dataclasses.Field[Any], hint: Any, docs: Mapping[str, str]) -> Field:
         where = f"{cls.__qualname__}.{each.name}"

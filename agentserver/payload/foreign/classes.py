@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 from agentserver.contract import Element
 from agentserver.payload.fields.field_table import NAME_LENGTH
+from agentserver.payload.names import free
 from agentserver.payload.xmlify import xmlify
 
 XML_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -46,13 +47,7 @@ class MemberNames:
     def xml(self, foreign: str) -> str:
         """A name like the foreign one that no other member has."""
         wanted = re.sub(r"[^A-Za-z0-9_.\-]", "_", foreign)[: NAME_LENGTH // 2] or "_"
-        wanted = wanted if XML_NAME.fullmatch(wanted) else f"_{wanted}"
-        name, count = wanted, 1
-        while name in self._taken:
-            count += 1
-            name = f"{wanted}-{count}"
-        self._taken.add(name)
-        return name
+        return free(wanted if XML_NAME.fullmatch(wanted) else f"_{wanted}", self._taken)
 
 
 def dataclass_of(name: str, entries: list[NewField], doc: str) -> type:

@@ -10,15 +10,13 @@ import pytest
 from agentserver import HandlerResponse, SystemError, xmlify
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.records.audit import Event
-from agentserver.guards.lineage.guard import LineageGuard
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.trusted import Trusted
-from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Mode, Policy, Readers
 from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import PlanSource, SinkRule
-from tests.core.paper import Ask, Note, Paper, errors, listener, rules
+from tests.core.paper import Ask, Note, Paper, errors, listener
+from tests.guards.lineage.watched import watched
 
 SECRET = "The safe of the desk opens with 4417-9928."
 HOME = "https://news.example/"
@@ -67,9 +65,7 @@ def story(agent, policy=BASE, vault=Note(SECRET)):  # noqa: B008 - a frozen valu
         listener("post", payloads=(Letter,)),
         listener("web", payloads=(Get,)),
     ]
-    made = rules(*agents, payloads=PAYLOADS)
-    guard = LineageGuard(Trusted(policy), made.blueprint.listeners, made.codecs)
-    shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
+    shop = watched(policy, *agents, payloads=PAYLOADS)
     handlers = {
         "agent": agent,
         "vault": lambda call: HandlerResponse.respond(vault),

@@ -9,9 +9,6 @@ import pytest
 import yaml
 
 from agentserver import HandlerResponse, xmlify
-from agentserver.guards.lineage.guard import LineageGuard
-from agentserver.guards.lineage.trusted import Trusted
-from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.layouts import TextLayout
@@ -22,7 +19,8 @@ from agentserver.provenance.policy.declarations import (
     PlanSource,
     SinkRule,
 )
-from tests.core.paper import Ask, Note, Paper, errors, listener, rules
+from tests.core.paper import Ask, Note, Paper, errors, listener
+from tests.guards.lineage.watched import watched
 
 
 @xmlify
@@ -62,9 +60,7 @@ def refused(to: str, text: str, layouts: tuple[LayoutRule, ...]) -> bool:
         layouts=layouts,
         plan=PlanSource.OFF,
     )
-    made = rules(*agents, payloads=PAYLOADS)
-    guard = LineageGuard(Trusted(policy), made.blueprint.listeners, made.codecs)
-    office = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
+    office = watched(policy, *agents, payloads=PAYLOADS)
 
     def agent(call):
         if isinstance(call.payload, Ask):

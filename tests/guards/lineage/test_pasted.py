@@ -8,12 +8,11 @@ from typing import Annotated
 import pytest
 
 from agentserver import HandlerResponse, xmlify
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Mode, Policy, Role, Standing
 from agentserver.provenance.policy.declarations import SinkRule
-from tests.core.paper import Ask, Note, Paper, errors, listener, rules
+from tests.core.paper import Ask, Note, Paper, errors, listener
+from tests.guards.lineage.watched import watched
 
 
 @xmlify
@@ -40,14 +39,12 @@ def desk(to: str) -> Paper:
         listener("other", "post", payloads=(Ask, Note)),
         listener("post", payloads=(Mail,)),
     ]
-    made = rules(*agents, payloads=(Order, Ask, Note, Mail))
-    guard = LineageGuard(Trusted(POLICY), made.blueprint.listeners, made.codecs)
     writes = lambda call: (  # noqa: E731
         HandlerResponse(Mail(to, "hello"), "post")
         if isinstance(call.payload, (Order, Ask))
         else HandlerResponse.respond(Note("done"))
     )
-    shop = rules(*agents, payloads=(Order, Ask, Note, Mail), guards=[PeersGuard(), guard])
+    shop = watched(POLICY, *agents, payloads=(Order, Ask, Note, Mail))
     sent = lambda call: HandlerResponse.respond(Note("sent"))  # noqa: E731
     return Paper(shop, {"agent": writes, "other": writes, "post": sent})
 

@@ -12,14 +12,13 @@ from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
 from agentserver.guards.lineage.memory import dump, load
-from agentserver.guards.peers import PeersGuard
 from agentserver.history.replay import replay
 from agentserver.provenance import Mode, Policy, Role
 from agentserver.provenance.policy.declarations import SinkRule
 from tests.core.paper import Ask, Note, Paper, listener, rules
 from tests.engines.stories import story_of
+from tests.guards.lineage.watched import watched
 
 
 @xmlify
@@ -47,9 +46,7 @@ def host(trust, policy=POLICY, may=None, agent=lambda call: None):
         listener("web", payloads=(Ask,)),
         listener("post", payloads=(Mail,)),
     ]
-    made = rules(*agents, payloads=(Ask, Note, Mail))
-    guard = LineageGuard(Trusted(policy), made.blueprint.listeners, made.codecs)
-    shop = rules(*agents, payloads=(Ask, Note, Mail), guards=[PeersGuard(), guard])
+    shop = watched(policy, *agents, payloads=(Ask, Note, Mail))
     handlers = {
         "agent": agent,
         "web": lambda call: HandlerResponse.respond(Note(HOSTILE)),

@@ -8,12 +8,10 @@ from typing import Annotated
 import pytest
 
 from agentserver import HandlerResponse, xmlify
-from agentserver.guards.lineage.guard import LineageGuard
-from agentserver.guards.lineage.trusted import Trusted
-from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Id, Mode, Policy
 from agentserver.provenance.policy.declarations import PlanSource, SinkRule
-from tests.core.paper import Ask, Note, Paper, errors, listener, rules
+from tests.core.paper import Ask, Note, Paper, errors, listener
+from tests.guards.lineage.watched import watched
 
 FileId = Id["file"]
 UserId = Id["user"]
@@ -71,9 +69,7 @@ def story(order, source="drive", policy=None, thing=THING):
         relays=("agent",),
         plan=PlanSource.OFF,
     )
-    made = rules(*agents, payloads=PAYLOADS)
-    guard = LineageGuard(Trusted(policy), made.blueprint.listeners, made.codecs)
-    shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
+    shop = watched(policy, *agents, payloads=PAYLOADS)
 
     def agent(call):
         if isinstance(call.payload, Ask):

@@ -120,6 +120,12 @@ class Model:
         return [message.content for message in self.seen[number].messages]
 
 
+def spoken_for(made, model):
+    """The organism with this model behind each of its backends."""
+    backends = {name: replace(one, script=model) for name, one in made.models.backends.items()}
+    return replace(made, models=replace(made.models, backends=MappingProxyType(backends)))
+
+
 @pytest.fixture
 def desk(tmp_path):
     """Opens the desk with a model; the organism leaves the process with the test."""
@@ -137,9 +143,7 @@ def desk(tmp_path):
     @asynccontextmanager
     async def open_desk(model, **more):
         made = await asyncio.to_thread(make, **more)
-        backends = {name: replace(one, script=model) for name, one in made.models.backends.items()}
-        spoken = replace(made, models=replace(made.models, backends=MappingProxyType(backends)))
-        async with organism(spoken) as bed:
+        async with organism(spoken_for(made, model)) as bed:
             yield bed
 
     yield open_desk

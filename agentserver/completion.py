@@ -1,4 +1,4 @@
-"""What is asked of a language model and what it answers, as values, and the port through which both pass.
+"""Prompts and completions of language models as values, and the port through which both pass.
 
 Owns those values, the backends and models that an organism declares, and the kinds of failure. Refuses to know
 providers, HTTP and configuration files: the core, the pump and ``agentserver.llm`` meet here.

@@ -39,7 +39,7 @@ from agentserver.cli.reading import READERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agentserver.cli.reading import Readers
+    from agentserver.cli.reading import EngineOpener
 
 __all__ = ["cli", "main"]
 
@@ -169,7 +169,7 @@ for _command in (
     cli.add_command(_command)
 
 
-def main(args: Sequence[str] | None = None, *, readers: Readers | None = None) -> None:
+def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = None) -> None:
     """The entry point. Always ends in SystemExit, and without ``args`` the process ends with it.
 
     Args:

@@ -35,7 +35,7 @@ UNREDACTED = "agentserver.unredacted"
 """The key of the context under which it is kept that the user wants to see what may hold secrets."""
 
 
-class Readers(Protocol):
+class EngineOpener(Protocol):
     """Opens an engine to be read."""
 
     def __call__(self, guards: Sequence[CoreGuard] = (), /) -> AbstractContextManager[EngineReader]:
@@ -58,7 +58,7 @@ class Source(NamedTuple):
     """
 
     path: Path | None
-    open: Readers
+    open: EngineOpener
 
 
 def journal_option(function: F) -> F:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class WordCompletion:
     """One completion.
 
     Args:
@@ -47,12 +47,12 @@ class Ids:
     approvals: Iterable[str] = ()
 
 
-def candidates(before: str, takers: Takers, ids: Ids) -> Iterator[Completion]:
+def candidates(before: str, takers: Takers, ids: Ids) -> Iterator[WordCompletion]:
     """Completions of the text before the cursor: names, payloads, fields, commands and their arguments."""
     word = re.split(r"\s", before)[-1]
     for text, meaning in _known(before.lstrip(), takers, ids):
         if text.startswith(word) and text != word:
-            yield Completion(text, -len(word), meaning)
+            yield WordCompletion(text, -len(word), meaning)
 
 
 def _known(before: str, takers: Takers, ids: Ids) -> Iterator[tuple[str, str]]:

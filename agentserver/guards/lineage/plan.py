@@ -19,9 +19,9 @@ from agentserver.provenance.planned.arguments import (
     Condition,
     Exactly,
     FieldOf,
+    InTrustedWords,
     Kind,
     OneOf,
-    Said,
     Shifted,
 )
 from agentserver.provenance.planned.moments import duration
@@ -153,7 +153,7 @@ def _kind(argument: PlanArgument) -> Kind:
         return Anything()
     every: list[Kind] = [*map(Exactly, argument.values), *map(_field, argument.fields)]
     if argument.said:
-        every.append(Said())
+        every.append(InTrustedWords())
     base = every[0] if len(every) == 1 else OneOf(tuple(every))
     if not argument.later:
         return base

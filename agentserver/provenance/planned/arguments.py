@@ -41,7 +41,7 @@ class Anything:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class InTrustedWords:
     """A value that stands in the principal's own words."""
 
 
@@ -81,7 +81,7 @@ class FieldOf:
     within: bool = False
 
 
-Kind: TypeAlias = Exactly | OneOf | Anything | Said | Shifted | FieldOf
+Kind: TypeAlias = Exactly | OneOf | Anything | InTrustedWords | Shifted | FieldOf
 """The values that one argument may have."""
 
 
@@ -153,7 +153,7 @@ def _dump(kind: Kind) -> list[Any]:
         case FieldOf(path, source, step, where, within):
             conditions = [[each.path, _dump(each.kind), each.within] for each in where]
             return ["field", path, source, step, conditions, within]
-        case Said():
+        case InTrustedWords():
             return ["said"]
     return ["any"]
 
@@ -170,7 +170,7 @@ def _load(data: list[Any]) -> Kind:
             conditions = tuple(Condition(name, _load(kind), inside) for name, kind, inside in where)
             return FieldOf(path, source, step, conditions, within)
         case ["said"]:
-            return Said()
+            return InTrustedWords()
         case ["any"]:
             return Anything()
     raise ValueError(f"no kind of argument: {data[:1]}")

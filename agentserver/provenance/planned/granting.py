@@ -23,9 +23,9 @@ from agentserver.provenance.planned.arguments import (
     Anything,
     Exactly,
     FieldOf,
+    InTrustedWords,
     Kind,
     OneOf,
-    Said,
     Shifted,
 )
 from agentserver.provenance.planned.moments import earlier, moment, simultaneous
@@ -130,7 +130,7 @@ class _Question:
                 return next((found for found in every if found is not None), None)
             case Exactly(text):
                 holds = same(value, text) or (loose and _folded(text_of(value)) == _folded(text))
-            case Said():
+            case InTrustedWords():
                 holds = self.said(value)
             case Shifted():
                 holds = self.shifted(kind, value, depth)

@@ -28,9 +28,9 @@ from agentserver.provenance.planned.arguments import (
     Condition,
     Exactly,
     FieldOf,
+    InTrustedWords,
     Kind,
     OneOf,
-    Said,
     Shifted,
 )
 from agentserver.provenance.planned.moments import duration
@@ -100,7 +100,7 @@ class _Reader:
             case "any":
                 return Anything()
             case "said":
-                return Said()
+                return InTrustedWords()
             case str():
                 return Exactly(value)
             case list():

@@ -26,7 +26,7 @@ RATE: Final = 5.0
 """Words a second of one invocation beyond these."""
 
 
-class Call(Protocol):
+class Stoppable(Protocol):
     """The needs of a teller of its call."""
 
     @property
@@ -55,7 +55,7 @@ class Teller:
         self,
         tell: Callable[[Accepted, Progress], None],
         accepted: Accepted,
-        call: Call,
+        call: Stoppable,
         loop: asyncio.AbstractEventLoop,
         redact: Callable[[str], str],
         steady: Callable[[], float],

@@ -98,6 +98,7 @@ class Server:
         heads: where that file's end is kept; beside it without one.
         observers: those of the program.
         completer: answers in place of the organism's language models.
+        meters: told of what was committed at once, on the event loop; they neither block nor raise.
     """
 
     organism: Organism
@@ -111,6 +112,7 @@ class Server:
     heads: Heads | None = None
     observers: tuple[Observer, ...] = ()
     completer: Completer | None = None
+    meters: tuple[Callable[[tuple[AuditRecord, ...]], None], ...] = ()
     _pump: Pump | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -135,7 +137,7 @@ class Server:
                 )
                 for b in self.organism.listeners
             }
-            watching: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe]
+            watching: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe, *self.meters]
             if self.handoffs is not None:
                 copy = await stack.enter_async_context(copying(self.handoffs, heads=self.heads))
                 watching.append(HandoffRecord(copy).observe)
@@ -199,6 +201,10 @@ class Server:
     def approvals(self) -> tuple[Approval, ...]:
         """The messages that wait for a person, the oldest first."""
         return () if self._pump is None else self._pump.approvals()
+
+    def queues(self) -> Mapping[str, tuple[int, int]]:
+        """By listener, the deliveries that wait until it has room, and those that it has or is given next."""
+        return {} if self._pump is None else self._pump.queues()
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
@@ -313,6 +319,7 @@ def build(  # noqa: PLR0913 - a keyword each
     guards: Mapping[str, Guard] = NO_GUARDS,
     observers: Iterable[Observer] = (),
     completer: Completer | None = None,
+    meters: Iterable[Callable[[tuple[AuditRecord, ...]], None]] = (),
 ) -> Server:
     """Put a server together. It starts when it is entered.
 
@@ -327,6 +334,7 @@ def build(  # noqa: PLR0913 - a keyword each
         guards: by name, those of the program beside the organism's (see ``agentserver.guards``).
         observers: told of what was committed (see ``agentserver.observers``).
         completer: answers in place of the organism's language models.
+        meters: told of what was committed at once, on the event loop; they neither block nor raise.
 
     Raises PayloadError, TypeError and ValueError as ``rules`` does.
     """
@@ -344,4 +352,5 @@ def build(  # noqa: PLR0913 - a keyword each
         heads=handoff_heads(organism) if kept else None,
         observers=tuple(map(checked, observers)),
         completer=completer,
+        meters=tuple(meters),
     )

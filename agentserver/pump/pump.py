@@ -281,6 +281,10 @@ class Pump:
         """A conversation at work, as last committed."""
         return self._live.get(conversation)
 
+    def queues(self) -> dict[str, tuple[int, int]]:
+        """By listener, the deliveries that wait until it has room, and those that it has or is given next."""
+        return self._schedule.queues()
+
     # Approvals
 
     def approvals(self) -> tuple[Approval, ...]:

@@ -48,7 +48,7 @@ class Schedule:
     """
 
     def __init__(self, limits: Mapping[str, int], hand_on: Callable[[Ticket], None]) -> None:
-        self._room = dict(limits)
+        self._limits, self._room = limits, dict(limits)
         self._parked: dict[str, Rounds[Ticket]] = {name: Rounds() for name in limits}
         self._hand_on = hand_on
 
@@ -68,6 +68,12 @@ class Schedule:
             self._hand_on(parked.take())
         else:
             self._room[listener] += 1
+
+    def queues(self) -> dict[str, tuple[int, int]]:
+        """By listener, the deliveries that are parked and those that were handed on and are not over."""
+        return {
+            name: (self._parked[name].count, limit - self._room[name]) for name, limit in self._limits.items()
+        }
 
 
 BATCH = 4

@@ -1,0 +1,183 @@
+"""Metrics of a server in the text format of Prometheus.
+
+Owns their names, and that every label is a word of the configuration or of a closed set: a name that a message brings
+counts under ``other``. Refuses to know HTTP and who may read them. Imports ``prometheus_client``, of the extra
+``http``, when a text is asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from agentserver.contract import Code
+from agentserver.core.records.audit import Event
+from agentserver.core.records.details import Charge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from prometheus_client.metrics_core import Metric
+
+    from agentserver.core.records.audit import AuditRecord
+
+    Labels: TypeAlias = tuple[str, ...]
+
+OTHER: Final = "other"
+"""The label of what no configuration names. A listener may bear the name as well: then both count together."""
+
+BOUNDS: Final = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Upper bounds, in seconds, of the buckets of a handler's time."""
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""The content type of the text."""
+
+_OVER: Final = {Event.HANDLED: "handled", Event.FAILED: "failed", Event.DROPPED: "dropped"}
+_CODES: Final = frozenset(map(str, Code))
+_QUEUES: Final = (
+    ("queued", "Deliveries that wait until their listener has room."),
+    ("running", "Deliveries that a listener has, or is given next."),
+)
+
+
+class Metrics:
+    """Counts what is committed. To be told of every step, on the event loop.
+
+    Args:
+        listeners: the names of the organism's.
+        lost: how many spans were lost so far; None where there are none.
+    """
+
+    def __init__(self, listeners: Iterable[str], lost: Callable[[], int] | None = None) -> None:
+        self._listeners = tuple(listeners)
+        self._names = {name: name for name in self._listeners}
+        self._lost = lost
+        self._commits = self._requests = 0
+        self._deliveries: Counter[Labels] = Counter()
+        self._failures: Counter[Labels] = Counter()
+        self._refusals: Counter[Labels] = Counter()
+        self._retries: Counter[Labels] = Counter()
+        self._tokens: Counter[Labels] = Counter()
+        self._money: Counter[Labels] = Counter()
+        self._buckets = {name: [0] * (len(BOUNDS) + 1) for name in (*self._listeners, OTHER)}
+        self._seconds = dict.fromkeys(self._buckets, 0.0)
+
+    def observe(self, records: tuple[AuditRecord, ...]) -> None:
+        """Count one committed step. Neither blocks nor raises."""
+        self._commits += 1
+        for record in records:
+            event = record.event
+            if event is Event.SENT:
+                continue
+            listener = self._names.get(record.to, OTHER)
+            over = _OVER.get(event)
+            if over is not None:
+                self._deliveries[listener, over] += 1
+            if record.took is not None:
+                self._buckets[listener][bisect_left(BOUNDS, record.took)] += 1
+                self._seconds[listener] += record.took
+            if event is not Event.HANDLED:
+                self._rarer(record, listener)
+
+    def _rarer(self, record: AuditRecord, listener: str) -> None:
+        """Count what does not happen at every hop."""
+        match record.event:
+            case Event.RECEIVED:
+                self._requests += 1
+            case Event.REFUSED:
+                self._refusals[(_code(record),)] += 1
+            case Event.FAILED:
+                self._failures[listener, _code(record)] += 1
+            case Event.RETRIED:
+                self._retries[(listener,)] += 1
+            case Event.SETTLED if isinstance(record.detail, Charge):
+                self._tokens[(listener,)] += record.detail.tokens
+                self._money[(listener,)] += record.detail.money
+
+    def text(self, queues: Mapping[str, tuple[int, int]], approvals: int, watchers: int) -> bytes:
+        """Everything as text. Raises ImportError without the extra ``http``.
+
+        Args:
+            queues: by listener, the deliveries that wait for it and those that it has, at present.
+            approvals: messages that wait for a person.
+            watchers: readers of conversations.
+        """
+        from prometheus_client import CollectorRegistry, generate_latest
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Collected(lambda: self._families(queues, approvals, watchers)))
+        return generate_latest(registry)
+
+    def _families(
+        self, queues: Mapping[str, tuple[int, int]], approvals: int, watchers: int
+    ) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        yield from self._counters()
+        yield self._times()
+        for place, (name, what) in enumerate(_QUEUES):
+            gauge = GaugeMetricFamily(f"agentserver_{name}", what, labels=["listener"])
+            for listener in self._listeners:
+                gauge.add_metric([listener], queues.get(listener, (0, 0))[place])
+            yield gauge
+        waiting = "Messages that wait for a person."
+        yield GaugeMetricFamily("agentserver_approvals_waiting", waiting, approvals)
+        yield GaugeMetricFamily("agentserver_watchers", "Readers of conversations.", watchers)
+
+    def _counters(self) -> Iterator[Metric]:
+        yield _counter("commits", "Committed steps.", self._commits)
+        yield _counter("requests", "Messages from outside that were accepted.", self._requests)
+        over = ("listener", "result")
+        yield _counted("deliveries", "Deliveries that are over.", over, self._deliveries)
+        failed = ("listener", "code")
+        yield _counted("failures", "Deliveries that their listener failed at.", failed, self._failures)
+        yield _counted("retries", "Deliveries that are attempted again.", ("listener",), self._retries)
+        yield _counted("refusals", "Messages that were not admitted.", ("code",), self._refusals)
+        yield _counted("tokens", "Tokens of language models, where known.", ("listener",), self._tokens)
+        dollars = {labels: money / 1e6 for labels, money in self._money.items()}
+        yield _counted("cost_usd", "US dollars of priced work.", ("listener",), dollars)
+        if self._lost is not None:
+            yield _counter("spans_lost", "Spans that no collector took.", self._lost())
+
+    def _times(self) -> Metric:
+        from prometheus_client.core import HistogramMetricFamily
+
+        family = HistogramMetricFamily(
+            "agentserver_handler_seconds", "Seconds of one invocation.", labels=["listener"]
+        )
+        for listener, counts in self._buckets.items():
+            if not any(counts):
+                continue
+            bounds = [*(repr(bound) for bound in BOUNDS), "+Inf"]
+            family.add_metric(
+                [listener], [*zip(bounds, accumulate(counts), strict=True)], self._seconds[listener]
+            )
+        return family
+
+
+class _Collected:
+    """Families, as a registry asks for them."""
+
+    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
+        self.collect = families
+
+
+def _counter(name: str, what: str, value: float) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
+
+    return CounterMetricFamily(f"agentserver_{name}", what, value)
+
+
+def _counted(name: str, what: str, labels: Labels, values: Mapping[Labels, float]) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(f"agentserver_{name}", what, labels=labels)
+    for labelled, value in values.items():
+        family.add_metric(labelled, value)
+    return family
+
+
+def _code(record: AuditRecord) -> str:
+    return str(record.code) if record.code in _CODES else OTHER

@@ -17,7 +17,7 @@ import click
 from agentserver.cli.logs import Logging, configure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import NoReturn
 
     from agentserver.assembly import Server
@@ -176,20 +176,24 @@ def say(text: str, *, err: bool = False) -> None:
 
 def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For completion: the names in the organism's files. Runs no code of the organism."""
-    from agentserver.config.findings import Mistakes
-    from agentserver.config.loading import project_directory
-    from agentserver.config.yaml.sources import Sources
-
     del param
     try:
         path = located(ctx.params.get("organism"))
     except click.UsageError:
         return []
+    return sorted(name for name in declared(path) if name.startswith(incomplete))
+
+
+def declared(path: Path) -> Iterator[str]:
+    """The names of the listeners in an organism's files, which may be broken. Runs no code of the organism."""
+    from agentserver.config.findings import Mistakes
+    from agentserver.config.loading import project_directory
+    from agentserver.config.yaml.sources import Sources
+
     sources = Sources(project_directory(path), os.environ, Mistakes())
     sources.read(path)
     entries = (entry for each in sources.documents for entry in each.data.get("listeners") or ())
-    names = (str(entry.get("name")) for entry in entries if isinstance(entry, dict))
-    return sorted(name for name in names if name.startswith(incomplete))
+    return (str(entry.get("name")) for entry in entries if isinstance(entry, dict))
 
 
 def write(path: Path | None, text: str, *, private: bool = False) -> None:

@@ -1,0 +1,212 @@
+"""``agentserver principals``: who may reach the organism by the network.
+
+Owns the options and what is printed: a token once, on standard output alone. Refuses to know what is kept of it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentserver.cli import project
+from agentserver.cli.reading import READERS, journal_option, when
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agentserver.gateways.principals import Rate
+    from agentserver.gateways.principals.document import Enrolled
+
+
+@click.group("principals", short_help="Say who may reach the organism by the network.")
+def command() -> None:
+    """Add, list and revoke principals, who show a token to agentserver serve.
+
+    They stand in a file of mode 0600 beside the journal, or beside the organism's file where it keeps no journal; it
+    has the SHA-256 of each token. A running server takes a change within a second.
+    """
+
+
+def _rate(ctx: click.Context, param: click.Parameter, value: str) -> Rate:
+    from agentserver.gateways.principals import Rate
+
+    del ctx, param
+    try:
+        return Rate.of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@command.command("add", short_help="Add a principal and show its token.")
+@click.argument("name")
+@click.option(
+    "--may", default="", metavar="A,B", help="The listeners that it may address; none when left out."
+)
+@click.option(
+    "--trust",
+    type=click.Choice(["orders", "relay", "stranger"]),
+    default="stranger",
+    show_default=True,
+    help="What its words count for.",
+)
+@click.option(
+    "--role",
+    type=click.Choice(["user", "operator", "viewer"]),
+    default="user",
+    show_default=True,
+    help="What it sees: its own, everything, or everything redacted.",
+)
+@click.option("--rate", callback=_rate, default="10/s", show_default=True, help="Requests: in s, m or h.")
+@click.option(
+    "--open",
+    "most",
+    type=click.IntRange(0, 1_000_000),
+    default=20,
+    show_default=True,
+    help="Conversations at a time.",
+)
+@journal_option
+@click.pass_context
+def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path | None, **said: Any) -> None:
+    """Add the principal NAME. Its token is printed here and nowhere else, alone on standard output.
+
+    By default it is a stranger, whose words are untrusted text, and may address nobody. One that was revoked gets a new
+    token, and what it had before is its own again.
+    """
+    from agentserver.core.state.principals import Principal, Trust
+    from agentserver.gateways.principals import Caller, Role, tokens
+
+    may = tuple(dict.fromkeys(part.strip() for part in said["may"].split(",") if part.strip()))
+    declared = _declared(organism)
+    principal = Principal(name, Trust(said["trust"]), may)
+    _check(ctx, principal, declared)
+    caller = Caller(principal, Role(said["role"]), said["rate"], said["most"])
+    path = _path(ctx, organism, journal)
+    try:
+        token = tokens.add(path, caller)
+    except tokens.KnownError as error:
+        told = f"{error}: agentserver principals revoke {name} first, or choose another name"
+        raise click.ClickException(told) from None
+    except ValueError as error:
+        project.refuse(ctx, str(error))
+    except OSError as error:
+        project.refuse(ctx, f"{path}: {error.strerror}")
+    if caller.acts and not may:
+        project.say(f"{name} may address nobody: --may names listeners", err=True)
+    project.say(f"{name} is in {path}; its token is shown once:", err=True)
+    project.say(token)
+
+
+@command.command("list", short_help="List the principals.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@journal_option
+@click.pass_context
+def listing(ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool) -> None:
+    """List the principals, those that are revoked too. Nothing of a token is shown."""
+    for each in _entries(ctx, _path(ctx, organism, journal)):
+        click.echo(json.dumps(_fields(each))) if as_json else project.say(_shown(each))
+
+
+@command.command("revoke", short_help="Let a principal's token count no more.")
+@click.argument("name")
+@journal_option
+@click.pass_context
+def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path | None) -> None:
+    """Revoke the principal NAME. A running server ends its streams within a second; its conversations stay."""
+    from agentserver.gateways.principals import tokens
+
+    path = _path(ctx, organism, journal)
+    try:
+        tokens.revoke(path, name)
+    except LookupError:
+        raise click.ClickException(
+            f"no principal {name!r} has a token; agentserver principals list"
+        ) from None
+    except ValueError as error:
+        project.refuse(ctx, str(error))
+    except OSError as error:
+        project.refuse(ctx, f"{path}: {error.strerror}")
+    project.say(f"{name} is revoked")
+
+
+def _path(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
+    """The file of principals. Ends the command when it cannot be told where it lies."""
+    from agentserver.config.organism import Journal
+    from agentserver.gateways.principals import file
+
+    if journal is not None:
+        return file.beside(journal)
+    if READERS in ctx.meta and organism is None:
+        project.refuse(ctx, "name the organism with --organism: its principals stand beside it")
+    default = Path(Journal().path)
+    if project.found(organism) is None and default.is_file():
+        return file.beside(default)
+    main = project.located(organism)
+    seen = project.glimpse(ctx, main)
+    if seen.unkept:
+        return file.beside(main)
+    if seen.journal is None:
+        told = seen.astray or seen.unread or f"{main}: journal: it cannot be read"
+        project.refuse(
+            ctx, *told.split("\n"), "which journal the organism has is not known: name it with --journal"
+        )
+    return file.beside(seen.journal)
+
+
+def _declared(organism: Path | None) -> frozenset[str]:
+    """The listeners in the organism's files; none where there is no organism. Those of MCP servers are not told."""
+    file = project.found(organism)
+    return frozenset() if file is None else frozenset(project.declared(file))
+
+
+def _check(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None:
+    from difflib import get_close_matches
+
+    from agentserver.core.state import principals
+
+    why = principals.unfit(principal.name, principals.taken(declared))
+    if why:
+        raise click.ClickException(f"{principal.name!r} {why}, so no principal can bear it")
+    for each in principal.may:
+        if declared and each not in declared and "." not in each:
+            near = get_close_matches(each, declared, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            project.refuse(ctx, f"--may: no listener is called {each!r}{hint}")
+
+
+def _entries(ctx: click.Context, path: Path) -> Sequence[Enrolled]:
+    from agentserver.gateways.principals import tokens
+
+    try:
+        return tokens.entries(path)
+    except ValueError as error:
+        project.refuse(ctx, str(error))
+
+
+def _fields(entry: Enrolled) -> dict[str, object]:
+    caller = entry.caller
+    return {
+        "name": caller.name,
+        "role": str(caller.role),
+        "trust": str(caller.principal.trust),
+        "may": None if caller.principal.may is None else list(caller.principal.may),
+        "rate": str(caller.rate),
+        "open": caller.open,
+        "added": entry.added,
+        "revoked": entry.revoked,
+    }
+
+
+def _shown(entry: Enrolled) -> str:
+    from agentserver.characters.printing import visible
+
+    caller, may = entry.caller, entry.caller.principal.may
+    state = "" if entry.revoked is None else f"  revoked {when(entry.revoked)}"
+    to = "everybody" if may is None else ",".join(may) or "nobody"
+    return (
+        f"{visible(caller.name)}  {caller.role:8}  {caller.principal.trust:8}  to {visible(to)}  {caller.rate}  "
+        f"{caller.open} open  added {when(entry.added)}{state}"
+    )

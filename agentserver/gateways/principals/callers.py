@@ -1,0 +1,102 @@
+"""Callers: principals that have shown a token, with what their role lets them see and do.
+
+Owns the roles. Refuses to know tokens, and by which protocol somebody calls.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from agentserver.core.state.principals import Principal
+
+_RATE: Final = re.compile(r"([1-9][0-9]{0,5})/(s|m|h)")
+_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Role(StrEnum):
+    """The part of the organism that somebody sees and decides about.
+
+    ``USER``: its own conversations. ``OPERATOR``: everybody's, approvals and dead letters; it decides. ``VIEWER``: what
+    an operator sees, redacted; it changes nothing.
+    """
+
+    USER = "user"
+    OPERATOR = "operator"
+    VIEWER = "viewer"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many requests in so much time, as a bucket that is full at first and fills steadily.
+
+    Args:
+        count: the requests, which may come at once.
+        unit: s, m or h: the time in which as many may come again.
+    """
+
+    count: int
+    unit: str
+
+    @classmethod
+    def of(cls, text: str) -> Rate:
+        """Read a rate such as 10/s. Raises ValueError for anything else."""
+        found = _RATE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r} is no rate: one is written 10/s, 100/m or 1000/h")
+        return cls(int(found[1]), found[2])
+
+    @property
+    def each(self) -> float:
+        """Seconds until one more may come."""
+        return _SECONDS[self.unit] / self.count
+
+    def __str__(self) -> str:
+        return f"{self.count}/{self.unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A principal that has been authenticated, as the file of principals has it.
+
+    Args:
+        principal: its name, trust and targets, as conversations are opened for it.
+        role: what it sees and decides.
+        rate: requests that it may make.
+        open: conversations that it may have open at a time.
+        grant: the digest of its token, which tells one token from the next; empty for no token.
+    """
+
+    principal: Principal
+    role: Role
+    rate: Rate
+    open: int
+    grant: str = field(default="", repr=False)
+
+    @property
+    def name(self) -> str:
+        """The principal's name, under which it stands on the record."""
+        return self.principal.name
+
+    @property
+    def sees(self) -> str | None:
+        """The principal whose conversations it sees: itself; None for everybody's."""
+        return self.name if self.role is Role.USER else None
+
+    @property
+    def redacted(self) -> bool:
+        """True when it is shown no content."""
+        return self.role is Role.VIEWER
+
+    @property
+    def acts(self) -> bool:
+        """True when it may open conversations, send, cancel and close."""
+        return self.role is not Role.VIEWER
+
+    @property
+    def decides(self) -> bool:
+        """True when it may answer approvals and deal with dead letters."""
+        return self.role is Role.OPERATOR

@@ -1,0 +1,116 @@
+"""The file of principals: its form.
+
+Owns what is written and that nothing else is read: an unknown key, a name twice, a digest that is none make the whole
+of it illegible, and nobody is known by it. Refuses to know where it lies.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentserver.core.state import principals
+from agentserver.core.state.principals import Principal, Trust
+from agentserver.gateways.principals.callers import Caller, Rate, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+FORM: Final = 1
+"""The number of this form, which the file begins with."""
+
+MOST_OPEN: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """What is kept of one principal.
+
+    Args:
+        caller: the one who is known by the token.
+        digest: the SHA-256 of its token in hexadecimal digits; empty once it is revoked.
+        added: when, in seconds since the epoch.
+        revoked: when; None while it counts.
+    """
+
+    caller: Caller
+    digest: str
+    added: float
+    revoked: float | None = None
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class _Line(_Strict):
+    name: str
+    role: Annotated[Role, Field(strict=False)]
+    trust: Annotated[Trust, Field(strict=False)]
+    may: list[str] | None
+    rate: str
+    open: int = Field(ge=0, le=MOST_OPEN)
+    token: str | None = Field(pattern="^[0-9a-f]{64}$")
+    added: float
+    revoked: float | None
+
+
+class _File(_Strict):
+    form: int = Field(ge=FORM, le=FORM)
+    principals: list[_Line]
+
+
+def read(data: bytes) -> tuple[Enrolled, ...]:
+    """The entries of a file. Raises ValueError, which says what is wrong with it."""
+    try:
+        found = tuple(map(_entry, _File.model_validate_json(data).principals))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where or 'the file'}: {first['msg']}") from None
+    for each in found:
+        why = principals.unfit(each.caller.name, ())
+        if why:
+            raise ValueError(f"a name {why}")
+    twice = _twice(each.caller.name for each in found) or _twice(each.digest for each in found if each.digest)
+    if twice:
+        raise ValueError("a name or a token is there twice")
+    return found
+
+
+def write(entries: Sequence[Enrolled]) -> bytes:
+    """The file that holds them."""
+    lines = [_line(each) for each in entries]
+    return (json.dumps({"form": FORM, "principals": lines}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _entry(line: _Line) -> Enrolled:
+    if (line.token is None) != (line.revoked is not None):
+        raise ValueError("a principal has a token, or a time when it was revoked")
+    digest = line.token or ""
+    principal = Principal(line.name, line.trust, None if line.may is None else tuple(line.may))
+    caller = Caller(principal, line.role, Rate.of(line.rate), line.open, digest)
+    return Enrolled(caller, digest, line.added, line.revoked)
+
+
+def _line(entry: Enrolled) -> dict[str, object]:
+    caller, principal = entry.caller, entry.caller.principal
+    return {
+        "name": caller.name,
+        "role": str(caller.role),
+        "trust": str(principal.trust),
+        "may": None if principal.may is None else list(principal.may),
+        "rate": str(caller.rate),
+        "open": caller.open,
+        "token": entry.digest or None,
+        "added": entry.added,
+        "revoked": entry.revoked,
+    }
+
+
+def _twice(texts: Iterable[str]) -> bool:
+    return any(len(list(same)) > 1 for _, same in groupby(sorted(texts)))

@@ -1,0 +1,217 @@
+"""Bearer tokens: who shows one, and until when it counts.
+
+Owns the tokens, which are 256 random bits and kept as SHA-256, and what is told when one is revoked. A token that is
+unknown, revoked or malformed costs the same work. By a file that cannot be used nobody is known. Refuses to know what
+callers do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import anyio
+
+from agentserver.core.state import principals
+from agentserver.gateways.principals import document, file
+from agentserver.gateways.principals.document import Enrolled
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from agentserver.gateways.principals.callers import Caller
+
+LENGTH: Final = 43
+"""Characters of a token: 256 bits, 6 in each."""
+
+PERIOD: Final = 0.25
+"""Seconds between two looks at the file while somebody wants to know who is revoked."""
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class KnownError(ValueError):
+    """There is a principal of this name, or of one that looks like it, already."""
+
+
+class _View(NamedTuple):
+    """The file as it was looked at.
+
+    Args:
+        state: by which a change is seen.
+        callers: by the digest of their token.
+        fault: why it cannot be used; empty when it can.
+    """
+
+    state: file.State | None
+    callers: Mapping[str, Caller]
+    fault: str = ""
+
+
+class Tokens:
+    """The callers by their tokens, as a file has them. It is read again when it has changed.
+
+    Args:
+        path: of the file, which need not be there.
+
+    ``reads`` counts how often the file was read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._view = _View(None, {})
+        self._waiting: dict[str, set[anyio.Event]] = {}
+        self._lock = anyio.Lock()
+        self._watched = False
+        self.reads = 0
+
+    @property
+    def fault(self) -> str:
+        """Why the file cannot be used, and nobody is known by it; empty when it can."""
+        return self._view.fault
+
+    def authenticate(self, token: str) -> Caller | None:
+        """The caller whose token it is; None when it is nobody's.
+
+        Raises RuntimeError unless the file is watched: nobody could be revoked.
+        """
+        self._must_be_watched()
+        shown = token.encode("utf-8", "surrogatepass")
+        # The same bytes are read whatever was shown, so that the work tells nothing of it.
+        found = self._view.callers.get(_digest(shown[:LENGTH].ljust(LENGTH, b"\0")))
+        return found if len(shown) == LENGTH else None
+
+    def stands(self, caller: Caller) -> bool:
+        """True while the file has the caller as it was authenticated."""
+        return self._view.callers.get(caller.grant) == caller
+
+    @asynccontextmanager
+    async def watching(self, period: float = PERIOD) -> AsyncIterator[None]:
+        """Look at the file every ``period`` seconds for as long as this lasts, in a thread and once for all."""
+        await self.refresh()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch, period)
+            self._watched = True
+            try:
+                yield
+            finally:
+                self._watched = False
+                tasks.cancel_scope.cancel()
+
+    async def refresh(self) -> None:
+        """Look at the file, and read it if it has changed. Those whose token counts no more are told."""
+        async with self._lock:
+            found = await anyio.to_thread.run_sync(_look, self._path, None if not self.reads else self._view)
+            if found is None:
+                return
+            self.reads += 1
+            before, self._view = self._view.callers, found
+        if found.fault:
+            _LOG.error("nobody is known by a token: %s", found.fault)
+        for caller in before.values():
+            if not self.stands(caller):
+                for told in self._waiting.pop(caller.grant, ()):
+                    told.set()
+
+    async def revoked(self, caller: Caller) -> None:
+        """Wait until the caller's token counts no more, or what it counts for has changed.
+
+        Raises RuntimeError unless the file is watched: nobody would ever be told.
+        """
+        self._must_be_watched()
+        if not self.stands(caller):
+            return
+        told, waiting = anyio.Event(), self._waiting.setdefault(caller.grant, set())
+        waiting.add(told)
+        try:
+            await told.wait()
+        finally:
+            waiting.discard(told)
+            if not waiting and self._waiting.get(caller.grant) is waiting:
+                del self._waiting[caller.grant]
+
+    def _must_be_watched(self) -> None:
+        if not self._watched:
+            raise RuntimeError("the file of principals is not watched: use async with tokens.watching()")
+
+    async def _watch(self, period: float) -> None:
+        while True:
+            await anyio.sleep(period)
+            await self.refresh()
+
+
+def _look(path: Path, known: _View | None) -> _View | None:
+    """The file; None when it is as it was known. Blocks."""
+    state = file.state(path)
+    if known is not None and known.state == state:
+        return None
+    try:
+        found = file.read(path)
+        return _View(
+            found.state, {each.digest: each.caller for each in _read(path, found.data) if each.digest}
+        )
+    except ValueError as error:
+        return _View(state, {}, str(error))
+
+
+def entries(path: Path) -> tuple[Enrolled, ...]:
+    """The principals of a file, those that are revoked too, in the order in which they were added.
+
+    Raises ValueError, which names the file, when it cannot be used.
+    """
+    return _read(path, file.read(path).data)
+
+
+def add(path: Path, caller: Caller) -> str:
+    """Add a principal; gives its token, which is kept nowhere. One of its name that is revoked is replaced.
+
+    Raises KnownError, ValueError when the file cannot be used or nobody can bear the name, OSError.
+    """
+    why = principals.unfit(caller.name, ())
+    if why:
+        raise ValueError(f"{caller.name!r} {why}, so no principal can bear it")
+    token = token_urlsafe(32)
+    with file.changing(path):
+        known = entries(path)
+        other = next((each for each in known if principals.same(each.caller.name, caller.name)), None)
+        if other is not None and (other.revoked is None or other.caller.name != caller.name):
+            raise KnownError(f"{other.caller.name} is there already, or was")
+        kept = [each for each in known if each is not other]
+        file.replace(path, document.write([*kept, Enrolled(caller, _digest(token.encode()), time.time())]))
+    return token
+
+
+def revoke(path: Path, name: str) -> None:
+    """Let a principal's token count no more. It stays on the list.
+
+    Raises LookupError when none of this name has a token, ValueError when the file cannot be used, OSError.
+    """
+    with file.changing(path):
+        known = entries(path)
+        if not any(each.caller.name == name and each.revoked is None for each in known):
+            raise LookupError(name)
+        now = time.time()
+        changed = [
+            replace(each, digest="", revoked=now)
+            if each.caller.name == name and each.revoked is None
+            else each
+            for each in known
+        ]
+        file.replace(path, document.write(changed))
+
+
+def _read(path: Path, data: bytes) -> tuple[Enrolled, ...]:
+    try:
+        return document.read(data) if data else ()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _digest(token: bytes) -> str:
+    return sha256(token).hexdigest()

@@ -1,0 +1,147 @@
+"""``agentserver principals``: what is kept, what is printed, and where."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import anyio
+import pytest
+from click.testing import CliRunner
+
+from agentserver.cli import cli
+from agentserver.gateways.principals import Tokens
+
+YAML = """\
+organism: {name: desk}
+%s
+listeners:
+  - {name: greeter, payload_class: handlers.Greet, handler: handlers.greet, description: greets}
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "organism.yaml").write_text(YAML % "", "utf-8")
+    return tmp_path
+
+
+def run(*args):
+    return CliRunner().invoke(cli, ["principals", *args])
+
+
+def whose(path, token):
+    async def main():
+        tokens = Tokens(path)
+        async with tokens.watching():
+            return tokens.authenticate(token)
+
+    return anyio.run(main)
+
+
+def listed(*args):
+    return [json.loads(line) for line in run("list", "--json", *args).stdout.splitlines()]
+
+
+def test_a_token_is_alone_on_standard_output_and_stands_beside_the_journal(home):
+    result = run("add", "ada")
+    assert result.exit_code == 0, result.output
+    token = result.stdout.rstrip("\n")
+    path = home / "out" / "journal.sqlite.principals"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert whose(path, token).name == "ada"
+    assert token not in result.stderr + path.read_text("utf-8")
+
+
+def test_by_default_a_principal_is_a_stranger_and_may_address_nobody(home):
+    assert "may address nobody" in run("add", "ada").stderr
+    (one,) = listed()
+    del one["added"]
+    assert one == {
+        "name": "ada", "role": "user", "trust": "stranger", "may": [], "rate": "10/s", "open": 20, "revoked": None,
+    }  # fmt: skip
+
+
+def test_what_is_said_is_kept(home):
+    more = [
+        "--may",
+        "greeter, mail.send",
+        "--trust",
+        "orders",
+        "--role",
+        "operator",
+        "--rate",
+        "5/m",
+        "--open",
+        "3",
+    ]
+    assert run("add", "ada", *more).exit_code == 0
+    (one,) = listed()
+    assert (one["may"], one["trust"], one["role"], one["rate"], one["open"]) == (
+        ["greeter", "mail.send"], "orders", "operator", "5/m", 3,
+    )  # fmt: skip
+    assert "ada  operator  orders    to greeter,mail.send  5/m  3 open" in run("list").stdout
+
+
+def test_one_who_is_revoked_is_listed_as_such_and_can_be_added_again(home):
+    old = run("add", "ada").stdout.strip()
+    assert run("add", "ada").exit_code == 1
+    assert "ada is revoked" in run("revoke", "ada").stdout
+    assert "revoked" in run("list").stdout
+    assert run("revoke", "ada").exit_code == 1
+    new = run("add", "ada").stdout.strip()
+    path = home / "out" / "journal.sqlite.principals"
+    assert (whose(path, old), whose(path, new).name) == (None, "ada")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["greeter"], "is the name of a listener"),
+        (["system"], "is the name of the system"),
+        (["ada", "--may", "greter"], "did you mean greeter?"),
+        (["ada", "--rate", "fast"], "is no rate"),
+        (["ada", "--rate", "0/s"], "is no rate"),
+        (["ada", "--open", "-1"], "--open"),
+        (["ada", "--role", "root"], "--role"),
+        (["ada", "--trust", "all"], "--trust"),
+        ([" "], "white space"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_adds_nobody(home, words, told):
+    result = run("add", *words)
+    assert result.exit_code in {1, 2}
+    assert told in result.stderr
+    assert result.stdout == ""
+    assert listed() == []
+
+
+def test_without_a_journal_they_stand_beside_the_organism(home):
+    (home / "organism.yaml").write_text(YAML % "journal: none", "utf-8")
+    token = run("add", "ada").stdout.strip()
+    assert whose(home / "organism.yaml.principals", token).name == "ada"
+
+
+def test_a_journal_can_be_named(home):
+    token = run("add", "ada", "--journal", "elsewhere.sqlite").stdout.strip()
+    assert whose(home / "elsewhere.sqlite.principals", token).name == "ada"
+    assert listed("--journal", "elsewhere.sqlite")[0]["name"] == "ada"
+
+
+def test_a_file_that_cannot_be_used_is_named(home):
+    run("add", "ada")
+    path = home / "out" / "journal.sqlite.principals"
+    path.chmod(0o644)
+    for words in (["list"], ["add", "eve"], ["revoke", "ada"]):
+        result = run(*words)
+        assert result.exit_code == 2
+        assert str(path) in result.stderr
+        assert "chmod 600" in result.stderr
+
+
+def test_without_an_organism_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("add", "ada").exit_code == 2
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,106 @@
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.core.state.principals import Principal, Trust
+from agentserver.gateways.principals import Caller, Rate, Role, document
+from agentserver.gateways.principals.document import Enrolled
+
+NAMES = st.text("abcdefgh -é", min_size=1, max_size=9).filter(lambda name: name == name.strip())
+DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
+
+
+@st.composite
+def entries(draw):
+    found = []
+    for name in draw(st.lists(NAMES, unique=True, max_size=4)):
+        revoked = draw(st.none() | st.floats(0, 1e10))
+        digest = draw(DIGESTS) if revoked is None else ""
+        may = draw(st.none() | st.lists(NAMES, max_size=2).map(tuple))
+        principal = Principal(name, draw(st.sampled_from(Trust)), may)
+        rate = Rate(draw(st.integers(1, 999_999)), draw(st.sampled_from("smh")))
+        caller = Caller(principal, draw(st.sampled_from(Role)), rate, draw(st.integers(0, 1_000_000)), digest)
+        found.append(Enrolled(caller, digest, draw(st.floats(0, 1e10)), revoked))
+    return tuple({each.digest or id(each): each for each in found}.values())
+
+
+@given(entries())
+def test_what_is_written_is_read(found):
+    assert document.read(document.write(found)) == found
+
+
+LINE = {
+    "name": "ada",
+    "role": "user",
+    "trust": "stranger",
+    "may": [],
+    "rate": "10/s",
+    "open": 20,
+    "token": "0" * 64,
+    "added": 1.0,
+    "revoked": None,
+}
+
+
+def text(*lines, **more):
+    return json.dumps({"form": 1, "principals": lines} | more).encode()
+
+
+def test_the_line_of_these_tests_is_read():
+    assert [each.caller.name for each in document.read(text(LINE))] == ["ada"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": ""},
+        {"name": " ada"},
+        {"name": "system"},
+        {"name": 1},
+        {"role": "root"},
+        {"trust": "all"},
+        {"may": "greeter"},
+        {"rate": "much"},
+        {"open": -1},
+        {"open": True},
+        {"token": "0" * 63},
+        {"token": "0" * 64 + "\n"},
+        {"token": "G" * 64},
+        {"token": None},
+        {"revoked": 1.0},
+        {"added": "today"},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_line_that_says_something_else_makes_the_file_illegible(change):
+    with pytest.raises(ValueError, match=r"\w"):
+        document.read(text(LINE | change))
+
+
+@pytest.mark.parametrize("key", LINE)
+def test_a_line_says_all_of_it(key):
+    with pytest.raises(ValueError, match=key):
+        document.read(text({name: value for name, value in LINE.items() if name != key}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"[]", b"{}", b"\xff", text(form=2), text(form="1"), text(more=1), text(LINE, LINE),
+        text(LINE, LINE | {"name": "eve"}), text(LINE, LINE | {"token": "1" * 64}),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_file_of_another_form_is_illegible(data):
+    with pytest.raises(ValueError, match=r"\w"):
+        document.read(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(data):
+    with contextlib.suppress(ValueError):
+        document.read(data)

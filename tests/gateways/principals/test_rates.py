@@ -1,0 +1,64 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.gateways.principals import Rates
+from tests.gateways.principals.people import caller
+
+
+class Hand:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_full_bucket_gives_what_it_holds_and_then_says_when_to_come_back():
+    clock = Hand()
+    rates, ada = Rates(clock), caller(rate="3/s")
+    assert [rates.take(ada) for _ in range(3)] == [0.0] * 3
+    wait = rates.take(ada)
+    assert 0.3 < wait <= 1 / 3 + 1e-6
+    clock.now += wait
+    assert rates.take(ada) == 0.0
+    assert rates.take(ada) > 0.0
+
+
+def test_one_who_floods_takes_nothing_from_another():
+    rates, eve, ada = Rates(Hand()), caller("eve", rate="2/s"), caller("ada", rate="2/s")
+    assert [rates.take(eve) > 0 for _ in range(5)] == [False, False, True, True, True]
+    assert rates.take(ada) == 0.0
+
+
+@given(st.lists(st.floats(0, 5), max_size=60), st.integers(1, 8))
+def test_no_stretch_of_time_lets_more_through_than_the_bucket_and_what_flows_in(pauses, count):
+    clock, passed = Hand(), []
+    rates, ada = Rates(clock), caller(rate=f"{count}/s")
+    for pause in pauses:
+        clock.now += pause
+        if rates.take(ada) == 0.0:
+            passed.append(clock.now)
+    for first, start in enumerate(passed):
+        for last in range(first, len(passed)):
+            assert last - first + 1 <= count + (passed[last] - start) * count + 1e-6
+
+
+@given(st.lists(st.floats(0, 5), max_size=60))
+def test_who_waits_as_long_as_told_is_let_through(pauses):
+    clock = Hand()
+    rates, ada = Rates(clock), caller(rate="2/s")
+    for pause in pauses:
+        clock.now += pause
+        clock.now += rates.take(ada)
+    clock.now += rates.take(ada)
+    assert rates.take(ada) <= 0.5 + 1e-6
+
+
+def test_full_buckets_are_forgotten():
+    clock = Hand()
+    rates = Rates(clock)
+    for number in range(100):
+        rates.take(caller(f"p{number}"))
+    assert len(rates) == 100
+    clock.now += 3600
+    rates.take(caller("ada"))
+    assert len(rates) <= 1

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from agentserver.config.code.agents import Around, check_keys, equipped
 from agentserver.config.code.binding import Binder
-from agentserver.config.code.userland import Importer, Project, strangers
-from agentserver.config.code.userland import forget as forget_modules
+from agentserver.config.code.namespace import Namespace
+from agentserver.config.code.namespace import forget as forget_modules
+from agentserver.config.code.userland import Importer, Project
 from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
 from agentserver.config.handoffs import read_handoffs
 from agentserver.config.keys.models import IncludedFile, OrganismFile
@@ -54,7 +55,12 @@ def project_directory(path: Path) -> Path:
 
 
 def load(
-    path: Path, *, environ: Mapping[str, str], project: Path | None = None, policy: Path | None = None
+    path: Path,
+    *,
+    environ: Mapping[str, str],
+    project: Path | None = None,
+    policy: Path | None = None,
+    afresh: bool = False,
 ) -> Organism:
     """Read, check and bind an organism. Raises ConfigError with every mistake found.
 
@@ -63,8 +69,10 @@ def load(
         environ: what ``${NAME}`` refers to.
         project: overrides the project directory (see ``project_directory``).
         policy: a policy file that stands in place of all that ``provenance:`` says; it may lie anywhere.
+        afresh: whether the project's modules are imported into a namespace of their own, beside those that the process
+            has of it already, which may be older.
     """
-    organism, findings = inspect(path, environ, project=project, policy=policy)
+    organism, findings = inspect(path, environ, project=project, policy=policy, afresh=afresh)
     if organism is None:
         raise ConfigError(tuple(f for f in findings if f.severity is Severity.ERROR))
     return organism
@@ -73,14 +81,19 @@ def load(
 def forget(organism: Organism) -> None:
     """Drop from the process the modules that loading this organism brought into it.
 
-    For tests and reloading, once the organism has stopped: another one whose modules have the same names can
-    then load. A load that fails does the same by itself.
+    For tests, once the organism has stopped: another one whose modules have the same names can then load. A load that
+    fails does the same by itself. One that was loaded ``afresh`` stands in nobody's way and is forgotten to save room.
     """
     forget_modules(organism.modules)
 
 
 def inspect(
-    path: Path, environ: Mapping[str, str], *, project: Path | None = None, policy: Path | None = None
+    path: Path,
+    environ: Mapping[str, str],
+    *,
+    project: Path | None = None,
+    policy: Path | None = None,
+    afresh: bool = False,
 ) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
     """Like ``load``, but give back every finding, warnings too; the organism is None when one is an error."""
     root = project_directory(path) if project is None else project.resolve()
@@ -89,7 +102,12 @@ def inspect(
     sources = Sources(root, environ, report)
     sources.read(path)
     secrets = Secrets.of(sources.values)
-    organism = _assemble(home, sources, (secrets, policy, environ), report)
+    importer = Importer(home, Namespace(root)) if afresh else Importer(home)
+    try:
+        organism = _assemble(importer, sources, (secrets, policy, environ), report)
+    finally:
+        if report.failed:
+            forget_modules(importer.brought())
     return organism, report.settle([document.file for document in sources.documents], secrets)
 
 
@@ -99,12 +117,13 @@ def shown_directory(path: Path, root: Path) -> Path:
 
 
 def _assemble(
-    home: Project,
+    importer: Importer,
     sources: Sources,
     given: tuple[Secrets, Path | None, Mapping[str, str]],
     report: Mistakes,
 ) -> Organism | None:
     secrets, policy, environ = given
+    home = importer.project
     if not sources.documents:
         return None
     models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
@@ -114,18 +133,16 @@ def _assemble(
     _check_declared(files, declared, foreign.declared, report)
     check_places(files[0], home, report)
     limits = merge_limits(files, report)
-    binder = Binder(Importer(home), report)
+    binder = Binder(importer, report)
     bound = [item for item in map(binder.bind, declared) if item is not None]
     declared += foreign.declared
     servers = foreign.join(bound)
     bound, language_models = _equipped(declared, files[0], (bound, secrets, limits), binder)
     lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
-    _check_bound(home, files[0], bound, report)
+    _check_bound(importer, files[0], bound, report)
     guards, serving = _guards(files[0], bound, binder), _serving(files, declared, report)
-    modules = binder.importer.brought()
     if report.failed:
-        forget_modules(modules)
         return None
     return Organism(
         files[0].name,
@@ -135,7 +152,7 @@ def _assemble(
         lifespan,
         secrets,
         tuple(sources.files),
-        modules=modules,
+        modules=importer.brought(),
         journal=files[0].journal,
         handoffs=handoffs,
         provenance=provenance,
@@ -244,11 +261,11 @@ def _serving(
     return McpServing(tuple(entry.expose), trust, entry.tokens, approvals, entry.deadline)
 
 
-def _check_bound(home: Project, main: Parsed, bound: Sequence[BoundListener], report: Mistakes) -> None:
-    for message in strangers(home):
+def _check_bound(importer: Importer, main: Parsed, bound: Sequence[BoundListener], report: Mistakes) -> None:
+    for message in importer.strangers():
         report.error(Where(main.document.file, 1), message)
     check_roots(bound, report)
-    check_xml_names(bound, home, report)
+    check_xml_names(bound, importer.project, report)
 
 
 def _check_declared(

@@ -98,7 +98,7 @@ class Binder:
         if not payloads or replies is None or isinstance(settings, SignatureRefusal):
             return None
         home = isolation.handler.rpartition(".")[0]
-        if home in self.importer.brought():
+        if self.importer.has(home):
             message = f"{home} is imported by the server for another name, and its code runs there"
             self.report.error(declared.where("handler"), message, "put the handler into a module of its own")
             return None

@@ -3,10 +3,11 @@
 Owns the dotted paths: importing from the project directory, and telling whose fault a failure is. Refuses to
 know what the names stand for.
 
-A process has one set of modules, so two organisms whose project directories hold different modules of one
+Modules have their plain names in the process, so two organisms whose project directories hold different modules of one
 name cannot both be loaded in it: the second one is refused, whether its YAML or one of its modules asks for
 the module, until the modules of the first are forgotten. The project directory is on the import path during
-the import only, so handlers import at module level.
+the import only, so handlers import at module level. An organism that is loaded once more beside itself has its modules
+in a namespace of their own (``namespace``).
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ import os.path
 import pkgutil
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from agentserver.config.findings import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from agentserver.config.code.namespace import Namespace
 
 T = TypeVar("T")
+
+NOTHING: Mapping[str, ModuleType] = MappingProxyType({})
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 """The package's own code, which lies inside the project directory when that is a checkout."""
@@ -123,14 +128,23 @@ class Importer:
     """Resolves the dotted paths of one organism; a module that fails is explained once."""
 
     project: Project
+    namespace: Namespace | None = None
     _known: dict[str, ModuleType | Unresolved | None] = field(default_factory=dict)
     _before: frozenset[str] = field(default_factory=lambda: frozenset(sys.modules))
 
+    def has(self, name: str) -> bool:
+        """True when a module of the project was brought under its plain name."""
+        if self.namespace is not None:
+            return name in self.namespace.modules()
+        return name in self.brought()
+
     def brought(self) -> tuple[str, ...]:
-        """The project's modules that came into the process since this importer was made.
+        """The project's modules that came into the process since this importer was made, as the process names them.
 
         This package is never among them, even when the project directory is the checkout that it runs from.
         """
+        if self.namespace is not None:
+            return (self.namespace.name, *map(self.namespace.full, self.namespace.modules()))
         own = __name__.split(".", maxsplit=1)[0]
         with _first_on_path(self.project.root):
             return tuple(
@@ -144,7 +158,7 @@ class Importer:
     def resolve(self, path: str) -> object | Unresolved:
         """The object that a dotted path names: a module's attribute, or an attribute of that."""
         parts = path.split(".")
-        with _first_on_path(self.project.root):
+        with nullcontext() if self.namespace else _first_on_path(self.project.root):
             module = self._module(parts[0])
             used = 1
             while used < len(parts) - 1 and isinstance(module, ModuleType) and hasattr(module, "__path__"):
@@ -165,14 +179,24 @@ class Importer:
         return found
 
     def _import(self, name: str) -> ModuleType | Unresolved | None:
-        found = attempt(lambda: importlib.import_module(name))
+        full = name if self.namespace is None else self.namespace.full(name)
+        found = attempt(lambda: importlib.import_module(full))
         if isinstance(found, ModuleType):
-            known = not self.project.claims(name) or self.project.holds(name, found)
-            return found if known else Unresolved(stranger(name, found))
+            # As when it is loaded for the first time, though a namespace would keep the two apart.
+            there = found if full == name else sys.modules.get(name, found)
+            known = not self.project.claims(name) or self.project.holds(name, there)
+            return found if known else Unresolved(stranger(name, there))
         error = found.error
-        if isinstance(error, ModuleNotFoundError) and error.name == name:
+        if isinstance(error, ModuleNotFoundError) and error.name == full:
             return None
-        return Unresolved(f'importing "{name}" failed: {self.project.explain(found)}')
+        return Unresolved(f'importing "{name}" failed: {self._plain(self.project.explain(found))}')
+
+    def _plain(self, text: str) -> str:
+        return text if self.namespace is None else self.namespace.plain(text)
+
+    def strangers(self) -> Iterator[str]:
+        """Messages about imports inside the project's loaded modules that were answered from elsewhere."""
+        yield from strangers(self.project, {} if self.namespace is None else self.namespace.modules())
 
     def _no_module(self, name: str) -> Unresolved:
         message = f'there is no module "{name}" in {self.project.root} or among the installed packages'
@@ -187,7 +211,7 @@ class Importer:
                 return self._no_attribute(holder, name, last=i == len(names) - 1)
             value = found
         if isinstance(value, ModuleType):
-            return Unresolved(f'"{value.__name__}" is a module; name something in it')
+            return Unresolved(f'"{self._plain(value.__name__)}" is a module; name something in it')
         return value
 
     def _no_attribute(self, holder: object, name: str, *, last: bool) -> Unresolved:
@@ -195,12 +219,13 @@ class Importer:
             return Unresolved(f'there is no "{name}" in {_name(holder)}', did_you_mean(name, dir(holder)))
         inside = {found.name for found in pkgutil.iter_modules(getattr(holder, "__path__", ()))}
         if last and name in inside:
-            return Unresolved(f'"{holder.__name__}.{name}" is a module; name something in it')
+            return Unresolved(f'"{self._plain(holder.__name__)}.{name}" is a module; name something in it')
         known = inside if not last else {key for key in vars(holder) if not key.startswith("_")} | inside
         place = f" ({self.project.show(holder.__file__)})" if holder.__file__ else ""
         kind = "name" if last else "module"
         return Unresolved(
-            f'there is no {kind} "{name}" in "{holder.__name__}"{place}', did_you_mean(name, known)
+            f'there is no {kind} "{name}" in "{self._plain(holder.__name__)}"{place}',
+            did_you_mean(name, known),
         )
 
 
@@ -219,12 +244,15 @@ def stranger(name: str, module: ModuleType) -> str:
     )
 
 
-def strangers(project: Project) -> Iterator[str]:
-    """Messages about imports inside the project's loaded modules that were answered from elsewhere."""
+def strangers(project: Project, inside: Mapping[str, ModuleType] = NOTHING) -> Iterator[str]:
+    """Messages about imports inside the project's loaded modules that were answered from elsewhere.
+
+    ``inside`` are those of a namespace, by their plain names.
+    """
     top = {path.stem for path in project.root.iterdir()}
     loaded = {
         name: module
-        for name, module in list(sys.modules.items())
+        for name, module in [*inside.items(), *list(sys.modules.items())]
         if name.split(".", maxsplit=1)[0] in top and project.claims(name)
     }
     away = {name: module for name, module in loaded.items() if not project.holds(name, module)}
@@ -252,12 +280,6 @@ def _named(node: ast.AST) -> list[tuple[int, str]]:
     if isinstance(node, ast.ImportFrom) and node.level == 0:
         return [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
     return []
-
-
-def forget(names: Iterable[str]) -> None:
-    """Drop modules from the process; who holds a reference keeps what it has."""
-    for name in names:
-        sys.modules.pop(name, None)
 
 
 @contextmanager

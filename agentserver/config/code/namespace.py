@@ -14,14 +14,14 @@ import builtins
 import importlib
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import module_from_spec
 from itertools import count
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
-    from types import CodeType
+    from types import CodeType, ModuleType
 
 _SERVER = __name__.split(".", maxsplit=1)[0]
 
@@ -39,10 +39,9 @@ class Namespace:
         self._root = str(root)
         self.name = next(name for name in (f"edition{n}" for n in count(2)) if name not in sys.modules)
         self._owned: dict[str, bool] = {_SERVER: False}
-        package = ModuleType(self.name, "The modules of a project, as they were loaded once more.")
-        package.__path__ = [self._root]
-        package.__spec__ = ModuleSpec(self.name, None, is_package=True)
-        sys.modules[self.name] = package
+        package = ModuleSpec(self.name, None, is_package=True)
+        package.submodule_search_locations = [self._root]
+        sys.modules[self.name] = module_from_spec(package)
         sys.meta_path.insert(0, cast("Any", self))
         self._builtins = {**vars(builtins), "__import__": self._imported}
 

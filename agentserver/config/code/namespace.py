@@ -40,7 +40,8 @@ class Namespace:
         self.name = next(name for name in (f"edition{n}" for n in count(2)) if name not in sys.modules)
         self._owned: dict[str, bool] = {_SERVER: False}
         package = ModuleSpec(self.name, None, is_package=True)
-        package.submodule_search_locations = [self._root]
+        assert package.submodule_search_locations is not None  # it is a package
+        package.submodule_search_locations.append(self._root)
         sys.modules[self.name] = module_from_spec(package)
         sys.meta_path.insert(0, cast("Any", self))
         self._builtins = {**vars(builtins), "__import__": self._imported}

@@ -15,14 +15,15 @@ import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
 from agentserver.worker import frames, reading
 from agentserver.worker.asking import answered
-from agentserver.worker.frames import FrameReader
-from agentserver.worker.running import Worker, WorkerError, empty, folder, remove
+from agentserver.worker.running import Worker, WorkerError
+from agentserver.worker.scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,13 +99,13 @@ class Workers:
     async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
         """Let a worker handle a delivery. A call that is cancelled leaves its worker a second to come to an end."""
         try:
-            worker = self._idle.pop() if self._idle else await self._start()
+            worker = await self._ready()
         except WorkerError as error:
             return reading.broken(str(error))
         if worker.cleaning is not None:
             await worker.cleaning
         worker.calls += 1
-        worker.began, worker.lines, worker.breach = None, 0, ""
+        worker.lines, worker.breach = 0, ""
         frame = reading.asked(next(self._numbers), accepted, current)
         self._busy.add(worker)
         try:
@@ -125,6 +126,15 @@ class Workers:
         if isinstance(answer, frames.FailedFrame):
             return reading.failed(answer)
         return reading.returned(answer, accepted, self.codecs, self.bounds, self.plan.setup.storage)
+
+    async def _ready(self) -> Worker:
+        """One that takes a call: kept warm, or fresh. One that died while nobody needed it costs no call."""
+        while self._idle:
+            worker = self._idle.pop()
+            if not worker.gone:
+                return worker
+            await self._bury(worker)
+        return await self._start()
 
     async def _warm(self) -> None:
         with suppress(WorkerError):  # it is logged
@@ -162,7 +172,7 @@ class Workers:
         answer: frames.Frame | None = None
         try:
             with anyio.fail_after(START):
-                await worker.write(self.plan.first(worker.scratch))
+                await worker.write(self.plan.first(worker.scratch and worker.scratch.path))
                 answer = await worker.read()
         except (WorkerError, TimeoutError) as error:
             self._why = str(error) or f"it was not ready after {START:g} s"
@@ -180,10 +190,12 @@ class Workers:
 
     async def _spawned(self) -> Worker:
         """A process that waits for its first frame. Raises WorkerError when the system has no room for it."""
-        scratch = await anyio.to_thread.run_sync(folder) if self.plan.scratch else None
-        more = {} if scratch is None else {"TMPDIR": str(scratch)}
+        try:
+            scratch = await anyio.to_thread.run_sync(Scratch) if self.plan.scratch else None
+        except OSError as error:
+            raise WorkerError(f"it has no folder to write to: {error}") from None
         ours, theirs = socket.socketpair()
-        ours.setblocking(False)
+        more = {} if scratch is None else {"TMPDIR": str(scratch.path)}
         try:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
@@ -198,8 +210,10 @@ class Workers:
             handle = os.pidfd_open(process.pid)
         except OSError as error:
             ours.close()
+            if scratch is not None:
+                await anyio.to_thread.run_sync(scratch.remove)
             raise WorkerError(f"it cannot be started: {error}") from None
-        worker = Worker(process, handle, ours, FrameReader(self.plan.setup.longest), scratch)
+        worker = Worker(process, handle, ours, self.plan.setup.longest, scratch)
         self._all.add(worker)
         self._group.start_soon(self._hear, worker)
         return worker
@@ -209,8 +223,9 @@ class Workers:
         if len(self._idle) >= self.plan.warm or worker.calls >= self.plan.recycle:
             await self._bury(worker)
             return
-        if worker.scratch is not None:  # its next call waits for that, the answer of this one does not
-            worker.cleaning = asyncio.create_task(anyio.to_thread.run_sync(empty, worker.scratch))
+        if worker.scratch is not None and worker.scratch.touched:
+            # Its next call waits for that, the answer of this one does not.
+            worker.cleaning = asyncio.create_task(anyio.to_thread.run_sync(worker.scratch.empty))
         self._idle.append(worker)
 
     async def _end_late(self, worker: Worker, call: int) -> None:
@@ -234,7 +249,7 @@ class Workers:
             await worker.process.wait()
             worker.close()
             if worker.scratch is not None:
-                await anyio.to_thread.run_sync(remove, worker.scratch)
+                await anyio.to_thread.run_sync(worker.scratch.remove)
 
     async def _hear(self, worker: Worker) -> None:
         """Log what a worker prints, as far as it is worth it; the rest is read and dropped, so that none waits."""
@@ -251,8 +266,10 @@ class Workers:
         while True:
             await anyio.sleep(LOOK)
             for worker in tuple(self._busy):
-                worker.breach = await anyio.to_thread.run_sync(worker.taken, self.plan.cpu, self.plan.disk)
-                if worker.breach:
+                look = partial(worker.taken, call := worker.calls, self.plan.cpu, self.plan.disk)
+                breach = await anyio.to_thread.run_sync(look)
+                if breach and worker in self._busy and worker.calls == call:
+                    worker.breach = breach
                     worker.kill()
 
 

@@ -10,12 +10,15 @@ import asyncio
 import os
 import socket
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, TypeAdapter
 
+from agentserver.pump.calling.prompt import PromptTask
 from agentserver.worker.asking import Asker
 from agentserver.worker.bench import Bench, attempted, equipped
+from agentserver.worker.channel import Channel
 from agentserver.worker.frames import (
     PIECE,
     VERSION,
@@ -26,12 +29,13 @@ from agentserver.worker.frames import (
     FrameReader,
     ReadyFrame,
     SetupFrame,
-    pack,
 )
 from agentserver.worker.wall.raising import Wall, raise_wall
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from agentserver.worker.channel import Heard
 
 __all__ = ["main"]
 
@@ -40,54 +44,26 @@ UNKNOWN = 2
 """The exit status of a worker that does not understand its server."""
 
 
-class ServerEnd:
-    """The socket to the server, as frames."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self._end = end
-        self._reader = FrameReader(LONGEST_SETUP)
-        self._turns = asyncio.Lock()
-
-    def first(self) -> Frame:
-        """The first frame, waited for without an event loop. Raises EOFError and FrameError."""
-        while (frame := self._reader.next()) is None:
-            data = self._end.recv(PIECE)
-            if not data:
-                raise EOFError("the server is gone")
-            self._reader.feed(data)
-        return frame
-
-    def bound(self, longest: int) -> None:
-        """Take frames of so many bytes from now on, without holding up the event loop."""
-        self._reader.longest = longest
-        self._end.setblocking(False)
-
-    async def read(self) -> Frame | None:
-        """The next frame; None at the end."""
-        loop = asyncio.get_running_loop()
-        while (frame := self._reader.next()) is None:
-            data = await loop.sock_recv(self._end, PIECE)
-            if not data:
-                return None
-            self._reader.feed(data)
-        return frame
-
-    async def write(self, frame: Frame) -> None:
-        """Send a frame."""
-        async with self._turns:
-            await asyncio.get_running_loop().sock_sendall(self._end, pack(frame))
-
-
 def main(argv: Sequence[str]) -> int:
     """Serve the calls that come in over the socket whose number is the only argument; gives the exit status."""
-    server = ServerEnd(socket.socket(fileno=int(argv[0])))
-    setup = server.first()
+    end = socket.socket(fileno=int(argv[0]))
+    setup = _first(end)
     if not isinstance(setup, SetupFrame) or setup.version != VERSION:
         return UNKNOWN
     raise_wall(_wall(setup.wall), os.getppid())
-    server.bound(setup.longest)
-    asyncio.run(_serve(server, setup))
+    asyncio.run(_serve(end, setup))
     return 0
+
+
+def _first(end: socket.socket) -> Frame:
+    """The first frame, waited for without an event loop. Raises EOFError and FrameError."""
+    reader = FrameReader(LONGEST_SETUP)
+    while (frame := reader.next()) is None:
+        data = end.recv(PIECE)
+        if not data:
+            raise EOFError("the server is gone")
+        reader.feed(data)
+    return frame
 
 
 def _wall(values: dict[str, Any]) -> Wall:
@@ -95,7 +71,8 @@ def _wall(values: dict[str, Any]) -> Wall:
     return made
 
 
-async def _serve(server: ServerEnd, setup: SetupFrame) -> None:
+async def _serve(end: socket.socket, setup: SetupFrame) -> None:
+    """Import what is to be run, say so, and take calls until the server is gone."""
     made: list[Bench] = []
 
     async def start() -> Frame:
@@ -103,24 +80,43 @@ async def _serve(server: ServerEnd, setup: SetupFrame) -> None:
         return ReadyFrame()
 
     async with AsyncExitStack() as stack:
-        await server.write(await attempted(start(), 0))
+        desk = Desk(end, setup.longest)
+        await desk.channel.write(await attempted(start(), 0))
         if made:
-            await _take(server, made[0])
+            await desk.serve(made[0])
 
 
-async def _take(server: ServerEnd, bench: Bench) -> None:
-    """Take calls until the server is gone. It asks for one after the other."""
-    running: asyncio.Task[None] | None = None
-    asker: Asker | None = None
+class Desk:
+    """Takes the server's calls. It asks for one after the other."""
 
-    async def answer(call: CallFrame, asker: Asker) -> None:
-        await server.write(await attempted(bench.call(call, asker), call.call))
+    def __init__(self, end: socket.socket, longest: int) -> None:
+        self.channel = Channel(end, longest, self._hear)
+        self._loop = asyncio.get_running_loop()
+        self._over = self._loop.create_future()
+        self._bench: Bench | None = None
+        self._asker: Asker | None = None
+        self._running: PromptTask | None = None
 
-    while (frame := await server.read()) is not None:
+    async def serve(self, bench: Bench) -> None:
+        """Take calls until the server is gone."""
+        self._bench = bench
+        self.channel.listen()
+        await self._over
+
+    def _hear(self, frame: Heard) -> None:
         if isinstance(frame, CallFrame):
-            asker = Asker(frame.call, server.write, bench.codecs, bench.bounds)
-            running = asyncio.create_task(answer(frame, asker))
-        elif isinstance(frame, CompletedFrame) and asker is not None and frame.call == asker.call:
-            asker.hear(frame)
-        elif isinstance(frame, CancelFrame) and running is not None:
-            running.cancel()
+            self._running = PromptTask(loop=self._loop)
+            self._running.begin(self._answer(frame), copy_context(), None)
+        elif isinstance(frame, CompletedFrame):
+            if self._asker is not None and frame.call == self._asker.call:
+                self._asker.hear(frame)
+        elif isinstance(frame, CancelFrame):
+            if self._running is not None:
+                self._running.cancel()
+        elif not self._over.done():
+            self._over.set_result(None)
+
+    async def _answer(self, call: CallFrame) -> None:
+        assert self._bench is not None  # it listens by then
+        self._asker = Asker(call.call, self.channel.write, self._bench.codecs, self._bench.bounds)
+        await self.channel.write(await attempted(self._bench.call(call, self._asker), call.call))

@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import stat
-import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentserver.worker.frames import PIECE, FrameError, FrameReader, pack
+from agentserver.worker.channel import Channel
+from agentserver.worker.frames import FrameError
 
 if TYPE_CHECKING:
     import socket
 
     from agentserver.worker import frames
+    from agentserver.worker.channel import Heard
+    from agentserver.worker.scratch import Scratch
 
-__all__ = ["Worker", "WorkerError", "empty", "folder", "remove"]
-
+__all__ = ["Worker", "WorkerError"]
 
 THREADS = 64
-MOST_FILES = 10_000
 
 
 class WorkerError(Exception):
@@ -36,46 +35,64 @@ class WorkerError(Exception):
 
 @dataclass(eq=False)
 class Worker:
-    """One process with its socket."""
+    """One process with its socket.
+
+    Args:
+        process: started, and taken for nothing yet.
+        handle: a descriptor of it.
+        end: the server's end of the socket.
+        longest: bytes of a frame.
+        scratch: its folder, if it has one.
+    """
 
     process: asyncio.subprocess.Process
     handle: int
-    end: socket.socket
-    reader: FrameReader
-    scratch: Path | None
-    turns: asyncio.Lock = field(default_factory=asyncio.Lock)
+    end: InitVar[socket.socket]
+    longest: InitVar[int]
+    scratch: Scratch | None
     calls: int = 0
     lines: int = 0
-    began: float | None = None
     cleaning: asyncio.Task[None] | None = None
     breach: str = ""
 
+    def __post_init__(self, end: socket.socket, longest: int) -> None:
+        self._channel = Channel(end, longest, self._hear)
+        self._heard: list[Heard] = []
+        self._waiting: asyncio.Future[None] | None = None
+        self._began = 0, 0.0
+
+    def _hear(self, heard: Heard) -> None:
+        self._channel.rest()
+        self._heard.append(heard)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
     async def read(self) -> frames.Frame:
         """The next frame. Raises WorkerError at the end of the process, and for a frame that is none."""
-        loop = asyncio.get_running_loop()
-        try:
-            while (frame := self.reader.next()) is None:
-                data = await loop.sock_recv(self.end, PIECE)
-                if not data:
-                    raise ConnectionResetError
-                self.reader.feed(data)
-        except FrameError as error:
-            raise WorkerError(f"it sent {error}") from None
-        except OSError:
+        if not self._heard:
+            self._waiting = asyncio.get_running_loop().create_future()
+            self._channel.listen()
+            await self._waiting
+        heard = self._heard.pop()
+        if isinstance(heard, FrameError):
+            raise WorkerError(f"it sent {heard}")
+        if heard is None:
             self.kill()
             status = await self.process.wait()
-            raise WorkerError(
-                self.breach or f"it ended with status {status} in the middle of a call"
-            ) from None
-        return frame
+            raise WorkerError(self.breach or f"it ended with status {status} in the middle of a call")
+        return heard
 
     async def write(self, frame: frames.Frame) -> None:
         """Send a frame. Raises WorkerError when there is nobody to take it."""
         try:
-            async with self.turns:
-                await asyncio.get_running_loop().sock_sendall(self.end, pack(frame))
+            await self._channel.write(frame)
         except OSError as error:
             raise WorkerError(self.breach or f"it does not listen: {error}") from None
+
+    @property
+    def gone(self) -> bool:
+        """True once it is known to have ended, or to have said what is no frame."""
+        return self._channel.over
 
     def kill(self) -> None:
         """End it at once, by a descriptor: the number may be another's by now, and asyncio waits for the end itself."""
@@ -84,18 +101,25 @@ class Worker:
 
     def close(self) -> None:
         """Let go of its socket and its descriptor."""
-        self.end.close()
+        self._channel.close()
         os.close(self.handle)
 
-    def taken(self, cpu: float, disk: int) -> str:
-        """The reason why its call has taken too much; empty while it has not. Reads files: not for the event loop."""
-        if self.began is None:  # the first look at this call
-            self.began = self.used()
-        if self.used() - self.began > cpu:
+    def taken(self, call: int, cpu: float, disk: int) -> str:
+        """The reason why its call has taken too much; empty while it has not. Reads files: not for the event loop.
+
+        Args:
+            call: which of its calls is meant, from 1; its processor time counts from the first look at it.
+            cpu: seconds of processor time.
+            disk: bytes that may be written at one time.
+        """
+        used = self.used()
+        if self._began[0] != call:
+            self._began = call, used
+        if used - self._began[1] > cpu:
             return f"it took more than {cpu:g} s of processor time"
         if self.threads() > THREADS:
             return f"it started more than {THREADS} threads"
-        if self.scratch is not None and _size(self.scratch, disk) + _unlinked(self.process.pid) > disk:
+        if self.scratch is not None and self.scratch.size(disk) + _unlinked(self.process.pid) > disk:
             return f"it wrote more than {disk} bytes"
         return ""
 
@@ -117,22 +141,6 @@ class Worker:
         return int(text.rpartition(")")[2].split()[17])
 
 
-def _size(folder: Path, most: int) -> int:
-    """Bytes below a folder; at least one more than ``most`` when it holds too many files to count."""
-    total = 0
-    for seen, (place, _, names) in enumerate(os.walk(folder)):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512  # noqa: PTH118 - text in, text out
-            except OSError:
-                continue
-        if seen + len(names) > MOST_FILES:
-            return most + 1
-        if total > most:
-            break
-    return total
-
-
 def _unlinked(pid: int) -> int:
     """Bytes of the open files of a process that no folder names any more."""
     total = 0
@@ -142,22 +150,3 @@ def _unlinked(pid: int) -> int:
                 found = each.stat()
                 total += found.st_blocks * 512 if stat.S_ISREG(found.st_mode) and not found.st_nlink else 0
     return total
-
-
-def folder() -> Path:
-    """A fresh folder for one worker. Not for the event loop."""
-    return Path(tempfile.mkdtemp(prefix="agentserver-"))
-
-
-def empty(folder: Path) -> None:
-    """Remove everything in a folder. Not for the event loop."""
-    for each in folder.iterdir():
-        if each.is_dir() and not each.is_symlink():
-            shutil.rmtree(each, ignore_errors=True)
-        else:
-            each.unlink(missing_ok=True)
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder. Not for the event loop."""
-    shutil.rmtree(folder, ignore_errors=True)

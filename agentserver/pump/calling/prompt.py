@@ -36,17 +36,18 @@ class PromptTask(asyncio.Future[None]):
     _must_cancel = False
     _fut_waiter: asyncio.Future[Any] | None = None
 
-    def begin(self, work: Coroutine[Any, Any, None], context: Context, outer: asyncio.Task[Any]) -> bool:
+    def begin(self, work: Coroutine[Any, Any, None], context: Context, outer: asyncio.Task[Any] | None) -> bool:
         """Take the first step of the work. False when the rest of it has to wait.
 
         Args:
             work: what it does.
             context: the context that it runs in.
-            outer: the task that runs now.
+            outer: the task that runs now; None in a callback of the loop's.
         """
         self._coro, self._context = work, context
         loop = self._loop
-        _leave_task(loop, outer)
+        if outer is not None:
+            _leave_task(loop, outer)
         _enter_task(loop, self)  # type: ignore[arg-type]  # asyncio asks for a task of its own class nowhere
         try:
             pending = context.run(work.send, None)
@@ -58,7 +59,8 @@ class PromptTask(asyncio.Future[None]):
             return True
         finally:
             _leave_task(loop, self)  # type: ignore[arg-type]
-            _enter_task(loop, outer)
+            if outer is not None:
+                _enter_task(loop, outer)
         _register_task(self)  # type: ignore[arg-type]
         self._wait_for(pending)
         return False

@@ -1,7 +1,8 @@
 """The cost of a process of its own: the same handler in the server and behind the wall, in one run.
 
 Rounds alternate between the two, so that other work of the machine meets both. Printed are the medians of asking and
-being answered, one request after the other, and their ratio; the time from the start of a server with one such listener
+being answered, one request after the other, and their ratio; the processor time of both processes for a request and its
+ratio, which other work of the machine changes less; the time from the start of a server with one such listener
 until it takes messages, less that of one without; and the memory of a worker that has answered.
 
     ./run bench isolation
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import statistics
 import sys
 import tempfile
@@ -90,6 +92,13 @@ async def running(folder: Path, place: str) -> AsyncIterator[tuple[ServerHandle,
     forget(organism)
 
 
+def used() -> float:
+    """Seconds of processor time of this process and of its worker."""
+    here = time.process_time()
+    stat = worker_file("stat").rpartition(")")[2].split()
+    return here + (sum(map(int, stat[11:13])) / os.sysconf("SC_CLK_TCK") if stat else 0.0)
+
+
 async def asked(handle: ServerHandle, times: int) -> list[float]:
     """Seconds of each request."""
     took = []
@@ -102,17 +111,17 @@ async def asked(handle: ServerHandle, times: int) -> list[float]:
     return took
 
 
-def worker_memory() -> float:
-    """MB of this process's child of the name agentserver.worker that hold something."""
+def worker_file(name: str) -> str:
+    """A file about this process's child of the name agentserver.worker, from /proc; empty when there is none."""
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             told = status.read_text()
             command = (status.parent / "cmdline").read_bytes()
+            if b"agentserver.worker" in command and f"PPid:\t{_own()}" in told:
+                return (status.parent / name).read_text()
         except OSError:
             continue
-        if b"agentserver.worker" in command and f"PPid:\t{_own()}" in told:
-            return int(told.split("VmRSS:")[1].split()[0]) / 1000
-    return 0.0
+    return ""
 
 
 def _own() -> int:
@@ -131,18 +140,26 @@ async def main(rounds: int, times: int) -> None:
             running(folder, "behind the wall") as (there, slow),
         ):
             took: dict[str, list[float]] = {place: [] for place in PLACES}
+            spent = dict.fromkeys(PLACES, 0.0)
             await asked(here, times)
             await asked(there, times)
             for number in range(rounds):
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
-                took["in the server"] += await asked(here, times)
-                took["behind the wall"] += await asked(there, times)
-            memory = worker_memory()
+                for place, handle in zip(PLACES, (here, there), strict=True):
+                    began = used()
+                    took[place] += await asked(handle, times)
+                    spent[place] += used() - began
+            memory = int(worker_file("status").split("VmRSS:")[1].split()[0]) / 1000
     print(f"Landlock {landlock.version()}; {rounds} rounds of {times} requests")
     for place, each in took.items():
-        print(f"  {place:16} {statistics.median(each) * 1e6:8.0f} us a request")
+        cpu = spent[place] / len(each)
+        print(
+            f"  {place:16} {statistics.median(each) * 1e6:8.0f} us a request, {cpu * 1e6:.0f} us of a processor"
+        )
     ratio = statistics.median(took["behind the wall"]) / statistics.median(took["in the server"])
     print(f"  ratio {ratio:.2f} (aim {AIM}) {'' if ratio <= AIM else 'MISSED'}")
+    more = spent["behind the wall"] / max(spent["in the server"], 1e-9)
+    print(f"  ratio of the processor time of both processes {more:.2f}")
     print(f"  start of a server with one worker, more than without: {slow - quick:.2f} s")
     print(f"  memory of a worker: {memory:.0f} MB")
 

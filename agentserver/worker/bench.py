@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, fields
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from agentserver.completion import CompletionError
 from agentserver.config.code.settings import validated
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
 from agentserver.config.code.userland import Importer, Project, Unresolved
-from agentserver.contract import Answering, HandlerMetadata, Invocation, run_in
+from agentserver.contract import Answering, HandlerMetadata, HandlerResponse, Invocation, Target, run_in
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.messages import Draft, Drafts, Failed
 from agentserver.core.records.wording import WORDING
@@ -25,10 +26,11 @@ from agentserver.core.state.effects import ThreadStorage, ThreadTodos
 from agentserver.core.state.growing.logs import ThreadLog
 from agentserver.core.state.todos import Todo
 from agentserver.payload.codec import Codecs
+from agentserver.payload.generate import Unencodable
+from agentserver.payload.xmlify import PayloadError
 from agentserver.pump.calling.invoke import told
 from agentserver.pump.calling.settings import Supply, supply
-from agentserver.wire import envelope
-from agentserver.wire.envelope import Bounds, Malformed
+from agentserver.wire.envelope import Bounds, Malformed, read_written
 from agentserver.worker.frames import (
     CallFrame,
     FailedFrame,
@@ -88,25 +90,54 @@ class Bench:
     async def call(self, frame: CallFrame, asker: Asker) -> Frame:
         """Call the handler as the server would, and write down what it gives. Raises what the handler raises."""
         codec = self.codecs.named(frame.root)
-        element = envelope.read_payload(frame.markup.encode(), self.bounds)
-        if codec is None or isinstance(element, Malformed):
+        # The server has read it within its bounds, and it fits its schema.
+        element = None if codec is None else read_written(frame.markup, self.bounds, regular=codec.regular)
+        if codec is None or element is None or isinstance(element, Malformed):
             return FailedFrame(frame.call, f"{frame.root} is none of the worker's payloads", [])
         metadata = HandlerMetadata(**frame.metadata)  # type: ignore[arg-type]  # its six fields
-        storage, todos = self._storage(frame), _todos(frame, metadata)
-        invocation = self._invocation(frame, metadata, (storage, todos), asker)
-        run_in(lambda: invocation)
+        made: list[tuple[Invocation, ThreadStorage, ThreadTodos]] = []  # when the handler first asks for it
+
+        def current() -> Invocation:
+            if not made:
+                made.append(self._invocation(frame, metadata, asker))
+            return made[0][0]
+
+        run_in(current)
         value = await self.handler(codec.decode(element), metadata)
+        written = self._written(value, frame.messages)
+        if written is not None:
+            return _returned(frame.call, written, made)
         said = normalise(value, self.codecs, self.bounds, Room(frame.messages, frame.bytes))
         if not isinstance(said, Drafts):
             detail = str(said.code) if said.detail is None else WORDING.whole(said.detail)
             faults = [] if isinstance(said, Failed) else list(said.corrections)
             return FailedFrame(frame.call, detail[:MOST_DETAIL], faults)
-        changed = {name: None if data is None else data.decode() for name, data in storage.changes.items()}
-        logged = [
-            LoggedFrame(change.kind, change.dropped, [entry.decode() for entry in change.appended])
-            for change in storage.logged
-        ]
-        return ReturnedFrame(frame.call, list(map(_said, said.drafts)), changed, logged, list(todos.closed))
+        return _returned(frame.call, list(map(_said, said.drafts)), made)
+
+    def _written(self, value: object, most: int) -> list[SaidFrame] | None:
+        """A result as it is sent, which the server holds against its schemas; None of one that needs a longer look.
+
+        Args:
+            value: what the handler gave.
+            most: messages that it may hold.
+        """
+        each = (value,) if isinstance(value, HandlerResponse) else value
+        if not isinstance(each, list | tuple):
+            return None
+        some = tuple(islice(each, most + 1))
+        if len(some) > most or not all(isinstance(one, HandlerResponse) for one in some):
+            return None
+        try:
+            return [self._said(one) for one in some]
+        except (PayloadError, Unencodable, TypeError):
+            return None
+
+    def _said(self, response: HandlerResponse) -> SaidFrame:
+        to: object = response.to
+        if not isinstance(to, str | Target):
+            raise TypeError("no target")
+        markup = self.codecs.of(type(response.payload)).encode(response.payload)
+        return SaidFrame(str.__str__(to) if isinstance(to, str) else None, not isinstance(to, str), markup)
 
     def _storage(self, frame: CallFrame) -> ThreadStorage:
         stored = {name: markup.encode() for name, markup in frame.storage.items()}
@@ -114,16 +145,14 @@ class Bench:
         return ThreadStorage(stored, self.codecs, self.bounds, self.storage, logs)
 
     def _invocation(
-        self,
-        frame: CallFrame,
-        metadata: HandlerMetadata,
-        kept: tuple[ThreadStorage, ThreadTodos],
-        asker: Asker,
-    ) -> Invocation:
+        self, frame: CallFrame, metadata: HandlerMetadata, asker: Asker
+    ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
+        storage, todos = self._storage(frame), _todos(frame, metadata)
         answers = frame.answering
-        return Invocation(
+        current = Invocation(
             metadata,
-            *kept,
+            storage,
+            todos,
             self.supply(),
             self.resources,
             frame.key,
@@ -133,6 +162,22 @@ class Bench:
             asker if frame.models else None,
             asker.tell if frame.progress else None,
         )
+        return current, storage, todos
+
+
+def _returned(
+    call: int, said: list[SaidFrame], made: Sequence[tuple[Invocation, ThreadStorage, ThreadTodos]]
+) -> ReturnedFrame:
+    """A result with what the invocation changed, if the handler has asked for it."""
+    if not made:
+        return ReturnedFrame(call, said, {}, [], [])
+    _, storage, todos = made[0]
+    changed = {name: None if data is None else data.decode() for name, data in storage.changes.items()}
+    logged = [
+        LoggedFrame(change.kind, change.dropped, [entry.decode() for entry in change.appended])
+        for change in storage.logged
+    ]
+    return ReturnedFrame(call, said, changed, logged, list(todos.closed))
 
 
 def _todos(frame: CallFrame, metadata: HandlerMetadata) -> ThreadTodos:

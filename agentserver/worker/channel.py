@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-__all__ = ["Channel", "Heard"]
+__all__ = ["FrameSocket", "Heard"]
 
 Heard: TypeAlias = "Frame | FrameError | None"
 """A frame, what came in its place, or None once the other end is gone. Nothing follows the last two."""
 
 
-class Channel:
+class FrameSocket:
     """One end.
 
     Args:
@@ -57,6 +57,8 @@ class Channel:
         self._listens = False
 
     def _arrived(self) -> None:
+        if not self._listens:  # what comes unasked stays with the system, but for this piece
+            self._unwatch()
         try:
             count = self._end.recv_into(self._piece)
         except (BlockingIOError, InterruptedError):
@@ -68,8 +70,6 @@ class Channel:
             self._take()
         else:
             self._finish(None)
-        if self._watched and not self._listens:
-            self._unwatch()
 
     def _take(self) -> None:
         while self._listens:
@@ -84,6 +84,8 @@ class Channel:
 
     def _finish(self, last: FrameError | None) -> None:
         self._over = True
+        if self._watched:
+            self._unwatch()
         if self._listens:
             self._listens = False
             self._hear(last)

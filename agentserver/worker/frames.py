@@ -332,7 +332,7 @@ class FrameReader:
         shapes = Annotated[Frame, Field(discriminator="kind")]
         self._shape: TypeAdapter[Frame] = TypeAdapter(shapes)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Take what was read. Nothing more is to be read while ``next`` has a frame."""
         self._held += data
 

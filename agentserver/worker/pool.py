@@ -172,7 +172,7 @@ class Workers:
         answer: frames.Frame | None = None
         try:
             with anyio.fail_after(START):
-                await worker.write(self.plan.first(worker.scratch and worker.scratch.path))
+                await worker.write(self.plan.first(None if worker.scratch is None else worker.scratch.path))
                 answer = await worker.read()
         except (WorkerError, TimeoutError) as error:
             self._why = str(error) or f"it was not ready after {START:g} s"

@@ -18,13 +18,14 @@ from pydantic import ConfigDict, TypeAdapter
 from agentserver.pump.calling.prompt import PromptTask
 from agentserver.worker.asking import Asker
 from agentserver.worker.bench import Bench, attempted, equipped
-from agentserver.worker.channel import Channel
+from agentserver.worker.channel import FrameSocket
 from agentserver.worker.frames import (
     PIECE,
     VERSION,
     CallFrame,
     CancelFrame,
     CompletedFrame,
+    FailedFrame,
     Frame,
     FrameReader,
     ReadyFrame,
@@ -80,17 +81,17 @@ async def _serve(end: socket.socket, setup: SetupFrame) -> None:
         return ReadyFrame()
 
     async with AsyncExitStack() as stack:
-        desk = Desk(end, setup.longest)
-        await desk.channel.write(await attempted(start(), 0))
+        ours = WorkerEnd(end, setup.longest)
+        await ours.channel.write(await attempted(start(), 0))
         if made:
-            await desk.serve(made[0])
+            await ours.serve(made[0])
 
 
-class Desk:
+class WorkerEnd:
     """Takes the server's calls. It asks for one after the other."""
 
     def __init__(self, end: socket.socket, longest: int) -> None:
-        self.channel = Channel(end, longest, self._hear)
+        self.channel = FrameSocket(end, longest, self._hear)
         self._loop = asyncio.get_running_loop()
         self._over = self._loop.create_future()
         self._bench: Bench | None = None
@@ -119,4 +120,9 @@ class Desk:
     async def _answer(self, call: CallFrame) -> None:
         assert self._bench is not None  # it listens by then
         self._asker = Asker(call.call, self.channel.write, self._bench.codecs, self._bench.bounds)
-        await self.channel.write(await attempted(self._bench.call(call, self._asker), call.call))
+        answer = await attempted(self._bench.call(call, self._asker), call.call)
+        try:
+            await self.channel.write(answer)
+        except ValueError as error:  # text that no document can hold
+            detail = f"the result cannot be written down: {type(error).__name__}"
+            await self.channel.write(FailedFrame(call.call, detail, []))

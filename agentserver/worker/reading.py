@@ -65,6 +65,8 @@ def returned(
     said = written(targets, codecs, bounds, accepted.room)
     if isinstance(said, Failed):
         return said
+    if not (frame.storage or frame.logged or frame.closed):
+        return Returned(said)
     effects = _effects(frame, accepted, codecs, bounds, storage)
     return Returned(said, effects) if isinstance(effects, Effects) else broken(effects)
 

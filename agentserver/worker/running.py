@@ -14,7 +14,7 @@ from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentserver.worker.channel import Channel
+from agentserver.worker.channel import FrameSocket
 from agentserver.worker.frames import FrameError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Worker:
     breach: str = ""
 
     def __post_init__(self, end: socket.socket, longest: int) -> None:
-        self._channel = Channel(end, longest, self._hear)
+        self._channel = FrameSocket(end, longest, self._hear)
         self._heard: list[Heard] = []
         self._waiting: asyncio.Future[None] | None = None
         self._began = 0, 0.0

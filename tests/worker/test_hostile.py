@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 from pathlib import Path
 
+import anyio
 import pytest
 
 from agentserver.contract import SystemError
@@ -117,6 +119,20 @@ def around(project, tmp_path):
         }
 
 
+def workers():
+    """The processes of this one's workers."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            named = b"agentserver.worker" in (path.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if named and parent == os.getpid():
+            found.append(int(path.parent.name))
+    return found
+
+
 def test_the_wall_can_stand_where_tests_must_not_be_skipped():
     assert not LACKS, f"Landlock {landlock.version()} on Linux {os.uname().release} {os.uname().machine}"
 
@@ -179,3 +195,12 @@ async def test_progress_without_end_harms_nobody(bed):
 async def test_storage_goes_there_and_back(bed):
     _, ask = bed
     assert [(await ask("count")).text for _ in range(2)] == ["1 1", "2 2"]
+
+
+async def test_one_that_died_while_nobody_needed_it_costs_no_call(bed):
+    _, ask = bed
+    assert (await ask("hello", "you")).text == "hello you"
+    for pid in workers():
+        os.kill(pid, signal.SIGKILL)
+    await anyio.sleep(0.2)
+    assert (await ask("hello", "again")).text == "hello again"

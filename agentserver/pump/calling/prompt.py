@@ -36,7 +36,9 @@ class PromptTask(asyncio.Future[None]):
     _must_cancel = False
     _fut_waiter: asyncio.Future[Any] | None = None
 
-    def begin(self, work: Coroutine[Any, Any, None], context: Context, outer: asyncio.Task[Any] | None) -> bool:
+    def begin(
+        self, work: Coroutine[Any, Any, None], context: Context, outer: asyncio.Task[Any] | None
+    ) -> bool:
         """Take the first step of the work. False when the rest of it has to wait.
 
         Args:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "console": ("prompt_toolkit",),
+        "agui": ("ag_ui",),
+        "client": ("httpx",),
         "codegen": ("xsdata.codegen", "jinja2", "ruff"),
         "handoff": ("jsonschema",),
         "managed": ("anthropic",),

@@ -1,0 +1,36 @@
+"""The client of an organism's door: conversations, events and approvals from another program, over HTTP.
+
+Needs the extra ``client``. Knows the public API of the door and nothing of the server.
+"""
+
+# ruff: noqa: E402 - the extra is asked for before anything that needs it
+from agentserver.extras import require
+
+require("agentserver.client", "client")
+
+from agentserver.client.client import Client
+from agentserver.client.conversations import RemoteConversation
+from agentserver.client.errors import ProblemError, ProtocolError, UnansweredError, UnreachableError
+from agentserver.client.values import (
+    DoneEvent,
+    PendingApproval,
+    ProgressEvent,
+    Reason,
+    ReplyEvent,
+    SentMessage,
+)
+
+__all__ = [
+    "Client",
+    "DoneEvent",
+    "PendingApproval",
+    "ProblemError",
+    "ProgressEvent",
+    "ProtocolError",
+    "Reason",
+    "RemoteConversation",
+    "ReplyEvent",
+    "SentMessage",
+    "UnansweredError",
+    "UnreachableError",
+]

@@ -30,6 +30,7 @@ from agentserver.cli import (
     replay,
     run,
     schemas,
+    send,
     trace,
 )
 from agentserver.cli.ending import follow
@@ -50,15 +51,15 @@ EXITS = """\
 \b
 Exit codes:
   0    done
-  1    run: a message of a script was refused or not answered; call: the
-       answer is a SystemError; check: the organism has mistakes; schemas
+  1    run: a message of a script was refused or not answered; call, send:
+       the answer is a SystemError; check: the organism has mistakes; schemas
        --check: files are not current; plan audit: a finding is HARD; audit
        verify: a record was changed; orchestrate: the session cannot be
        listened to; replay: a decision differs, or other rules would decide
        otherwise
   2    the command, a line of a script, the configuration or the file is not
        understood; the journal cannot be used
-  3    call: no answer
+  3    call, send: no answer
   130  stopped by Ctrl-C
 """
 
@@ -147,6 +148,7 @@ journal.command.add_command(aside.command)
 for _command in (
     run.command,
     call.command,
+    send.command,
     check.command,
     init.command,
     graph.command,

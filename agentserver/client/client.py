@@ -70,6 +70,11 @@ class Client:
     ) -> None:
         await self._http.__aexit__(kind, error, trace)
 
+    @property
+    def url(self) -> str:
+        """The address of the door."""
+        return str(self._http.base_url)
+
     async def open(self, key: str | None = None) -> RemoteConversation:
         """Open a conversation.
 

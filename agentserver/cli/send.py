@@ -1,0 +1,171 @@
+"""``agentserver send``: one message to an organism that is served elsewhere, and its answer.
+
+Owns where the token comes from, which is never the command line, where others of the machine could read it. Refuses to
+know organisms: the door is all it talks to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from agentserver.cli import project
+from agentserver.extras import MissingExtraError
+
+if TYPE_CHECKING:
+    from agentserver.client import Client, RemoteConversation, ReplyEvent
+    from agentserver.client.conversations import Message
+
+TOKEN: Final = "AGENTSERVER_TOKEN"  # noqa: S105 - where it is, not what it is
+URL: Final = "AGENTSERVER_URL"
+
+REFUSED: Final = 1
+SILENT: Final = 3
+
+
+class Sending(NamedTuple):
+    """What is sent, and how; see the options of ``command``."""
+
+    to: str | None
+    payload: str | None
+    conversation: str | None
+    keep: bool
+    key: str | None
+    within: float
+
+
+@click.command("send", short_help="Send one message to a door and print the answer.")
+@click.argument("message")
+@click.option("--to", help="The listener; left out, the payload decides.")
+@click.option("--payload", help="The payload's name, where the listener takes several.")
+@click.option(
+    "--url", envvar=URL, default="http://127.0.0.1:8420", show_default=True, help=f"Of the door, or in {URL}."
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help=f"The file that holds the token; {TOKEN} of the environment when left out.",
+)
+@click.option("--conversation", help="A conversation that is open; left out, one is opened for this message.")
+@click.option("--keep", is_flag=True, help="Leave the conversation open, and print its id to standard error.")
+@click.option("--key", help="An id of your own: the same message under it is one message.")
+@click.option(
+    "--within", type=click.FloatRange(0.1, 86_400.0), default=60.0, show_default=True, help="Seconds to wait."
+)
+@click.option(
+    "--plain", is_flag=True, help="Let the token go over a network unencrypted: something else encrypts it."
+)
+@click.pass_context
+def command(ctx: click.Context, /, message: str, url: str, token_file: Path | None, **asked: Any) -> None:
+    """Send MESSAGE, a JSON object or XML, to an organism that agentserver serve serves, and print the answer as JSON.
+
+    MESSAGE is the text itself, or - for standard input. A message that was sent before a connection was lost is not
+    sent twice. Needs the extra client.
+    """
+    plain = asked.pop("plain")
+    sending = Sending(**asked)
+    token, data = _token(ctx, token_file), _message(ctx, message)
+    try:
+        from agentserver.client import Client
+    except MissingExtraError as error:
+        raise click.ClickException(str(error)) from None
+    import anyio
+
+    try:
+        client = Client(url, token, plain=plain)
+    except ValueError as error:
+        project.refuse(ctx, str(error))
+    ctx.exit(anyio.run(_send, client, data, sending))
+
+
+def _token(ctx: click.Context, file: Path | None) -> str:
+    try:
+        found = os.environ.get(TOKEN, "") if file is None else file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        project.refuse(ctx, f"{file}: holds no token that can be read")
+    if not found:
+        project.refuse(ctx, f"a token is needed: in {TOKEN}, or in a file that --token-file names")
+    return found
+
+
+def _message(ctx: click.Context, text: str) -> Message:
+    """The message: XML as bytes, JSON as an object."""
+    data = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
+    if data.lstrip().startswith(b"<"):
+        return data
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        project.refuse(ctx, "the message is neither a JSON object nor XML")
+    return found
+
+
+async def _send(client: Client, message: Message, sending: Sending) -> int:
+    """Send it, and print what comes; gives the exit code."""
+    from agentserver.client import ProblemError, ProtocolError, UnansweredError, UnreachableError
+
+    try:
+        async with client:
+            found = await _asked(client, message, sending)
+    except ProblemError as error:
+        code = f"{error.code}: " if error.code else ""
+        project.say(f"{code}{error.detail}", err=True)
+        for fault in error.faults:
+            project.say(f"{fault.get('pointer') or '/'}: {fault.get('rule', '')}", err=True)
+        return REFUSED
+    except UnansweredError as error:
+        kept = sending.keep or sending.conversation is not None
+        more = (
+            f"--key {error.key} in its conversation waits for it again"
+            if kept
+            else "its conversation is ended"
+        )
+        project.say(f"no answer within {sending.within:g} s; {more}", err=True)
+        return SILENT
+    except (UnreachableError, ProtocolError) as error:
+        project.say(f"{client.url}: {error}", err=True)
+        return project.UNUSABLE
+    return _printed(found)
+
+
+async def _asked(client: Client, message: Message, sending: Sending) -> ReplyEvent | None:
+    own = sending.conversation is None
+    conversation = await client.open() if own else client.conversation(sending.conversation or "")
+    if sending.keep:
+        project.say(f"conversation {conversation.id}", err=True)
+    try:
+        return await conversation.ask(
+            message, sending.to, payload=sending.payload, key=sending.key, within=sending.within
+        )
+    finally:
+        if own and not sending.keep:
+            await _closed(conversation)
+
+
+async def _closed(conversation: RemoteConversation) -> None:
+    """End it, though the one who waits may be going; what became of the message says more than a failure here."""
+    from contextlib import suppress
+
+    import anyio
+
+    from agentserver.client import ProblemError, UnreachableError
+
+    with anyio.move_on_after(2, shield=True), suppress(ProblemError, UnreachableError):
+        await conversation.close()
+
+
+def _printed(found: ReplyEvent | None) -> int:
+    from agentserver.characters.printing import referenced
+
+    if found is None:
+        click.echo("ended without an answer", err=True)
+        return SILENT
+    click.echo(referenced(found.xml) if found.xml else json.dumps(found.value))
+    return 0

@@ -1,0 +1,118 @@
+"""``agentserver send`` as a process, against a door that is a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import anyio
+import pytest
+
+from tests.client.scripted import TOKEN, answer, scripted
+
+pytestmark = pytest.mark.anyio
+
+OPENED = answer(201, {"conversation": "c1"})
+REPLY = {
+    "type": "reply", "request": "r1", "from": "greeter", "payload": "greeting", "value": {"text": "h\u00e9"},
+    "place": "3-0", "again": False,
+}  # fmt: skip
+CLOSED = answer(204)
+
+
+async def send(door, *words, token=TOKEN, stdin=b"", **environ):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENTSERVER_")}
+    kept |= {"AGENTSERVER_URL": door.url, **({"AGENTSERVER_TOKEN": token} if token else {}), **environ}
+    command = [sys.executable, "-m", "agentserver", "send", *words]
+    done = await anyio.run_process(command, input=stdin, env=kept, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+async def test_a_message_is_sent_and_its_answer_is_alone_on_standard_output():
+    async with scripted(OPENED, answer(200, REPLY), CLOSED) as (door, _):
+        assert await send(door, '{"name": "Ada"}', "--to", "greeter") == (0, '{"text": "h\\u00e9"}\n', "")
+    assert door.paths == [
+        "POST /v1/conversations",
+        "POST /v1/conversations/c1/messages",
+        "DELETE /v1/conversations/c1",
+    ]
+    assert door.heard[1].headers["authorization"] == f"Bearer {TOKEN}"
+
+
+async def test_standard_input_may_hold_xml_and_a_file_the_token(tmp_path):
+    (tmp_path / "token").write_text(f"{'f' * 43}\n", "utf-8")
+    async with scripted(answer(200, REPLY)) as (door, _):
+        words = ["-", "--conversation", "c9", "--token-file", str(tmp_path / "token"), "--key", "mine"]
+        status, _, _ = await send(door, *words, stdin=b" <greet/>")
+    assert status == 0
+    (heard,) = door.heard
+    assert heard.path == "/v1/conversations/c9/messages"
+    assert heard.headers["authorization"] == f"Bearer {'f' * 43}"
+    assert heard.headers["idempotency-key"] == "mine"
+    assert (heard.headers["content-type"], heard.body) == ("application/xml", b" <greet/>")
+
+
+async def test_a_conversation_can_be_kept():
+    async with scripted(OPENED, answer(200, REPLY)) as (door, _):
+        status, _, told = await send(door, "{}", "--keep")
+    assert (status, told) == (0, "conversation c1\n")
+
+
+async def test_what_the_door_refuses_is_said_with_what_to_correct():
+    faults = [{"pointer": "/name", "rule": "a text is expected"}]
+    refused = answer(422, {"detail": "No.\u001b[2J", "code": "validation", "faults": faults})
+    async with scripted(OPENED, refused, CLOSED) as (door, _):
+        status, out, told = await send(door, "{}")
+    assert (status, out) == (1, "")
+    assert told.splitlines()[1] == "/name: a text is expected"
+    assert "\x1b" not in told
+
+
+async def test_no_answer_in_time_says_how_to_wait_for_it_again():
+    async with scripted(OPENED, answer(202, {"request": "r1", "after": "2-0"}), CLOSED) as (door, _):
+        assert await send(door, "{}", "--within", "0.1") == (
+            3,
+            "",
+            "no answer within 0.1 s; its conversation is ended\n",
+        )
+    async with scripted(answer(202, {"request": "r1", "after": "2-0"})) as (door, _):
+        words = ["{}", "--within", "0.1", "--key", "mine", "--conversation", "c1"]
+        told = "no answer within 0.1 s; --key mine in its conversation waits for it again\n"
+        assert await send(door, *words) == (3, "", told)
+
+
+async def test_an_end_without_an_answer_is_said():
+    async with scripted(OPENED, answer(204), CLOSED) as (door, _):
+        assert await send(door, "{}") == (3, "", "ended without an answer\n")
+
+
+async def test_another_server_is_no_door():
+    async with scripted(answer(200, b"hello", kind="text/plain")) as (door, _):
+        status, _, told = await send(door, "{}")
+    assert (status, told.startswith(door.url)) == (2, True)
+
+
+WRONG = {
+    "no token": (["{}"], "", "AGENTSERVER_TOKEN"),
+    "a token that is none": (["{}"], "a b", "no token"),
+    "no message": (["[1]"], TOKEN, "neither a JSON object nor XML"),
+    "a message without an end": (['{"a":'], TOKEN, "neither"),
+    "a network": (["{}", "--url", "http://10.0.0.1"], TOKEN, "https://"),
+}
+
+
+@pytest.mark.parametrize(("words", "token", "told"), WRONG.values(), ids=list(WRONG))
+async def test_what_makes_no_sense_is_not_sent(words, token, told):
+    async with scripted() as (door, _):
+        status, out, said = await send(door, *words, token=token)
+    assert (status, out, door.heard) == (2, "", [])
+    assert told in said
+
+
+async def test_no_option_takes_a_token():
+    async with scripted() as (door, _):
+        _, out, _ = await send(door, "--help")
+    assert "--token-file" in out
+    assert "--token " not in out
+    assert json.dumps(TOKEN) not in out

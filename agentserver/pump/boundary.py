@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Draft, Outside
+    from agentserver.core.messages import Delivery, Outside
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
-    from agentserver.core.refusals import Refusal
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Clock
     from agentserver.pump.steps import ToItsEnd
+    from agentserver.pump.turns.apart import Reading
+    from agentserver.pump.turns.editions import Editions
     from agentserver.pump.turns.unhurried import Decision
 
     SetAside: TypeAlias = Callable[[str, Exception], Awaitable[None]]
@@ -69,7 +69,7 @@ class Boundary:
     """Deals with one message at a time and gives up the one that cannot be dealt with.
 
     Args:
-        rules: what conversations decide by.
+        editions: what conversations decide by, at the time of each decision.
         clock: time and randomness.
         step: decides and commits.
         hand_over: decides and has it committed, where that goes on by itself; see ``Steps.hand_over``.
@@ -79,14 +79,14 @@ class Boundary:
 
     def __init__(
         self,
-        rules: Rules,
+        editions: Editions,
         clock: Clock,
         step: Step,
         hand_over: HandOver | None,
         spawn: Spawn,
         set_aside: SetAside,
     ) -> None:
-        self._rules = rules
+        self._editions = editions
         self._clock = clock
         self._step = step
         self._hand_over = hand_over
@@ -100,7 +100,9 @@ class Boundary:
         """Read a delivery, have its listener called, and conclude."""
         element = None
         try:
-            accepted = decisions.accept(conversation, delivery, self._rules, parsed)
+            editions = self._editions
+            rules = editions.of(conversation.id) if editions.earlier else editions.rules
+            accepted = decisions.accept(conversation, delivery, rules, parsed)
             if accepted is None:
                 return
             if isinstance(accepted, Accepted):
@@ -122,9 +124,11 @@ class Boundary:
 
         def decide(now: Conversation) -> Outcome | Pieces[Outcome]:
             moment = self._clock.moment()
-            quick = plain(now, finished, self._rules, moment)
-            return spread.concluding(now, finished, self._rules, moment) if quick is None else quick
+            rules = editions.of(now.id) if editions.earlier else editions.rules
+            quick = plain(now, finished, rules, moment)
+            return spread.concluding(now, finished, rules, moment) if quick is None else quick
 
+        editions = self._editions
         conversation, hand_over = finished.delivery.conversation, None if waiting else self._hand_over
         try:
             if hand_over is None or not await hand_over(
@@ -140,7 +144,17 @@ class Boundary:
         if kept:
             self._failed.clear()
         else:
-            self._spawn(partial(self.conclude, finished, waiting=True))
+            self._editions.working[finished.delivery.id] = finished.delivery.conversation
+            self._spawn(partial(self._conclude_again, finished))
+
+    async def _conclude_again(self, finished: Finished) -> None:
+        """Conclude by the edition of the invocation, which its conversation keeps until then."""
+        try:
+            await self.conclude(finished, waiting=True)
+        finally:
+            self._editions.working.pop(finished.delivery.id, None)
+            if self._editions.earlier:
+                self._editions.rested()
 
     async def bury(self, delivery: Delivery) -> None:
         """End a delivery whose handler ends the process. It is not looked at again: that may be what does it."""
@@ -173,7 +187,7 @@ class Boundary:
     async def _end(self, given_up: GivenUp) -> None:
         await self._step(
             given_up.delivery.conversation,
-            lambda now: decisions.give_up(now, given_up, self._rules, self._clock.moment()),
+            lambda now: decisions.give_up(now, given_up, self._editions.of(now.id), self._clock.moment()),
         )
 
     def _count(self, delivery: Delivery, error: Exception) -> None:
@@ -192,20 +206,22 @@ class Boundary:
         conversation: str,
         outside: Outside,
         refused: Code | None = None,
-        read: Draft | Refusal | None = None,
+        reading: Reading | None = None,
     ) -> bool:
         """Admit an outside message, or turn it away: with ``refused``, if that is given, unseen.
 
-        ``read`` is what it was read as, if it was read before.
+        ``reading`` is what it was read as, if it was read before.
         """
 
         def turn_away(now: Conversation, code: Code) -> Outcome:
-            return decisions.turn_away(now, outside, code, self._rules, self._clock.moment())
+            return decisions.turn_away(now, outside, code, self._editions.of(now.id), self._clock.moment())
 
         def decide(now: Conversation) -> Outcome:
             if refused is not None:
                 return turn_away(now, refused)
-            return decisions.receive(now, outside, self._rules, self._clock.moment(), read)
+            rules = self._editions.of(now.id)
+            read = None if reading is None or reading.rules is not rules else reading.read
+            return decisions.receive(now, outside, rules, self._clock.moment(), read)
 
         try:
             return await self._step(conversation, decide, patient=False, to_its_end=entirely)
@@ -223,7 +239,7 @@ class Boundary:
         def answer(said: ApprovalAnswer) -> Callable[[Conversation], Outcome | None]:
             def decide(now: Conversation) -> Outcome | None:
                 nonlocal spent
-                outcome = approving.decide(now, said, self._rules, self._clock.moment())
+                outcome = approving.decide(now, said, self._editions.of(now.id), self._clock.moment())
                 spent = outcome is not None
                 return outcome
 
@@ -248,7 +264,9 @@ class Boundary:
         """End a conversation that still is as ``if_`` wants it."""
 
         def decide(now: Conversation) -> Outcome | None:
-            return decisions.close(now, self._rules, self._clock.moment(), reason) if if_(now) else None
+            if not if_(now):
+                return None
+            return decisions.close(now, self._editions.of(now.id), self._clock.moment(), reason)
 
         await self._or_aside(conversation, decide, patient=patient)
 

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from agentserver.contract import Code
-from agentserver.core.messages import Failed, Finished
 from agentserver.core.presenting import silenced
-from agentserver.core.records.details import Ground
-from agentserver.core.state import principals
 from agentserver.core.state.conversation import Conversation
 from agentserver.ports import DamagedError, EngineError, RepeatedError
 from agentserver.pump.aside import set_aside
@@ -32,10 +29,13 @@ from agentserver.pump.ingress.handles import Handles, OverError
 from agentserver.pump.parsed import ParsedPayloads
 from agentserver.pump.reporting import NOBODY, Observers, Reporter
 from agentserver.pump.steps import Steps
-from agentserver.pump.tidying import tidy
+from agentserver.pump.tidying import left_over, sweep
 from agentserver.pump.timekeeper import Timekeeper
 from agentserver.pump.turns.accounts import Accounts
 from agentserver.pump.turns.apart import Apart
+from agentserver.pump.turns.dispatch import Dispatcher
+from agentserver.pump.turns.editions import Editions, at_once
+from agentserver.pump.turns.reloads import Reloads
 from agentserver.pump.turns.schedule import Door, RunQueue, Schedule, Ticket, backoff
 from agentserver.pump.turns.unhurried import entirely
 from agentserver.pump.waiting import Waiting
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
+    from agentserver.core.blueprint import Limits
     from agentserver.core.decide.decisions import Accepted
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Outside, Progress
@@ -58,9 +59,6 @@ if TYPE_CHECKING:
 
 
 _new = tuple.__new__
-
-LOOK = 3600.0
-"""Seconds after which the clock is looked at again."""
 
 
 class Pump:
@@ -88,24 +86,21 @@ class Pump:
         resources: Sequence[object] = (),
         observers: Observers = NOBODY,
     ) -> None:
-        self._rules = rules
-        self._limits = rules.blueprint.limits
-        self._bound = bound
-        self._taken = principals.taken(bound)
+        self._editions = editions = Editions(rules, bound)
         self._engine = engine
         self._clock = clock
         self._reporter = Reporter(observers.observers)
         self._waiting = Waiting(rules.blueprint.limits.approval, observers)
-        self._apart = Apart(rules)
+        self._apart = Apart(editions)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or Unmarked()
         self._marked = engine.marks is not None
-        purses = Purses(rules, clock, self._charge)
-        self._invoker = Invoker(rules, resources, self._apart, self._marks, purses, self._tell)
+        purses = Purses(editions, clock, self._charge)
+        self._invoker = Invoker(editions, resources, self._apart, self._marks, purses, self._tell)
         self._live: dict[str, Conversation] = {}
         self._steps = Steps(engine, self._live, self._find, self._release, self._forget)
         self._boundary = Boundary(
-            rules,
+            editions,
             clock,
             self._steps.take,
             None if engine.prompt else self._steps.hand_over,
@@ -114,14 +109,28 @@ class Pump:
         )
         self._queue = RunQueue()
         self._door = Door()
-        self._schedule = Schedule(
-            {name: one.listener.concurrency for name, one in bound.items()}, self._queue.put
-        )
+        self._schedule = Schedule(at_once(bound), self._queue.put)
         self._probation = Probation(self._marks, self._schedule.put)
-        self._watchdog = Watchdog(self._limits.stall, self._invoker.holder, self._marks, observers.stalled)
+        self._dispatcher = Dispatcher(
+            editions,
+            self._schedule,
+            self._probation if self._marked else None,
+            self._boundary.conclude,
+            self._spawn,
+        )
+        self._watchdog = Watchdog(
+            rules.blueprint.limits.stall, self._invoker.holder, self._marks, observers.stalled
+        )
         self._parsed = ParsedPayloads()
-        self._handles = Handles(engine, self)
         self._accounts = Accounts(rules.blueprint.limits)
+        self.reloads = Reloads(
+            editions,
+            (self._live, self._steps.alone, self._parsed),
+            (self._accounts, self._waiting, self._schedule),
+            self._dispatcher,
+            self._spawn,
+        )
+        self._handles = Handles(engine, self)
         self._stopping = self._halted = False
         self._drained = 0.0
         self._life = self._run()
@@ -150,7 +159,8 @@ class Pump:
             for _ in range(self._limits.concurrency):
                 self._tasks.start_soon(self._work)
             self._tasks.start_soon(self._steps.let_go)
-            self._tasks.start_soon(self._sweep)
+            parts = self._live, self._engine, self._boundary, self._time
+            self._tasks.start_soon(sweep, *parts, lambda: self._limits.idle)
             self._tasks.start_soon(self._waiting.watch, self._time, self.answer)
             try:
                 with self._watchdog, only_here(), acquitting(self._marks, self._tasks.cancel_scope):
@@ -163,6 +173,10 @@ class Pump:
                 self._tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await self._steps.rest()
+
+    @property
+    def _limits(self) -> Limits:
+        return self._editions.rules.blueprint.limits
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._tasks.start_soon(work)
@@ -178,34 +192,17 @@ class Pump:
 
     async def _take_up(self) -> None:
         """Schedule what an earlier run left; everything that waits in its conversations is in hand again."""
-        async for key, principal in self._engine.open_conversations():
-            self._accounts.open(key, principal)
-        queued: list[Ticket] = []
-        async for key in self._engine.active():
-            conversation = await self._find(key)
-            if conversation is None:
-                continue
-            self._accounts.recount(conversation)
-            self._waiting.add(conversation.approvals())
-            for delivery in (thread.inbox[0] for thread in conversation.tree.nodes.values() if thread.inbox):
-                ticket = Ticket(conversation.principal, delivery)
-                (queued.append if delivery.to in self._bound else self._dispatch)(ticket)
-        calls = self._limits.concurrency + sum(one.listener.concurrency for one in self._bound.values())
+        left = await left_over(self._engine, self._find, self._accounts, self._waiting)
+        queued = [ticket for ticket in left if ticket.delivery.to in self._editions.bound]
+        for ticket in (ticket for ticket in left if ticket.delivery.to not in self._editions.bound):
+            self._dispatcher.dispatch(ticket)
+        calls = self._limits.concurrency + sum(at_once(self._editions.bound).values())
         dead, others = await self._probation.begin(queued, self._limits.fatal_ends, calls)
         for ticket in dead:
             self._tasks.start_soon(self._boundary.bury, ticket.delivery)
         for ticket in others:
-            self._resume(ticket)
-
-    def _resume(self, ticket: Ticket) -> None:
-        """A repetition keeps the rest of its delay, which began at the latest when its conversation was touched."""
-        attempt, touched = ticket.delivery.attempt, self._live[ticket.delivery.conversation].touched
-        delay = backoff(attempt) if attempt else 0.0
-        rest = min(delay, touched + delay - self._clock.moment().now)
-        if rest > 0:
-            self._tasks.start_soon(self._retry, ticket, rest)
-            return
-        self._dispatch(ticket)
+            touched = self._live[ticket.delivery.conversation].touched
+            self._dispatcher.resume(ticket, touched, self._clock.moment().now)
 
     # Gateways
 
@@ -217,12 +214,7 @@ class Pump:
         """
         conversation = Conversation.opened(principal, self._clock.moment())
         name, may = conversation.principal, conversation.rights.may
-        why = principals.unfit(name, self._taken)
-        if why:
-            raise ValueError(f"{name!r} {why}, so no principal can bear it")
-        unknown = sorted(set(may or ()) - self._rules.blueprint.listeners.keys())
-        if unknown:
-            raise ValueError(f"{name} may address {', '.join(unknown)}: there is no such listener")
+        self._editions.check(name, may)
         envelope.write(name, None, None, "")
         await self._door.enter(name, conversation.id)
         self._accounts.begin(conversation.id, name)
@@ -305,8 +297,14 @@ class Pump:
         # A worker that never waits outside of a commit would never be cancelled.
         worker = asyncio.current_task()
         assert worker is not None
+        editions = self._editions
         while not self._halted:
             delivery = await self._queue.take()
+            if delivery.to not in editions.bound or delivery.conversation in editions.earlier:
+                self._schedule.done(delivery.to)
+                self.reloads.put_off(delivery)
+                continue
+            editions.working[delivery.id] = delivery.conversation
             mark = self._marks.enter(delivery.id) if self._marked else 0
             try:
                 conversation = self._live.get(delivery.conversation) or await self._find(
@@ -314,31 +312,25 @@ class Pump:
                 )
                 parsed = self._parsed.pop(delivery.id, None)
                 if conversation is not None:
-                    call = partial(self._invoker.call, self._bound[delivery.to], worker)
+                    call = partial(self._invoker.call, editions.bound[delivery.to], worker)
                     await self._boundary.handle(conversation, delivery, parsed, call)
                 if self._marked:
                     self._probation.done(delivery)
                     self._marks.leave(mark)
             finally:
+                del editions.working[delivery.id]
                 self._schedule.done(delivery.to)
+                if editions.earlier:
+                    editions.rested()
 
     def _tell(self, accepted: Accepted, progress: Progress) -> None:
         """Pass on a handler's word of progress, unless its thread is gone or a guard lets it tell nothing."""
         delivery, now = accepted.delivery, self._live.get(progress.conversation)
         if now is None or now.working_on(delivery) is None:
             return
-        memory = self._rules.recall(now)
-        if not silenced(self._rules.guards, memory, delivery, accepted.element, now.touched):
+        rules = self._editions.of(now.id)
+        if not silenced(rules.guards, rules.recall(now), delivery, accepted.element, now.touched):
             self._handles.tell(progress)
-
-    def _dispatch(self, ticket: Ticket) -> None:
-        """Let a delivery run when its turn comes. One for a listener that is gone since it was queued fails."""
-        delivery = ticket.delivery
-        if delivery.to in self._bound:
-            (self._probation if self._marked else self._schedule).put(ticket)
-        else:
-            gone = Failed(Code.INTERNAL, Ground.GONE.of(delivery.to))
-            self._tasks.start_soon(self._boundary.conclude, Finished(delivery, None, gone))
 
     async def _find(self, conversation: str) -> Conversation | None:
         live = self._live.get(conversation)
@@ -378,10 +370,10 @@ class Pump:
         if self._waiting.known:
             self._waiting.settle(outcome.records)
         for delivery in outcome.ready:
-            self._dispatch(_new(Ticket, (conversation.principal, delivery)))
+            self._dispatcher.dispatch(_new(Ticket, (conversation.principal, delivery)))
         if outcome.retry is not None:
             ticket = Ticket(conversation.principal, outcome.retry)
-            self._tasks.start_soon(self._retry, ticket, backoff(outcome.retry.attempt))
+            self._dispatcher.later(ticket, backoff(outcome.retry.attempt))
         if outcome.replies:
             self._handles.deliver(conversation.id, outcome.replies)
         if conversation.closed:
@@ -390,15 +382,7 @@ class Pump:
 
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
+        if self._editions.earlier:
+            self._editions.forget(conversation)
         self._accounts.close(conversation)
         self._handles.over(conversation)
-
-    async def _retry(self, ticket: Ticket, delay: float) -> None:
-        await anyio.sleep(delay)
-        self._dispatch(ticket)
-
-    async def _sweep(self) -> None:
-        """Close conversations in which nothing has happened for ``limits.idle`` seconds."""
-        while True:
-            await anyio.sleep(min(self._limits.idle / 4, LOOK))
-            await tidy(self._live, self._engine, self._boundary, self._time, self._limits.idle)

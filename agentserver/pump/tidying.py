@@ -1,6 +1,6 @@
-"""Conversations in which nothing happens any more.
+"""Conversations that an earlier server left, and those in which nothing happens any more.
 
-Owns what idle means. Refuses to decide what follows from a conversation's end.
+Owns what is in hand again at a start, and what idle means. Refuses to decide what follows from a conversation's end.
 """
 
 from __future__ import annotations
@@ -8,21 +8,62 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+import anyio
+
 from agentserver.ports import EngineError
-from agentserver.pump.turns.schedule import turn
+from agentserver.pump.turns.schedule import Ticket, turn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Engine
     from agentserver.pump.boundary import Boundary
     from agentserver.pump.timekeeper import Timekeeper
+    from agentserver.pump.turns.accounts import Accounts
+    from agentserver.pump.waiting import Waiting
 
 AT_ONCE = 500
 """Conversations that are looked at before the event loop gets a turn."""
 
 logger = logging.getLogger("agentserver.pump")
+
+
+LOOK = 3600.0
+"""Seconds after which the clock is looked at again."""
+
+
+async def left_over(
+    engine: Engine,
+    find: Callable[[str], Awaitable[Conversation | None]],
+    accounts: Accounts,
+    waiting: Waiting,
+) -> list[Ticket]:
+    """Count what an earlier server left, and show what waits for a person; gives what may run."""
+    async for key, principal in engine.open_conversations():
+        accounts.open(key, principal)
+    found: list[Ticket] = []
+    async for key in engine.active():
+        conversation = await find(key)
+        if conversation is not None:
+            accounts.recount(conversation)
+            waiting.add(conversation.approvals())
+            inboxes = (thread.inbox for thread in conversation.tree.nodes.values() if thread.inbox)
+            found += [Ticket(conversation.principal, inbox[0]) for inbox in inboxes]
+    return found
+
+
+async def sweep(
+    live: Mapping[str, Conversation],
+    engine: Engine,
+    boundary: Boundary,
+    time: Timekeeper,
+    limit: Callable[[], float],
+) -> None:
+    """Close conversations in which nothing has happened for ``limit()`` seconds, for ever."""
+    while True:
+        await anyio.sleep(min(limit() / 4, LOOK))
+        await tidy(live, engine, boundary, time, limit())
 
 
 async def tidy(

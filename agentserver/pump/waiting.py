@@ -48,9 +48,14 @@ class Waiting:
     def __init__(self, limit: float, observers: Observers) -> None:
         self._approver, self._answers = observers.approver, observers.answers
         self._nobody = self._approver is None and self._answers is None
-        self._limit = 0.0 if self._nobody else limit
+        self._limit = 0.0
+        self.limit(limit)
         self.known: dict[str, Approval] = {}
         self._news = asyncio.Event()
+
+    def limit(self, limit: float) -> None:
+        """Have each wait for so many seconds at most from now on."""
+        self._limit = 0.0 if self._nobody else limit
 
     def oldest(self) -> tuple[Approval, ...]:
         """The messages that wait, the oldest first."""

@@ -342,6 +342,21 @@ def _remembered(
     return MappingProxyType(memory)
 
 
+def with_later(conversation: Conversation, guards: Iterable[CoreGuard]) -> Conversation:
+    """The conversation under guards of which some may have come later than it, as ``restore`` would give it."""
+    later = [guard for guard in guards if guard.name not in conversation.memory and _remembers(guard)]
+    if not later or not conversation.version:  # one without a step opens under the guards of its first
+        return conversation
+    added = {guard.name: _late(guard, conversation.rights.trust) for guard in later}
+    return conversation._replace(memory=MappingProxyType({**conversation.memory, **added}))
+
+
+def lost(before: Iterable[CoreGuard], after: Iterable[CoreGuard]) -> tuple[str, ...]:
+    """The guards with a memory that are not there any more: they would be off for conversations kept under them."""
+    there = {guard.name for guard in after if _remembers(guard)}
+    return tuple(guard.name for guard in before if _remembers(guard) and guard.name not in there)
+
+
 def _late(guard: Remembering, trust: Trust) -> object:
     """The memory of a guard that came later than the conversation."""
     return guard.missed(guard.opened(trust)) if isinstance(guard, Watchful) else guard.load({})

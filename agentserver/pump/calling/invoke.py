@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from agentserver.completion import Completer
     from agentserver.core.blueprint import Listener
     from agentserver.core.decide.decisions import Accepted
-    from agentserver.core.guard import Rules
     from agentserver.core.messages import Call, Progress
     from agentserver.ports import Marks
     from agentserver.pump.calling.purse import Purses
     from agentserver.pump.calling.settings import Supply
     from agentserver.pump.turns.apart import Apart
+    from agentserver.pump.turns.editions import Editions
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
     _Call: TypeAlias = RunningCall[Returned | Failed]
@@ -104,7 +104,7 @@ class Invoker:
     many are abandoned as may run at once is ``busy`` until one of them ends.
 
     Args:
-        rules: codecs and bounds for what handlers store.
+        editions: codecs and bounds for what handlers answer and store.
         resources: what the organism's lifespan provides.
         apart: reads results.
         purses: what invocations charge their work to. Their clock also says how long an invocation took.
@@ -113,7 +113,7 @@ class Invoker:
 
     def __init__(
         self,
-        rules: Rules,
+        editions: Editions,
         resources: Sequence[object],
         apart: Apart,
         marks: Marks,
@@ -124,9 +124,8 @@ class Invoker:
         self._purses = purses
         self._steady = purses.clock.steady
         self._marks = marks
-        self._rules = rules
+        self._editions = editions
         self._apart = apart
-        self._limits = rules.blueprint.limits
         self._resources = tuple(resources)
         self._clean = CleanContext()
         self._calls: dict[str, _Call] = {}
@@ -137,7 +136,7 @@ class Invoker:
     @property
     def grace(self) -> float:
         """Seconds that a call has to end once it is cancelled."""
-        return self._limits.grace
+        return self._editions.rules.blueprint.limits.grace
 
     def watch(self, call: _Call) -> None:
         """Tell a call when it is late."""
@@ -204,7 +203,7 @@ class Invoker:
         logger.error(
             "%s did not end within %g s of being cancelled and is abandoned; %d of its invocations are",
             name,
-            self._limits.grace,
+            self.grace,
             len(left),
         )
 
@@ -223,7 +222,9 @@ class Invoker:
             if call.cancels:
                 _check_unharmed(call)
             if isinstance(value, HandlerResponse):
-                said = single(value, self._rules.codecs, self._rules.bounds)
+                editions, conversation = self._editions, accepted.delivery.conversation
+                rules = editions.of(conversation) if editions.earlier else editions.rules
+                said = single(value, rules.codecs, rules.bounds)
             else:
                 said = await self._apart.result(accepted.delivery.conversation, value, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
@@ -249,9 +250,9 @@ class Invoker:
         self, bound: Callee, accepted: Accepted, call: _Call
     ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
         delivery = accepted.delivery
-        storage = ThreadStorage(
-            accepted.storage, self._rules.codecs, self._rules.bounds, self._limits.storage, accepted.logs
-        )
+        rules = self._editions.of(delivery.conversation)
+        room = rules.blueprint.limits.storage
+        storage = ThreadStorage(accepted.storage, rules.codecs, rules.bounds, room, accepted.logs)
         todos = ThreadTodos(delivery.thread, bound.listener.name, accepted.todos)
         current = Invocation(
             accepted.metadata,
@@ -273,7 +274,8 @@ class Invoker:
         """The way of a handler's progress, if its listener may tell any."""
         if not bound.listener.progress:
             return None
-        return Teller(self._tell, accepted, call, call.get_loop(), self._rules.redact, self._steady)
+        redact = self._editions.of(accepted.delivery.conversation).redact
+        return Teller(self._tell, accepted, call, call.get_loop(), redact, self._steady)
 
 
 def answering(call: Call | None) -> Answering | None:

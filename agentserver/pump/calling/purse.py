@@ -18,11 +18,11 @@ from agentserver.spending import Amount, SpentError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Clock
+    from agentserver.pump.turns.editions import Editions
     from agentserver.pump.turns.unhurried import Decision
 
     Take: TypeAlias = Callable[[str, Decision], Awaitable[bool]]
@@ -38,13 +38,13 @@ class Purses:
     """Makes purses.
 
     Args:
-        rules: that charges are decided by.
+        editions: that charges are decided by.
         clock: time and randomness.
         take: takes a step to its end, once, and gives False when the conversation is over; raises EngineError and
             UndecidedError.
     """
 
-    rules: Rules
+    editions: Editions
     clock: Clock
     take: Take
 
@@ -67,8 +67,9 @@ class DeliveryPurse:
 
         def decide(now: Conversation) -> Outcome | None:
             nonlocal reserved, why
-            why = charges.objection(now, asked, self.purses.rules)
-            outcome = charges.reserve(now, asked, self.purses.rules, self.purses.clock.moment())
+            rules = self.purses.editions.of(now.id)
+            why = charges.objection(now, asked, rules)
+            outcome = charges.reserve(now, asked, rules, self.purses.clock.moment())
             reserved = "" if outcome is None else [*outcome.conversation.spending.open][-1]
             return outcome
 
@@ -85,7 +86,8 @@ class DeliveryPurse:
         done = Settling(self.delivery, reservation, cost)
 
         def decide(now: Conversation) -> Outcome | None:
-            return charges.settle(now, done, self.purses.rules, self.purses.clock.moment())
+            rules = self.purses.editions.of(now.id)
+            return charges.settle(now, done, rules, self.purses.clock.moment())
 
         try:
             await self.purses.take(self.delivery.conversation, decide)

@@ -59,6 +59,11 @@ class Accounts:
         self.rest = asyncio.Event()
         self.rest.set()
 
+    def limit(self, limits: Limits) -> None:
+        """Hold principals to other limits from now on. What is in hand stays in hand."""
+        self._limits = limits
+        self._shared = sum(min(one.messages, limits.principal_queue) for one in self._accounts.values())
+
     def admits(self, principal: str, size: int) -> bool:
         """True when a message of so many bytes may come in. The first one always may, however large it is."""
         account = self._accounts.get(principal)
@@ -68,6 +73,11 @@ class Accounts:
             return True
         over = account.bytes + size > self._limits.principal_bytes
         return account.messages < self._limits.principal_queue and not (over and account.messages)
+
+    @property
+    def principals(self) -> frozenset[str]:
+        """The principals that have something open or in hand."""
+        return frozenset(self._accounts)
 
     def of(self, principal: str) -> tuple[int, int, int]:
         """Messages in hand, bytes, open conversations."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agentserver.core.decide import intake
 from agentserver.core.drafts import replies
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Draft, Drafts, Failed, Outside
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.budget import Room
+    from agentserver.pump.turns.editions import Editions
 
 T = TypeVar("T")
 
@@ -34,30 +35,38 @@ SHORT = 1 << 15
 """Longest document, in bytes, that is read while the event loop waits."""
 
 
+class Reading(NamedTuple):
+    """The reading of a message, which holds for these rules."""
+
+    rules: Rules
+    read: Draft | Refusal
+
+
 class Apart:
     """Reads what is long, or not accounted for by the server's own schemas; a few documents at a time.
 
     Args:
-        rules: what is read by.
+        editions: what is read by.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, editions: Editions) -> None:
+        self._editions = editions
         self._free = THREADS
         self._waiting: Rounds[asyncio.Future[None]] = Rounds()
 
-    async def outside(self, principal: str, conversation: str, outside: Outside) -> Draft | Refusal | None:
+    async def outside(self, principal: str, conversation: str, outside: Outside) -> Reading | None:
         """An outside message that should not be read here; None for any other, and for one whose reading fails."""
-        if len(outside.data) <= SHORT and familiar(outside.data, self._rules.bounds.names):
+        rules = self._editions.of(conversation)
+        if len(outside.data) <= SHORT and familiar(outside.data, rules.bounds.names):
             return None
-        done = await self._done(
-            principal, conversation, partial(intake.read_outside, outside.data, outside.to, self._rules)
-        )
-        return None if done.exception() is not None else done.result()
+        read = partial(intake.read_outside, outside.data, outside.to, rules)
+        done = await self._done(principal, conversation, read)
+        return None if done.exception() is not None else Reading(rules, done.result())
 
     async def result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
         """The result of a handler, read here unless it is text that should not be. Raises what reading raises."""
-        codecs, bounds = self._rules.codecs, self._rules.bounds
+        rules = self._editions.of(conversation)
+        codecs, bounds = rules.codecs, rules.bounds
         if not isinstance(value, bytes) or (len(value) <= SHORT and familiar(value, bounds.names)):
             return await unhurried(replies.reading(value, codecs, bounds, room))
         read = partial(replies.normalise, value, codecs, bounds, room)

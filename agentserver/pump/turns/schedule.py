@@ -64,10 +64,28 @@ class Schedule:
     def done(self, listener: str) -> None:
         """One invocation of a listener is over: its room goes to the next that is parked."""
         parked = self._parked[listener]
-        if parked.count:
+        if parked.count and self._room[listener] >= 0:
             self._hand_on(parked.take())
         else:
             self._room[listener] += 1
+
+    def resize(self, before: Mapping[str, int], limits: Mapping[str, int]) -> list[Ticket]:
+        """Have other listeners, or others at once, from now on; gives what is parked for those that are gone.
+
+        What runs runs on: a listener with less room than before has none until so many are done.
+        """
+        gone: list[Ticket] = []
+        for name in self._room.keys() | limits:
+            parked = self._parked.setdefault(name, Rounds())
+            most = limits.get(name)
+            self._room[name] = self._room.get(name, 0) + (most or 0) - before.get(name, 0)
+            while parked.count and (most is None or self._room[name] > 0):
+                if most is None:
+                    gone.append(parked.take())
+                else:
+                    self._room[name] -= 1
+                    self._hand_on(parked.take())
+        return gone
 
     def queues(self) -> dict[str, tuple[int, int]]:
         """By listener, the deliveries that are parked and those that were handed on and are not over."""

@@ -18,6 +18,7 @@ from agentserver.core.messages import Draft, Drafts, Outside
 from agentserver.core.state.budget import Room
 from agentserver.pump.turns import apart as module
 from agentserver.pump.turns.apart import THREADS, Apart
+from agentserver.pump.turns.editions import Editions
 from tests.core.paper import Answer, Ask, errors, listener, rules
 from tests.pump.desk import desk
 
@@ -92,7 +93,7 @@ def test_documents_with_names_of_their_own_leave_no_memory_behind(soak_scale):
 
 
 async def test_what_is_familiar_is_read_where_it_is_decided_about(monkeypatch):
-    reader = Apart(SHOP)
+    reader = Apart(Editions(SHOP, {}))
     monkeypatch.setattr(module, "ThreadPoolExecutor", None)
     codec = SHOP.codecs.of(Ask)
     assert await reader.outside("p", "c", STRANGE._replace(data=codec.encode(Ask("hi")).encode())) is None
@@ -101,7 +102,7 @@ async def test_what_is_familiar_is_read_where_it_is_decided_about(monkeypatch):
 
 
 async def test_anything_else_is_read_in_a_thread_of_its_own(monkeypatch):
-    reader, threads = Apart(SHOP), []
+    reader, threads = Apart(Editions(SHOP, {})), []
     whole = intake.read_outside
 
     def noted(*args):
@@ -116,7 +117,7 @@ async def test_anything_else_is_read_in_a_thread_of_its_own(monkeypatch):
 
 
 async def test_what_is_long_is_read_in_a_thread_as_well(monkeypatch):
-    reader, threads = Apart(SHOP), []
+    reader, threads = Apart(Editions(SHOP, {})), []
     monkeypatch.setattr(module, "familiar", lambda *_: threads.append("asked") or True)
     long = SHOP.codecs.of(Ask).encode(Ask("x" * module.SHORT)).encode()
     assert isinstance(await reader.outside("p", "c", STRANGE._replace(data=long)), Draft)
@@ -129,11 +130,11 @@ async def test_what_cannot_be_read_apart_is_left_to_the_decision(monkeypatch):
         raise LookupError
 
     monkeypatch.setattr(intake, "read_outside", fails)
-    assert await Apart(SHOP).outside("p", "c", STRANGE) is None
+    assert await Apart(Editions(SHOP, {})).outside("p", "c", STRANGE) is None
 
 
 async def test_a_few_are_read_at_once_and_principals_take_turns():
-    reader, running, most, order = Apart(SHOP), 0, 0, []
+    reader, running, most, order = Apart(Editions(SHOP, {})), 0, 0, []
     gate, lock = threading.Event(), threading.Lock()
 
     async def one(principal):

@@ -1,0 +1,102 @@
+"""The way of conversations from one edition to the next.
+
+Owns the moment at which each moves: while it is alone, and no handler of it runs. What waits in it then meets the new
+rules as it would after a restart. Refuses to know what is to be checked before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agentserver.core.encoding.snapshot import with_later
+from agentserver.core.state import principals
+from agentserver.pump.turns.editions import at_once
+from agentserver.pump.turns.schedule import Ticket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, MutableMapping
+    from typing import Any
+
+    from agentserver.core.messages import Delivery
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.pump.parsed import ParsedPayloads
+    from agentserver.pump.turns.accounts import Accounts
+    from agentserver.pump.turns.alone import Alone
+    from agentserver.pump.turns.dispatch import Dispatcher
+    from agentserver.pump.turns.editions import Edition, Editions
+    from agentserver.pump.turns.schedule import Schedule
+    from agentserver.pump.waiting import Waiting
+
+
+@dataclass(slots=True)
+class Reloads:
+    """Lets conversations go by another edition.
+
+    Args:
+        editions: of each conversation.
+        work: conversations as last committed, who takes a step of one, and payloads that were read by its rules.
+        bounds: what principals have in hand, what waits for persons, and the turns of listeners.
+        dispatcher: where deliveries go on.
+        spawn: starts a task of the pump's.
+    """
+
+    editions: Editions
+    work: tuple[MutableMapping[str, Conversation], Alone, ParsedPayloads]
+    bounds: tuple[Accounts, Waiting, Schedule]
+    dispatcher: Dispatcher
+    spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+    def unfit(self, edition: Edition) -> tuple[str, ...]:
+        """The principals with something open whose name another edition has for a listener."""
+        taken = principals.taken(edition.bound)
+        return tuple(sorted(name for name in self.bounds[0].principals if principals.unfit(name, taken)))
+
+    def swap(self, edition: Edition) -> None:
+        """Let all conversations go on by another edition, and those that are at work as soon as they may."""
+        editions, before = self.editions, at_once(self.editions.bound)
+        live, alone, parsed = self.work
+        accounts, waiting, schedule = self.bounds
+        editions.swap(edition, alone.inside)
+        accounts.limit(edition.rules.blueprint.limits)
+        waiting.limit(edition.rules.blueprint.limits.approval)
+        parsed.clear()
+        for key in live.keys() - editions.earlier.keys():
+            live[key] = with_later(live[key], edition.rules.guards)
+        for ticket in schedule.resize(before, at_once(edition.bound)):
+            self.dispatcher.fail(ticket.delivery)
+        for key in editions.earlier:
+            self.spawn(partial(self._move, key))
+
+    async def moved(self) -> None:
+        """Wait until every conversation goes by the present edition."""
+        while self.editions.earlier:
+            await self.editions.rest()
+
+    def put_off(self, delivery: Delivery) -> None:
+        """Deal with a delivery whose turn has come after a reload: it waits for its conversation, or fails."""
+        if delivery.conversation in self.editions.earlier:
+            self.editions.hold(delivery)
+        else:
+            self.dispatcher.fail(delivery)
+
+    async def _move(self, conversation: str) -> None:
+        """Let a conversation go on by the present edition once nothing of it is at work by an earlier one."""
+        live, alone, parsed = self.work
+        while conversation in self.editions.earlier:
+            await alone.enter(conversation)
+            try:
+                held = self.editions.move(conversation)
+                now = live.get(conversation)
+                if held is not None and now is not None:
+                    live[conversation] = with_later(now, self.editions.rules.guards)
+                    for thread in now.tree.nodes.values():
+                        parsed.forget(thread.waiting())
+            finally:
+                alone.leave(conversation)
+            if held is None:
+                await self.editions.rest()
+            elif now is not None:
+                for delivery in held:
+                    self.dispatcher.again(Ticket(now.principal, delivery))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import anyio
-import anyio.lowlevel
 import pytest
 
 from agentserver import HandlerResponse
@@ -17,10 +15,9 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.guards.approval import ApprovalGuard
 from agentserver.guards.peers import PeersGuard
 from agentserver.ports import EngineError
-from agentserver.pump import Observers, Pump, waiting
+from agentserver.pump import Observers, waiting
 from agentserver.pump.tidying import AT_ONCE, tidy
 from agentserver.pump.timekeeper import Timekeeper
-from agentserver.pump.turns.schedule import Ticket, backoff
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
@@ -161,37 +158,6 @@ async def test_time_never_runs_backwards_within_a_conversation(tmp_path):
         )
         assert times == sorted(times)
         assert len(times) == 10
-
-
-class Delaying(Pump):
-    """Knows with which delays it repeats."""
-
-    async def _retry(self, ticket, delay):
-        self.delays = [*getattr(self, "delays", []), delay]
-
-
-@pytest.mark.parametrize(("later", "rest"), [(0.0, 0.2), (0.15, 0.05), (-YEARS, 0.2), (1.0, None)])
-async def test_a_repetition_keeps_the_rest_of_its_delay_across_a_restart(later, rest, monkeypatch):
-    async def broken(payload, metadata):
-        raise ValueError("not yet")
-
-    engine, clock = MemoryEngine(), FakeClock(now=1.8e9, step=0.0)
-    monkeypatch.setattr("tests.pump.desk.Pump", Delaying)
-    async with desk((listener("a", retries=3), broken), engine=engine, clock=clock, drain=0.01) as d:
-        await d.send(await d.open(), Ask("one"))
-        await until(lambda: getattr(d.pump, "delays", None))
-        (conversation,) = d.pump._live.values()
-        (delivery,) = [one.inbox[0] for one in conversation.tree.nodes.values() if one.inbox]
-        delivery = delivery._replace(attempt=2)
-        clock.now += later
-        d.pump.delays, ran = [], []
-        monkeypatch.setattr(d.pump, "_dispatch", ran.append)
-        d.pump._resume(Ticket(conversation.principal, delivery))
-        await anyio.lowlevel.checkpoint()
-        await anyio.lowlevel.checkpoint()
-        assert backoff(2) == 0.2
-        assert d.pump.delays == ([] if rest is None else [pytest.approx(rest, abs=1e-6)])
-        assert len(ran) == (rest is None)
 
 
 class Forgetful(MemoryEngine):

@@ -111,7 +111,7 @@ async def test_anything_else_is_read_in_a_thread_of_its_own(monkeypatch):
 
     monkeypatch.setattr(intake, "read_outside", noted)
     for _ in range(3):
-        assert (await reader.outside("p", "c", STRANGE)).root == SHOP.codecs.of(Ask).name
+        assert (await reader.outside("p", "c", STRANGE)).read.root == SHOP.codecs.of(Ask).name
     assert len(set(threads)) == 3
     assert threading.main_thread() not in threads
 
@@ -120,7 +120,7 @@ async def test_what_is_long_is_read_in_a_thread_as_well(monkeypatch):
     reader, threads = Apart(Editions(SHOP, {})), []
     monkeypatch.setattr(module, "familiar", lambda *_: threads.append("asked") or True)
     long = SHOP.codecs.of(Ask).encode(Ask("x" * module.SHORT)).encode()
-    assert isinstance(await reader.outside("p", "c", STRANGE._replace(data=long)), Draft)
+    assert isinstance((await reader.outside("p", "c", STRANGE._replace(data=long))).read, Draft)
     assert isinstance(await reader.result("c", long, Room(1, 1 << 20)), Drafts)
     assert not threads  # not even looked through where the event loop waits
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Clock
     from agentserver.pump.steps import ToItsEnd
-    from agentserver.pump.turns.apart import Reading
+    from agentserver.pump.turns.apart import ReadApart
     from agentserver.pump.turns.editions import Editions
     from agentserver.pump.turns.unhurried import Decision
 
@@ -206,7 +206,7 @@ class Boundary:
         conversation: str,
         outside: Outside,
         refused: Code | None = None,
-        reading: Reading | None = None,
+        reading: ReadApart | None = None,
     ) -> bool:
         """Admit an outside message, or turn it away: with ``refused``, if that is given, unseen.
 
@@ -219,7 +219,8 @@ class Boundary:
         def decide(now: Conversation) -> Outcome:
             if refused is not None:
                 return turn_away(now, refused)
-            rules = self._editions.of(now.id)
+            editions = self._editions
+            rules = editions.of(now.id) if editions.earlier else editions.rules
             read = None if reading is None or reading.rules is not rules else reading.read
             return decisions.receive(now, outside, rules, self._clock.moment(), read)
 

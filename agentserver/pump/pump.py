@@ -111,6 +111,7 @@ class Pump:
         self._door = Door()
         self._schedule = Schedule(at_once(bound), self._queue.put)
         self._probation = Probation(self._marks, self._schedule.put)
+        self._put = (self._probation if self._marked else self._schedule).put
         self._dispatcher = Dispatcher(
             editions,
             self._schedule,
@@ -370,7 +371,10 @@ class Pump:
         if self._waiting.known:
             self._waiting.settle(outcome.records)
         for delivery in outcome.ready:
-            self._dispatcher.dispatch(_new(Ticket, (conversation.principal, delivery)))
+            if delivery.to in self._editions.bound:  # as the dispatcher does
+                self._put(_new(Ticket, (conversation.principal, delivery)))
+            else:
+                self._dispatcher.fail(delivery)
         if outcome.retry is not None:
             ticket = Ticket(conversation.principal, outcome.retry)
             self._dispatcher.later(ticket, backoff(outcome.retry.attempt))

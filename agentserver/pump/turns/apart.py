@@ -35,7 +35,7 @@ SHORT = 1 << 15
 """Longest document, in bytes, that is read while the event loop waits."""
 
 
-class Reading(NamedTuple):
+class ReadApart(NamedTuple):
     """The reading of a message, which holds for these rules."""
 
     rules: Rules
@@ -54,14 +54,15 @@ class Apart:
         self._free = THREADS
         self._waiting: Rounds[asyncio.Future[None]] = Rounds()
 
-    async def outside(self, principal: str, conversation: str, outside: Outside) -> Reading | None:
+    async def outside(self, principal: str, conversation: str, outside: Outside) -> ReadApart | None:
         """An outside message that should not be read here; None for any other, and for one whose reading fails."""
-        rules = self._editions.of(conversation)
+        editions = self._editions
+        rules = editions.of(conversation) if editions.earlier else editions.rules
         if len(outside.data) <= SHORT and familiar(outside.data, rules.bounds.names):
             return None
         read = partial(intake.read_outside, outside.data, outside.to, rules)
         done = await self._done(principal, conversation, read)
-        return None if done.exception() is not None else Reading(rules, done.result())
+        return None if done.exception() is not None else ReadApart(rules, done.result())
 
     async def result(self, conversation: str, value: object, room: Room) -> Drafts | Refusal | Failed:
         """The result of a handler, read here unless it is text that should not be. Raises what reading raises."""

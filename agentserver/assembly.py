@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.pump import ServerHandle
-    from agentserver.pump.calling.invoke import Elsewhere
+    from agentserver.pump.turns.editions import Elsewhere
 
 __all__ = ["Principal", "Server", "Trust", "build"]
 

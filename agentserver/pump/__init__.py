@@ -3,9 +3,9 @@
 Internal: no name in here is public.
 """
 
-from agentserver.pump.calling.invoke import Callee
 from agentserver.pump.ingress.handle import ServerHandle
 from agentserver.pump.pump import Pump
 from agentserver.pump.reporting import Observers
+from agentserver.pump.turns.editions import Callee
 
 __all__ = ["Callee", "Observers", "Pump", "ServerHandle"]

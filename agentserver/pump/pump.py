@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.principals import Principal
     from agentserver.ports import Clock, Engine, Marks
-    from agentserver.pump.calling.invoke import Callee
     from agentserver.pump.ingress.handle import ServerHandle
+    from agentserver.pump.turns.editions import Callee
     from agentserver.pump.turns.unhurried import Decision
 
 
@@ -107,9 +107,20 @@ class Pump:
             self._spawn,
             self._set_aside,
         )
+        self._watchdog = Watchdog(
+            rules.blueprint.limits.stall, self._invoker.holder, self._marks, observers.stalled
+        )
+        self._lay_out(editions)
+        self._handles = Handles(engine, self)
+        self._stopping = self._halted = False
+        self._drained = 0.0
+        self._life = self._run()
+
+    def _lay_out(self, editions: Editions) -> None:
+        """Make the turns of deliveries, and what a reload has to know of them."""
         self._queue = RunQueue()
         self._door = Door()
-        self._schedule = Schedule(at_once(bound), self._queue.put)
+        self._schedule = Schedule(at_once(editions.bound), self._queue.put)
         self._probation = Probation(self._marks, self._schedule.put)
         self._put = (self._probation if self._marked else self._schedule).put
         self._dispatcher = Dispatcher(
@@ -119,11 +130,8 @@ class Pump:
             self._boundary.conclude,
             self._spawn,
         )
-        self._watchdog = Watchdog(
-            rules.blueprint.limits.stall, self._invoker.holder, self._marks, observers.stalled
-        )
         self._parsed = ParsedPayloads()
-        self._accounts = Accounts(rules.blueprint.limits)
+        self._accounts = Accounts(self._limits)
         self.reloads = Reloads(
             editions,
             (self._live, self._steps.alone, self._parsed),
@@ -131,10 +139,6 @@ class Pump:
             self._dispatcher,
             self._spawn,
         )
-        self._handles = Handles(engine, self)
-        self._stopping = self._halted = False
-        self._drained = 0.0
-        self._life = self._run()
 
     # Life
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
@@ -32,7 +31,6 @@ from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.pump.calling.calls import RunningCall, Stage
 from agentserver.pump.calling.contexts import CleanContext
 from agentserver.pump.calling.deadlines import Deadlines
-from agentserver.pump.calling.settings import supply
 from agentserver.pump.calling.telling import Teller
 from agentserver.pump.calling.watchdog import LoopHolder
 from agentserver.spending import SpentError
@@ -40,15 +38,12 @@ from agentserver.spending import SpentError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from agentserver.completion import Completer
-    from agentserver.core.blueprint import Listener
     from agentserver.core.decide.decisions import Accepted
     from agentserver.core.messages import Call, Progress
     from agentserver.ports import Marks
     from agentserver.pump.calling.purse import Purses
-    from agentserver.pump.calling.settings import Supply
     from agentserver.pump.turns.apart import Apart
-    from agentserver.pump.turns.editions import Editions
+    from agentserver.pump.turns.editions import Callee, Editions
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
     _Call: TypeAlias = RunningCall[Returned | Failed]
@@ -59,41 +54,6 @@ _new = tuple.__new__
 
 LAST_WORDS = 0.5
 """Seconds that a server that stops waits for handlers which it has cancelled."""
-
-
-class Elsewhere(Protocol):
-    """Calls a handler that is not in this process."""
-
-    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
-        """Let it handle a delivery. A failure of any kind is a value; being cancelled ends the call.
-
-        Args:
-            accepted: the delivery.
-            current: what a handler of this process would have in reach.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Callee:
-    """A listener with the code behind it and the settings that the code reads.
-
-    Args:
-        settings: as they were loaded; ``supply`` gives each invocation its own.
-        completer: answers what the code asks of language models; None where there are none.
-        remote: calls the handler where it is, when that is not in this process; ``handler`` is not called then.
-    """
-
-    listener: Listener
-    handler: Handler
-    settings: object | None = None
-    completer: Completer | None = None
-    remote: Elsewhere | None = None
-    supply: Supply = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Find out once whether invocations may share the settings."""
-        object.__setattr__(self, "supply", supply(self.settings))
 
 
 class Invoker:

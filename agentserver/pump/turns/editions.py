@@ -9,16 +9,59 @@ conversation ever goes back to an earlier one. Refuses to know what rules decide
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from agentserver.core.state import principals
+from agentserver.pump.calling.settings import supply
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
+    from agentserver.completion import Completer
+    from agentserver.contract import HandlerMetadata, HandlerResult, Invocation
+    from agentserver.core.blueprint import Listener
+    from agentserver.core.decide.decisions import Accepted
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery
-    from agentserver.pump.calling.invoke import Callee
+    from agentserver.core.messages import Delivery, Failed, Returned
+    from agentserver.pump.calling.settings import Supply
+
+    Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
+
+
+class Elsewhere(Protocol):
+    """Calls a handler that is not in this process."""
+
+    async def call(self, accepted: Accepted, current: Invocation) -> Returned | Failed:
+        """Let it handle a delivery. A failure of any kind is a value; being cancelled ends the call.
+
+        Args:
+            accepted: the delivery.
+            current: what a handler of this process would have in reach.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A listener with the code behind it and the settings that the code reads.
+
+    Args:
+        settings: as they were loaded; ``supply`` gives each invocation its own.
+        completer: answers what the code asks of language models; None where there are none.
+        remote: calls the handler where it is, when that is not in this process; ``handler`` is not called then.
+    """
+
+    listener: Listener
+    handler: Handler
+    settings: object | None = None
+    completer: Completer | None = None
+    remote: Elsewhere | None = None
+    supply: Supply = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find out once whether invocations may share the settings."""
+        object.__setattr__(self, "supply", supply(self.settings))
 
 
 class Edition(NamedTuple):

@@ -83,20 +83,25 @@ class Reloads:
 
     async def _move(self, conversation: str) -> None:
         """Let a conversation go on by the present edition once nothing of it is at work by an earlier one."""
-        live, alone, parsed = self.work
+        _, alone, _ = self.work
         while conversation in self.editions.earlier:
             await alone.enter(conversation)
             try:
-                held = self.editions.move(conversation)
-                now = live.get(conversation)
-                if held is not None and now is not None:
-                    live[conversation] = with_later(now, self.editions.rules.guards)
-                    for thread in now.tree.nodes.values():
-                        parsed.forget(thread.waiting())
+                moved = self._moved(conversation)
             finally:
                 alone.leave(conversation)
-            if held is None:
+            if not moved:
                 await self.editions.rest()
-            elif now is not None:
-                for delivery in held:
-                    self.dispatcher.again(Ticket(now.principal, delivery))
+
+    def _moved(self, conversation: str) -> bool:
+        """True when the conversation, which is alone, has moved."""
+        live, _, parsed = self.work
+        held, now = self.editions.move(conversation), live.get(conversation)
+        if held is None or now is None:
+            return held is not None
+        live[conversation] = with_later(now, self.editions.rules.guards)
+        for thread in now.tree.nodes.values():
+            parsed.forget(thread.waiting())
+        for delivery in held:
+            self.dispatcher.again(Ticket(now.principal, delivery))
+        return True

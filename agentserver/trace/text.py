@@ -180,15 +180,23 @@ def tree(
     stands below it.
     """
     lines: list[Line] = []
+    for hop in shown(records):
+        lines.append(line(hop, wording))
+        lines += further(hop, wording=wording)
+        lines += said(hop) if payloads and hop.record.message else ()
+    return tuple(lines)
+
+
+def shown(records: Sequence[AuditRecord]) -> list[TracedHop]:
+    """The records of a conversation that its tree has, in order: all but those that the next one tells too."""
+    found: list[TracedHop] = []
     following: Event | None = None
     for hop in reversed(list(read(records))):
         event = hop.record.event
         if event not in {Event.RECEIVED, Event.HANDLED} or following not in _TOLD:
-            lines += reversed(said(hop)) if payloads and hop.record.message else ()
-            lines += reversed(further(hop, wording=wording))
-            lines.append(line(hop, wording))
+            found.append(hop)
         following = following if event in _BETWEEN else event
-    return tuple(reversed(lines))
+    return found[::-1]
 
 
 _BETWEEN = frozenset({Event.CLOSED, Event.DROPPED})
@@ -196,12 +204,16 @@ _TOLD = frozenset({Event.SENT, Event.ANSWERED, Event.REFUSED, Event.FAILED})
 
 
 def said(hop: TracedHop) -> tuple[Line, ...]:
-    """The text of a message, by its line breaks: its payload, or the whole of it where it is no envelope any more."""
-    read = envelope.read(hop.record.message)
-    text = (hop.record.message if isinstance(read, envelope.Malformed) else canonical(read.payload)).decode(
-        "utf-8", "surrogateescape"
-    )
-    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in own_lines(_bounded(text))])
+    """The text of a message, by its line breaks."""
+    text = _bounded(payload(hop.record.message))
+    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, part)) for part in own_lines(text)])
+
+
+def payload(message: bytes) -> str:
+    """The payload of a message as text, or the whole of it where it is no envelope any more."""
+    read = envelope.read(message)
+    plain = message if isinstance(read, envelope.Malformed) else canonical(read.payload)
+    return plain.decode("utf-8", "surrogateescape")
 
 
 def tree_text(records: Sequence[AuditRecord], *, payloads: bool = False) -> str:

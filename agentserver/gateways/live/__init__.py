@@ -1,0 +1,5 @@
+"""The organism watched and decided about in a browser: the page, and the JSON it is made of. Internal."""
+
+from agentserver.gateways.live.routes import LiveView
+
+__all__ = ["LiveView"]

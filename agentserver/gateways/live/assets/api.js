@@ -1,0 +1,26 @@
+// What is asked of the server. A session is a cookie that no script can read; what changes anything has a header that
+// no other origin can send.
+
+export class Refused extends Error {
+  constructor(status, why) {
+    super(why);
+    this.status = status;
+  }
+}
+
+async function asked(method, path, body) {
+  const headers = method === "GET" ? {} : { "x-agentserver": "live", "content-type": "application/json" };
+  const answer = await fetch(path, {
+    method, headers, body: body && JSON.stringify(body), cache: "no-store", credentials: "same-origin",
+  });
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Refused(answer.status, told.title || `the server says ${answer.status}`);
+  return told;
+}
+
+const at = (parts) => `/live/${parts.map(encodeURIComponent).join("/")}`;
+
+export const read = (...parts) => asked("GET", at(parts));
+export const send = (body, ...parts) => asked("POST", at(parts), body);
+export const login = (token) => asked("POST", "/live/session", { token });
+export const logout = () => asked("DELETE", "/live/session");

@@ -1,0 +1,105 @@
+// Conversations: a list, and one of them as the tree of its hops with what each says, costs, and why it went no further.
+
+import { read } from "./api.js";
+import { button, count, day, el, link, look, money, plain, put, replace, sign, table, way } from "./dom.js";
+import { lineage } from "./lineage.js";
+
+const PAUSE = 1000; // milliseconds between two readings
+
+export async function show([key], frame) {
+  return key ? one(key, frame) : all();
+}
+
+async function all() {
+  const listed = el("div", {});
+  const again = async () => {
+    const told = await read("conversations");
+    replace(listed, table("Conversations, the latest first", [
+      ["conversation", (row) => link(["conversations", row.id], row.id.slice(0, 13))],
+      ["of", (row) => row.principal],
+      ["state", (row) => (row.closed === null ? (row.waiting ? "working" : "open") : "over")],
+      ["opened", (row) => day(row.opened)],
+      ["last", (row) => day(row.touched)],
+      ["steps", (row) => count(row.steps), "number"],
+      ["waiting", (row) => count(row.waiting), "number"],
+      ["tokens", (row) => count(row.tokens), "number"],
+      ["cost", (row) => money(row.money), "number"],
+    ], told.conversations, "There is no conversation yet."), told.more && el("p", { class: "quiet" }, "Earlier ones are not listed."));
+  };
+  await again();
+  const timer = paced(again);
+  return { node: el("div", { class: "page" }, el("h1", {}, "Conversations"), listed), news: timer.soon, stop: timer.stop };
+}
+
+async function one(key) {
+  const head = el("div", {});
+  const tree = el("ol", { class: "tree" });
+  const opened = new Map();
+  let shown = [];
+  const again = async () => {
+    const told = await read("conversations", key);
+    replace(head, el("p", { class: "quiet" }, "of ", el("b", {}, told.principal), `, ${count(told.rows.length + told.earlier)} events`,
+      told.cost.tokens > 0 && `, ${count(told.cost.tokens)} tokens`, told.cost.money > 0 && `, ${money(told.cost.money)}`),
+    told.earlier > 0 && el("p", { class: "quiet" }, `The first ${count(told.earlier)} events are left out.`));
+    const keys = told.rows.map((row) => JSON.stringify(row));
+    const same = shown.findIndex((each, at) => each !== keys[at]);
+    const kept = same < 0 ? shown.length : same;
+    while (tree.children.length > kept) tree.lastElementChild.remove();
+    put(tree, told.rows.slice(kept).map((row) => hop(key, row, opened)));
+    shown = keys;
+  };
+  await again();
+  const timer = paced(again);
+  return {
+    node: el("div", { class: "page" },
+      el("p", {}, link(["conversations"], "All conversations")),
+      el("h1", {}, "Conversation ", el("span", { class: "id" }, key)), head, tree),
+    news: (told) => told.hops.some((each) => each.conversation === key) && timer.soon(),
+    stop: timer.stop,
+  };
+}
+
+// At most one reading a second, and none while the page is hidden.
+function paced(again) {
+  let timer = 0;
+  const soon = () => {
+    timer ||= setTimeout(async () => {
+      timer = 0;
+      if (!document.hidden) await again().catch(() => {});
+      else soon();
+    }, PAUSE);
+  };
+  return { soon, stop: () => clearTimeout(timer) };
+}
+
+function hop(key, row, opened) {
+  const kind = look(row.event);
+  const why = [row.code, row.why].filter(Boolean).join(": ");
+  const node = el("li", { class: `hop ${kind}` },
+    el("p", { class: "head" },
+      el("span", { class: "elapsed" }, `+${row.elapsed.toFixed(3)} s`),
+      sign(kind), el("span", { class: `event s-${kind}` }, row.event),
+      way(row.sender, row.to), row.root && el("span", { class: "root" }, row.root),
+      row.took !== null && el("span", { class: "quiet" }, `${(row.took * 1000).toFixed(0)} ms`),
+      row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`)),
+    why && el("p", { class: `why s-${kind}` }, why),
+    row.ways.map(lineage),
+    row.more.length > 0 && el("details", { open: !row.ways.length }, el("summary", {}, "all that was found"), plain(row.more)),
+    row.said.length > 0 && said(key, row, opened));
+  node.style.setProperty("--depth", String(Math.min(row.depth, 12)));
+  return node;
+}
+
+function said(key, row, opened) {
+  const body = el("div", {}, plain(row.said));
+  if (row.cut) {
+    put(body, button("show all of it", async (event) => {
+      const whole = await read("conversations", key, "messages", row.delivery);
+      replace(body, plain(whole.said));
+      event.preventDefault();
+    }, "plain"));
+  }
+  const node = el("details", { open: opened.get(row.delivery + row.event) === true }, el("summary", {}, "message"), body);
+  node.addEventListener("toggle", () => opened.set(row.delivery + row.event, node.open));
+  return node;
+}

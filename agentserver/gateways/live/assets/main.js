@@ -1,0 +1,190 @@
+// The frame: who is logged in, which page is shown, and the stream of news that all pages share.
+
+import { Refused, login, logout, read } from "./api.js";
+import { button, el, link, put, replace } from "./dom.js";
+import * as approvals from "./approvals.js";
+import * as conversations from "./conversations.js";
+import * as dead from "./dead.js";
+import * as organism from "./organism.js";
+import * as usage from "./usage.js";
+
+const PAGES = [
+  ["organism", "Organism", organism],
+  ["conversations", "Conversations", conversations],
+  ["approvals", "Approvals", approvals],
+  ["dead", "Dead letters", dead],
+  ["usage", "Usage", usage],
+];
+
+const main = document.getElementById("main");
+const header = document.getElementById("header");
+const status = document.getElementById("status");
+
+let me = null;
+let page = null;
+let feed = null;
+let turn = 0;
+
+const say = (text) => replace(status, text);
+
+const parts = () => location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map((part) => {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+});
+
+// The frame
+
+function frame() {
+  const [name] = parts();
+  const links = PAGES.map(([key, title]) => {
+    const node = link([key], title);
+    if (key === (name ?? "organism")) node.setAttribute("aria-current", "page");
+    return el("li", {}, node, key === "approvals" && el("span", { class: "badge", id: "waiting" }));
+  });
+  replace(header,
+    el("p", { class: "brand" }, el("span", { class: "quiet" }, "agentserver "), el("b", {}, me.organism)),
+    el("nav", { "aria-label": "Pages" }, el("ul", {}, links)),
+    el("p", { class: "who" },
+      el("span", { id: "line", class: "line" }, "connecting"),
+      el("span", {}, `${me.name}, ${me.role}`),
+      button("Log out", leave, "plain")));
+  document.title = `${(PAGES.find(([key]) => key === name) ?? PAGES[0])[1]} · ${me.organism}`;
+}
+
+function badge(waiting) {
+  const node = document.getElementById("waiting");
+  if (node) replace(node, waiting ? String(waiting) : "", waiting && el("span", { class: "unseen" }, " wait"));
+}
+
+function connection(state, text) {
+  const node = document.getElementById("line");
+  if (!node) return;
+  node.className = `line ${state}`;
+  replace(node, text);
+}
+
+// Pages
+
+async function show() {
+  const mine = ++turn;
+  page?.stop?.();
+  page = null;
+  if (!me) return;
+  frame();
+  connection(...line);
+  badge(state.waiting);
+  const [name, ...rest] = parts();
+  const found = PAGES.find(([key]) => key === name) ?? PAGES[0];
+  try {
+    const next = await found[2].show(rest, { me, say, state });
+    if (mine !== turn) return next.stop?.();
+    page = next;
+    replace(main, page.node);
+    page.shown?.();
+    if (mine > 1) main.focus({ preventScroll: true });
+    window.scrollTo(0, 0);
+  } catch (error) {
+    if (mine === turn) failed(error);
+  }
+}
+
+function failed(error) {
+  if (!(error instanceof Refused)) throw error;
+  if (error.status === 401) return ask("Your session is over.");
+  replace(main, el("h1", {}, "Nothing to show"), el("p", {}, error.message));
+}
+
+// News
+
+const state = { waiting: 0, busy: {} };
+let line = ["", "connecting"];
+
+function listen() {
+  feed?.close();
+  feed = new EventSource("/live/feed");
+  feed.onopen = () => connection(...(line = ["on", "live"]));
+  feed.onmessage = (event) => {
+    const news = JSON.parse(event.data);
+    state.busy = news.busy;
+    if (news.waiting !== state.waiting) badge((state.waiting = news.waiting));
+    if (news.missed) say(`${news.missed} steps were too many to show`);
+    page?.news?.(news);
+  };
+  feed.onerror = async () => {
+    connection(...(line = ["off", "not connected"]));
+    if (feed.readyState !== EventSource.CLOSED) return;
+    try {
+      await read("session");
+      setTimeout(listen, 2000);
+    } catch (error) {
+      if (error.status === 401) ask("Your session is over.");
+      else setTimeout(listen, 2000);
+    }
+  };
+}
+
+// Sessions
+
+function ask(why = "") {
+  me = null;
+  turn++;
+  feed?.close();
+  page?.stop?.();
+  page = null;
+  document.title = "agentserver";
+  replace(header, el("p", { class: "brand" }, el("b", {}, "agentserver")));
+  const field = el("input", {
+    id: "token", name: "token", type: "password", autocomplete: "current-password", spellcheck: "false", required: true,
+  });
+  const fault = el("p", { role: "alert", class: "fault" }, why);
+  const form = el("form", { class: "login" },
+    el("h1", {}, "Log in"),
+    el("label", { for: "token" }, "Token of a principal"),
+    field,
+    el("button", { type: "submit", class: "good" }, "Log in"),
+    fault,
+    el("p", { class: "quiet" }, "agentserver principals add NAME --role operator gives one; --role viewer sees no contents."));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    replace(fault);
+    try {
+      await login(field.value.trim());
+      field.value = "";
+      await begin();
+      if (!me) replace(main.querySelector(".fault"), "This browser does not keep the session: it wants https, or http on this very machine.");
+    } catch (error) {
+      replace(fault, error.message);
+    }
+  });
+  replace(main, form);
+  field.focus();
+}
+
+async function leave() {
+  await logout().catch(() => {});
+  say("You are logged out.");
+  ask();
+}
+
+async function begin() {
+  try {
+    me = await read("session");
+  } catch (error) {
+    if (error.status !== 401) throw error;
+    return ask();
+  }
+  say("");
+  listen();
+  await show();
+}
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+window.addEventListener("hashchange", show);
+put(main);
+await begin();

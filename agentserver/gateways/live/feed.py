@@ -1,0 +1,182 @@
+"""What happens, as a stream of server-sent events for one browser.
+
+Owns how much of it waits, how often it is sent, and when it ends. Made of committed records alone. Refuses to know what
+a page makes of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from agentserver.core.records.audit import Event
+from agentserver.gateways.live import telling
+from agentserver.payload.names import local
+from agentserver.trace.redact import redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Receive, Scope, Send
+
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.gateways.live.host import LiveHost, LiveTokens
+    from agentserver.gateways.principals import Caller
+    from agentserver.trace.redact import Redaction
+
+PERIOD = 0.1
+"""Seconds between two events of a stream."""
+
+QUIET = 10.0
+"""Seconds after which a stream without news says that it is there."""
+
+MOST = 200
+"""Messages that one event tells; further ones are counted by sender, receiver and kind."""
+
+TOLD = frozenset(Event) - {Event.HANDLED, Event.ATTEMPTED, Event.RESERVED, Event.SETTLED}
+"""Events that a page hears of one by one."""
+
+HEADERS = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+class News:
+    """What has happened since it was last told, within bounds.
+
+    Args:
+        host: the server.
+        redaction: what the reader may not see.
+        redact: whether the reader is shown no content.
+    """
+
+    def __init__(self, host: LiveHost, redaction: Redaction, *, redact: bool) -> None:
+        self._host = host
+        self._redaction = redaction
+        self._redact = redact
+        self._hops: list[dict[str, Any]] = []
+        self._counted: Counter[tuple[str, str, str]] = Counter()
+        self._missed = 0
+        self._state: dict[str, Any] = {}
+
+    def add(self, records: tuple[AuditRecord, ...]) -> None:
+        """Take in the records of one step."""
+        told = [record for record in records if record.event in TOLD]
+        room = max(0, MOST - len(self._hops))
+        bare = [record._replace(message=b"") for record in told[:room]]  # what a message says is no news
+        self._hops += map(self._hop, redacted(bare, self._redaction))
+        known = self._host.rules.blueprint.listeners
+        for record in told[room:]:
+            to = record.to if record.to in known else ""
+            sender = record.sender if record.sender in known else ""
+            self._counted[(sender, to, str(record.event))] += 1
+
+    def miss(self, steps: int) -> None:
+        """Take in that so many steps were missed."""
+        self._missed += steps
+
+    def _hop(self, record: AuditRecord) -> dict[str, Any]:
+        """A message; of what its sender wrote a viewer is told nothing that is no name of the organism's."""
+        told = telling.hop(record)
+        if self._redact:
+            blueprint = self._host.rules.blueprint
+            named = {local(root) for roots in blueprint.roots.values() for root in roots}
+            told["why"] = ""
+            if record.event is Event.REFUSED:
+                told["to"] = told["to"] if record.to in blueprint.listeners else ""
+                told["root"] = told["root"] if record.root in named else ""
+        return told
+
+    def take(self) -> dict[str, Any] | None:
+        """What is new, if anything is."""
+        state = {"busy": self._host.busy(), "waiting": len(self._host.approvals())}
+        if not (self._hops or self._counted or self._missed) and state == self._state:
+            return None
+        self._state = state
+        told = {
+            **state,
+            "hops": self._hops,
+            "counted": [[*key, count] for key, count in self._counted.items()],
+            "missed": self._missed,
+        }
+        self._hops, self._counted, self._missed = [], Counter(), 0
+        return told
+
+
+class Feed:
+    """The answer to a browser that wants the stream: an ASGI application.
+
+    Args:
+        host: the server.
+        tokens: says when the caller's token counts no more; the stream ends then.
+        caller: who reads.
+        redaction: what the caller may not see.
+        over: called at the end.
+    """
+
+    def __init__(
+        self,
+        host: LiveHost,
+        tokens: LiveTokens,
+        caller: Caller,
+        redaction: Redaction,
+        over: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._tokens = tokens
+        self._caller = caller
+        self._news = News(host, redaction, redact=caller.redacted)
+        self._over = over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        """Stream until the browser goes, the server stops or the token counts no more."""
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+            async with anyio.create_task_group() as tasks:
+
+                async def ending(wait: Callable[[], Any]) -> None:
+                    await wait()
+                    tasks.cancel_scope.cancel()
+
+                for work in (self._read, self._revoked, lambda: _gone(receive), lambda: self._tell(send)):
+                    tasks.start_soon(ending, work)
+            with suppress(OSError):  # the browser is gone
+                await send({"type": "http.response.body", "body": b"event: ended\ndata: {}\n\n"})
+        finally:
+            self._over()
+
+    async def _read(self) -> None:
+        async for step in self._host.records():
+            missed = getattr(step, "missed", None)
+            if missed is None:
+                self._news.add(step)
+            else:
+                self._news.miss(missed)
+
+    async def _revoked(self) -> None:
+        await self._tokens.revoked(self._caller)
+
+    async def _tell(self, send: Send) -> None:
+        quiet = 0.0
+        with suppress(OSError):  # the browser is gone
+            while True:
+                told = self._news.take()
+                if told is not None or quiet >= QUIET:
+                    text = ": here" if told is None else f"data: {json.dumps(told)}"
+                    body = f"{text}\n\n".encode()
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                    quiet = 0.0
+                quiet += PERIOD
+                await anyio.sleep(PERIOD)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,73 @@
+"""What the live view needs of the server and of those who know tokens, as Protocols.
+
+Owns the seams. Refuses to hold any implementation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from agentserver.core.guard import Rules
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
+    from agentserver.core.state.conversation import Conversation
+    from agentserver.gateways.principals import Caller
+    from agentserver.ports import EngineReader
+
+T = TypeVar("T")
+
+
+class LiveHost(Protocol):
+    """The server, as far as it is watched and decided about here."""
+
+    @property
+    def rules(self) -> Rules:
+        """What conversations decide by at present."""
+        ...
+
+    def records(self) -> AsyncIterator[tuple[AuditRecord, ...]]:
+        """The records of each committed step, from now on; ends when the server stops or this reader lags."""
+        ...
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """The messages that wait for a person, the oldest first."""
+        ...
+
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
+        ...
+
+    def conversation(self, conversation: str) -> Conversation | None:
+        """A conversation at work; None when it is unknown or over."""
+        ...
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Do some reading of what the engine has kept."""
+        ...
+
+    def busy(self) -> Mapping[str, tuple[int, int]]:
+        """By listener: invocations that run, and deliveries that wait for room at it."""
+        ...
+
+
+class LiveTokens(Protocol):
+    """Knows callers by their tokens."""
+
+    def authenticate(self, token: str) -> Caller | None:
+        """The caller whose token it is; None when it is nobody's."""
+        ...
+
+    def refresh(self) -> None:
+        """Look whether anything has changed."""
+        ...
+
+    def stands(self, caller: Caller) -> bool:
+        """True while the caller's token counts, and for the same."""
+        ...
+
+    async def revoked(self, caller: Caller) -> None:
+        """Wait until the caller's token counts no more."""
+        ...

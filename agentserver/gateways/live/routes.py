@@ -1,0 +1,284 @@
+"""The routes of the live view.
+
+Owns who may ask for what, and that whatever changes anything comes from a page of ours. Refuses to know how anything
+looks: answers are JSON, whose texts the pages show as texts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from agentserver.core.decide import approving
+from agentserver.core.encoding.recorded import UnrecordedError
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.gateways.live import reading, telling
+from agentserver.gateways.live.assets import HEADERS, Assets
+from agentserver.gateways.live.feed import Feed
+from agentserver.gateways.live.organism import Scenery
+from agentserver.gateways.live.sessions import Sessions
+from agentserver.gateways.principals import Role
+from agentserver.ports import EngineError
+from agentserver.trace.redact import EVERY, Redaction
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from agentserver.core.state.approvals import Approval
+    from agentserver.gateways.live.host import LiveHost, LiveTokens
+    from agentserver.gateways.principals import Caller
+
+COOKIE: Final = "__Host-agentserver"
+"""A browser sends it over TLS alone, or to the machine it runs on, and to no other host or path."""
+
+HEADER: Final = "x-agentserver"
+"""A page of another origin cannot send it without being allowed to, and nobody is."""
+
+BODY: Final = 4096
+"""Bytes of a request."""
+
+FEEDS: Final = 100
+"""Streams at once."""
+
+
+class LiveView:
+    """The live view of one server.
+
+    Args:
+        host: the server.
+        tokens: who is who.
+        name: the organism's.
+        secrets: takes secrets of the organism out of a text.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        host: LiveHost,
+        tokens: LiveTokens,
+        name: str,
+        secrets: Callable[[str], str] = str,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._host = host
+        self._tokens = tokens
+        self._name = name
+        self._secrets = secrets
+        self._now = now
+        self._sessions = Sessions(tokens)
+        self._scenery = Scenery(name)
+        self._assets = Assets()
+        self._feeds = 0
+
+    def routes(self) -> list[Route]:
+        """All of them, to be mounted at the root."""
+        return [
+            Route("/", self._assets.page),
+            Route("/live/files/{name}", self._assets.file),
+            Route("/live/session", self._login, methods=["POST"]),
+            Route("/live/session", self._logout, methods=["DELETE"]),
+            self._seen("/live/session", self._me),
+            self._seen("/live/organism", self._organism),
+            self._seen("/live/feed", self._feed),
+            self._seen("/live/conversations", self._conversations),
+            self._seen("/live/conversations/{conversation}", self._conversation),
+            self._seen("/live/conversations/{conversation}/messages/{delivery}", self._message),
+            self._seen("/live/approvals", self._approvals),
+            self._seen("/live/approvals/{approval}", self._approval),
+            self._decided("/live/approvals/{approval}", self._answer),
+            self._seen("/live/dead", self._dead),
+            self._seen("/live/dead/{delivery}", self._letter),
+        ]
+
+    # Who asks
+
+    async def _login(self, request: Request) -> Response:
+        asked = await _body(request)
+        token = asked.get("token") if asked is not None else None
+        begun = self._sessions.begin(token) if isinstance(token, str) else None
+        if begun is None:
+            return _refused(401, "no token of a principal's")
+        key, caller = begun
+        if caller.role is Role.USER:
+            self._sessions.end(key)
+            return _refused(403, "the live view is for operators and viewers")
+        answer = self._told(self._of(caller))
+        answer.set_cookie(COOKIE, key, path="/", secure=True, httponly=True, samesite="strict")
+        return answer
+
+    async def _logout(self, request: Request) -> Response:
+        if HEADER not in request.headers:
+            return _refused(403, f"it wants the header {HEADER}")
+        self._sessions.end(request.cookies.get(COOKIE, ""))
+        answer = self._told({})
+        answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+        return answer
+
+    def _seen(self, path: str, show: Callable[[Request, Caller], Awaitable[Response | ASGIApp]]) -> Route:
+        """A route of what operators and viewers see."""
+
+        async def answer(request: Request) -> Any:
+            caller = self._sessions.caller(request.cookies.get(COOKIE, ""))
+            if caller is None:
+                return _refused(401, "log in")
+            return await _tried(partial(show, request, caller))
+
+        return Route(path, answer, methods=["GET"])
+
+    def _decided(
+        self, path: str, decide: Callable[[Request, Caller, dict[str, Any]], Awaitable[Response]]
+    ) -> Route:
+        """A route of what only operators do, from a page of ours."""
+
+        async def answer(request: Request) -> Any:
+            caller = self._sessions.caller(request.cookies.get(COOKIE, ""))
+            if caller is None:
+                return _refused(401, "log in")
+            if not caller.decides:
+                return _refused(403, "operators decide")
+            asked = await _body(request)
+            if asked is None:
+                return _refused(400, f"it wants a JSON object and the header {HEADER}")
+            return await _tried(partial(decide, request, caller, asked))
+
+        return Route(path, answer, methods=["POST"])
+
+    def _redaction(self, caller: Caller) -> Redaction:
+        return Redaction((EVERY,) if caller.redacted else (), self._secrets)
+
+    def _of(self, caller: Caller) -> dict[str, Any]:
+        return {"name": caller.name, "role": str(caller.role), "decides": caller.decides, "organism": self._name}
+
+    @staticmethod
+    def _told(value: Any) -> Response:
+        return JSONResponse(value, headers={**HEADERS, "cache-control": "no-store"})
+
+    async def _me(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
+        return self._told(self._of(caller))
+
+    # What is seen
+
+    async def _organism(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
+        told = await self._scenery.told(self._host.rules.blueprint)
+        return self._told({**told, "busy": self._host.busy()})
+
+    async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:  # noqa: ARG002 - one signature
+        if self._feeds >= FEEDS:
+            return _refused(429, "too many pages watch")
+        self._feeds += 1
+        return Feed(self._host, self._tokens, caller, self._redaction(caller), self._unfed)
+
+    def _unfed(self) -> None:
+        self._feeds -= 1
+
+    async def _conversations(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
+        return self._told(await self._host.read(reading.conversations))
+
+    async def _conversation(self, request: Request, caller: Caller) -> Response:
+        key, redaction = request.path_params["conversation"], self._redaction(caller)
+        return self._told(
+            await self._host.read(lambda reader: reading.conversation(reader, key, redaction))
+        )
+
+    async def _message(self, request: Request, caller: Caller) -> Response:
+        key, delivery = request.path_params["conversation"], request.path_params["delivery"]
+        redaction = self._redaction(caller)
+        return self._told(
+            await self._host.read(lambda reader: reading.message(reader, key, delivery, redaction))
+        )
+
+    async def _dead(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
+        redaction = self._redaction(caller)
+        return self._told(await self._host.read(lambda reader: reading.dead(reader, redaction)))
+
+    async def _letter(self, request: Request, caller: Caller) -> Response:
+        delivery, redaction = request.path_params["delivery"], self._redaction(caller)
+        return self._told(await self._host.read(lambda reader: reading.letter(reader, delivery, redaction)))
+
+    # Approvals
+
+    async def _approvals(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
+        waiting = [self._asked(one, caller) for one in self._host.approvals()]
+        return self._told({"waiting": waiting})
+
+    def _asked(self, one: Approval, caller: Caller) -> dict[str, Any]:
+        conversation = self._host.conversation(one.delivery.conversation)
+        told = telling.asked(one, "" if conversation is None else conversation.principal)
+        told["why"] = "" if caller.redacted else self._secrets(told["why"])
+        until = one.at + self._host.rules.blueprint.limits.approval
+        return {**told, "left": max(0.0, until - self._now())}
+
+    async def _approval(self, request: Request, caller: Caller) -> Response:
+        one = self._waiting(request)
+        rules, conversation = self._host.rules, self._host.conversation(one.delivery.conversation)
+        told = {
+            **self._asked(one, caller),
+            **telling.question(one, rules.codecs, self._redaction(caller), whole=not caller.redacted),
+            "barred": "" if conversation is None else approving.barred(conversation, caller.name, rules),
+            "digest": one.digest if caller.decides else "",
+        }
+        return self._told(told)
+
+    def _waiting(self, request: Request) -> Approval:
+        """The approval that a path names. Raises LookupError."""
+        key = request.path_params["approval"]
+        found = next((one for one in self._host.approvals() if one.id == key), None)
+        if found is None:
+            raise LookupError(key)
+        return found
+
+    async def _answer(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
+        one = self._waiting(request)
+        said, digest = asked.get("answer"), asked.get("digest")
+        if said not in set(Answer) or not isinstance(digest, str):
+            return _refused(400, "it wants an answer and the digest that was shown")
+        conversation = self._host.conversation(one.delivery.conversation)
+        if conversation is not None and said != Answer.DENY:
+            barred = approving.barred(conversation, caller.name, self._host.rules)
+            if barred:
+                return _refused(403, barred)
+        answered = ApprovalAnswer(one.id, digest, Answer(said), caller.name)
+        if not await self._host.answer(one.delivery.conversation, answered):
+            return _refused(409, "it does not wait any more, or is not what was shown")
+        return self._told({})
+
+
+async def _tried(answer: Callable[[], Awaitable[Any]]) -> Any:
+    try:
+        return await answer()
+    except UnrecordedError:
+        return _refused(404, "this server keeps no record of what happens: it has no journal")
+    except LookupError:
+        return _refused(404, "there is no such thing, or not any more")
+    except EngineError:
+        return _refused(503, "nothing can be read or kept at present")
+
+
+async def _body(request: Request) -> dict[str, Any] | None:
+    """What a page of ours asks for; None for anything else."""
+    if HEADER not in request.headers or request.headers.get("content-type") != "application/json":
+        return None
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > BODY:
+            return None
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _refused(status: int, why: str) -> Response:
+    headers = {**HEADERS, "cache-control": "no-store"}
+    body = {"title": why, "status": status}
+    return JSONResponse(body, status, headers, "application/problem+json")

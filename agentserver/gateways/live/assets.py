@@ -55,7 +55,7 @@ class Asset(NamedTuple):
 
 
 class Assets:
-    """The files by name."""
+    """The files by name. Making one reads them all: that is no work for an event loop."""
 
     def __init__(self) -> None:
         self._files = {

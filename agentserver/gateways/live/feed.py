@@ -96,7 +96,7 @@ class News:
 
     def take(self) -> dict[str, Any] | None:
         """What is new, if anything is."""
-        state = {"busy": self._host.busy(), "waiting": len(self._host.approvals())}
+        state = {"queues": self._host.queues(), "waiting": len(self._host.approvals())}
         if not (self._hops or self._counted or self._missed) and state == self._state:
             return None
         self._state = state

@@ -48,8 +48,16 @@ class LiveHost(Protocol):
         """Do some reading of what the engine has kept."""
         ...
 
-    def busy(self) -> Mapping[str, tuple[int, int]]:
-        """By listener: invocations that run, and deliveries that wait for room at it."""
+    async def requeue(self, delivery: str, by: str) -> str:
+        """Queue a dead letter again; gives the conversation in which it is. Raises LookupError."""
+        ...
+
+    async def discard(self, delivery: str) -> None:
+        """Take a dead letter off the list. Raises LookupError."""
+        ...
+
+    def queues(self) -> Mapping[str, tuple[int, int]]:
+        """By listener: deliveries that wait until it has room, and those that it has."""
         ...
 
 

@@ -5,27 +5,34 @@ Owns how much of it a page is given. Runs where the engine reads. Refuses to cha
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import visible
 from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.details import Answered, Charge, KeptText
+from agentserver.core.records.wording import WORDING
 from agentserver.gateways.live import telling
-from agentserver.gateways.live.telling import name
+from agentserver.gateways.live.telling import NAME, name
 from agentserver.payload.names import local
+from agentserver.spending import Amount
 from agentserver.trace import text
 from agentserver.trace.redact import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from agentserver.core.encoding.recorded import DeadLetter, Summary
-    from agentserver.core.records.audit import AuditRecord
     from agentserver.ports import EngineReader
     from agentserver.trace.redact import Redaction
 
 MOST = 200
 """Conversations, dead letters and decisions that a page lists."""
+
+LATEST = 50
+"""Conversations in which decisions and charges are looked for: those that were touched last."""
 
 ROWS = 1000
 """Records of a conversation that a page shows: the last ones."""
@@ -53,7 +60,7 @@ def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[s
         "principal": name(recorded.beginning.principal),
         "rows": rows[-ROWS:],
         "earlier": max(0, len(rows) - ROWS),
-        "cost": _cost(records),
+        "cost": _sum(cost for _, _, cost in charges(records)),
     }
 
 
@@ -66,14 +73,85 @@ def message(reader: EngineReader, key: str, delivery: str, redaction: Redaction)
     raise LookupError(delivery)
 
 
-def _cost(records: Sequence[AuditRecord]) -> dict[str, int]:
-    """What the work of a conversation has cost: what was settled, and what was reserved and was not."""
-    tokens = money = 0
+# Decisions and usage
+
+
+def decided(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
+    """What people have decided, the latest first, in the conversations that were touched last."""
+    records = [record for record in _latest(reader) if record.event in {Event.APPROVED, Event.WITHDRAWN}]
+    records.sort(key=lambda record: record.at, reverse=True)
+    return [
+        {
+            "at": record.at,
+            "sender": name(record.sender),
+            "to": name(record.to),
+            "root": name(record.root),
+            "conversation": record.conversation,
+            "granted": record.event is Event.APPROVED,
+            "answer": visible(WORDING.first(record.detail)[:NAME]),
+            "by": visible(record.detail.by[:NAME]) if isinstance(record.detail, Answered) else "",
+        }
+        for record in records[:most]
+    ]
+
+
+def usage(reader: EngineReader) -> dict[str, Any]:
+    """What was charged, by listener and model in the conversations that were touched last, and by principal in all."""
+    listeners: dict[str, list[Amount]] = {}
+    models: dict[str, list[Amount]] = {}
+    principals: dict[str, list[Amount]] = {}
+    for listener, model, cost in charges(_latest(reader)):
+        listeners.setdefault(listener, []).append(cost)
+        models.setdefault(model, []).append(cost)
+    for one in reader.conversations():
+        if one.tokens or one.money:
+            principals.setdefault(one.principal, []).append(Amount(one.tokens, one.money))
+    return {
+        "listeners": _charged(listeners),
+        "models": _charged(models),
+        "principals": [{**each, "calls": None} for each in _charged(principals)],
+        "latest": LATEST,
+    }
+
+
+def charges(records: Iterable[AuditRecord]) -> Iterator[tuple[str, str, Amount]]:
+    """Priced work: the listener, a word for the work, and its cost; while that is not known, the most it may cost."""
+    open_: dict[str, deque[AuditRecord]] = {}
     for record in records:
-        cost = telling.row(text.TracedHop(record, 0, 0.0))["cost"]
-        if cost is not None:
-            tokens, money = tokens + cost[0], money + cost[1]
-    return {"tokens": tokens, "money": money}
+        match record.event, record.detail:
+            case Event.RESERVED, Charge():
+                open_.setdefault(record.delivery, deque()).append(record)
+            case Event.SETTLED, Charge() as cost:
+                reserved = open_.get(record.delivery)
+                begun = reserved.popleft().detail if reserved else None
+                what = begun.what if isinstance(begun, Charge) else ""
+                yield record.to, what, Amount(cost.tokens, cost.money)
+    for record in (each for many in open_.values() for each in many):
+        if isinstance(record.detail, Charge):
+            yield record.to, record.detail.what, Amount(record.detail.tokens, record.detail.money)
+
+
+def _sum(costs: Iterable[Amount]) -> dict[str, int]:
+    total = sum(costs, Amount())
+    return {"tokens": total.tokens, "money": total.money}
+
+
+def _charged(groups: Mapping[str, list[Amount]]) -> list[dict[str, Any]]:
+    told = [(name(key), sum(costs, Amount()), len(costs)) for key, costs in groups.items()]
+    told.sort(key=lambda one: (-one[1].money, -one[1].tokens, one[0]))
+    return [
+        {"name": key, "tokens": cost.tokens, "money": cost.money, "calls": calls}
+        for key, cost, calls in told[:MOST]
+    ]
+
+
+def _latest(reader: EngineReader) -> Iterator[AuditRecord]:
+    """The records of the conversations that were touched last."""
+    for one in islice(reader.conversations(), LATEST):
+        try:
+            yield from reader.recorded_conversation(one.id).records()
+        except (LookupError, UnreadableError):
+            continue
 
 
 # Dead letters
@@ -100,9 +178,6 @@ def found_letter(reader: EngineReader, delivery: str) -> DeadLetter:
 
 
 def _letter(one: DeadLetter, redaction: Redaction, most: int | None) -> dict[str, Any]:
-    from agentserver.core.records.audit import AuditRecord, Event
-    from agentserver.core.records.details import KeptText
-
     delivery = one.delivery
     record = AuditRecord(
         Event.FAILED,

@@ -18,7 +18,7 @@ from agentserver.core.decide import approving
 from agentserver.core.encoding.recorded import UnrecordedError
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.gateways.live import reading, telling
-from agentserver.gateways.live.assets import HEADERS, Assets
+from agentserver.gateways.live.assets import HEADERS
 from agentserver.gateways.live.feed import Feed
 from agentserver.gateways.live.organism import Scenery
 from agentserver.gateways.live.sessions import Sessions
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from agentserver.core.state.approvals import Approval
+    from agentserver.gateways.live.assets import Assets
     from agentserver.gateways.live.host import LiveHost, LiveTokens
     from agentserver.gateways.principals import Caller
 
-COOKIE: Final = "__Host-agentserver"
+COOKIE: Final = "__Host-agentserver-session"
 """A browser sends it over TLS alone, or to the machine it runs on, and to no other host or path."""
 
 HEADER: Final = "x-agentserver"
@@ -55,6 +56,7 @@ class LiveView:
     Args:
         host: the server.
         tokens: who is who.
+        assets: the files of the page.
         name: the organism's.
         secrets: takes secrets of the organism out of a text.
         now: seconds since the epoch.
@@ -64,6 +66,8 @@ class LiveView:
         self,
         host: LiveHost,
         tokens: LiveTokens,
+        assets: Assets,
+        *,
         name: str,
         secrets: Callable[[str], str] = str,
         now: Callable[[], float] = time.time,
@@ -75,7 +79,7 @@ class LiveView:
         self._now = now
         self._sessions = Sessions(tokens)
         self._scenery = Scenery(name)
-        self._assets = Assets()
+        self._assets = assets
         self._feeds = 0
 
     def routes(self) -> list[Route]:
@@ -85,7 +89,7 @@ class LiveView:
             Route("/live/files/{name}", self._assets.file),
             Route("/live/session", self._login, methods=["POST"]),
             Route("/live/session", self._logout, methods=["DELETE"]),
-            self._seen("/live/session", self._me),
+            Route("/live/session", self._me, methods=["GET"]),
             self._seen("/live/organism", self._organism),
             self._seen("/live/feed", self._feed),
             self._seen("/live/conversations", self._conversations),
@@ -96,6 +100,8 @@ class LiveView:
             self._decided("/live/approvals/{approval}", self._answer),
             self._seen("/live/dead", self._dead),
             self._seen("/live/dead/{delivery}", self._letter),
+            self._decided("/live/dead/{delivery}", self._settle),
+            self._seen("/live/usage", self._usage),
         ]
 
     # Who asks
@@ -155,20 +161,27 @@ class LiveView:
         return Redaction((EVERY,) if caller.redacted else (), self._secrets)
 
     def _of(self, caller: Caller) -> dict[str, Any]:
-        return {"name": caller.name, "role": str(caller.role), "decides": caller.decides, "organism": self._name}
+        return {
+            "name": caller.name,
+            "role": str(caller.role),
+            "decides": caller.decides,
+            "organism": self._name,
+        }
 
     @staticmethod
     def _told(value: Any) -> Response:
         return JSONResponse(value, headers={**HEADERS, "cache-control": "no-store"})
 
-    async def _me(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        return self._told(self._of(caller))
+    async def _me(self, request: Request) -> Response:
+        """Who is logged in; an empty name for nobody."""
+        caller = self._sessions.caller(request.cookies.get(COOKIE, ""))
+        return self._told({"name": ""} if caller is None else self._of(caller))
 
     # What is seen
 
     async def _organism(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         told = await self._scenery.told(self._host.rules.blueprint)
-        return self._told({**told, "busy": self._host.busy()})
+        return self._told({**told, "queues": self._host.queues()})
 
     async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:  # noqa: ARG002 - one signature
         if self._feeds >= FEEDS:
@@ -184,9 +197,7 @@ class LiveView:
 
     async def _conversation(self, request: Request, caller: Caller) -> Response:
         key, redaction = request.path_params["conversation"], self._redaction(caller)
-        return self._told(
-            await self._host.read(lambda reader: reading.conversation(reader, key, redaction))
-        )
+        return self._told(await self._host.read(lambda reader: reading.conversation(reader, key, redaction)))
 
     async def _message(self, request: Request, caller: Caller) -> Response:
         key, delivery = request.path_params["conversation"], request.path_params["delivery"]
@@ -203,11 +214,24 @@ class LiveView:
         delivery, redaction = request.path_params["delivery"], self._redaction(caller)
         return self._told(await self._host.read(lambda reader: reading.letter(reader, delivery, redaction)))
 
+    async def _settle(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
+        """Try a dead letter again, or give it up."""
+        delivery, what = request.path_params["delivery"], asked.get("do")
+        if what == "discard":
+            await self._host.discard(delivery)
+            return self._told({})
+        if what == "requeue":
+            return self._told({"conversation": await self._host.requeue(delivery, caller.name)})
+        return _refused(400, "it wants requeue or discard")
+
+    async def _usage(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
+        return self._told(await self._host.read(reading.usage))
+
     # Approvals
 
     async def _approvals(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         waiting = [self._asked(one, caller) for one in self._host.approvals()]
-        return self._told({"waiting": waiting})
+        return self._told({"waiting": waiting, "decided": await self._host.read(reading.decided)})
 
     def _asked(self, one: Approval, caller: Caller) -> dict[str, Any]:
         conversation = self._host.conversation(one.delivery.conversation)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import visible
-from agentserver.core.records.details import Charge, Grounds, GuardQuestions, GuardAsks
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.details import Charge, Grounds, GuardAsks, GuardQuestions
 from agentserver.core.records.wording import WORDING
 from agentserver.findings import PHRASES, Findings
 from agentserver.gateways import approval_view
+from agentserver.gateways.console.view import ASKS, MARGIN
 from agentserver.payload.names import local
 from agentserver.trace import text
 from agentserver.trace.redact import redacted
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agentserver.core.messages import Question
-    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.details import Detail
     from agentserver.core.state.approvals import Approval
     from agentserver.findings import FindingFacts
@@ -148,23 +149,30 @@ def asked(approval: Approval, principal: str) -> dict[str, Any]:
     }
 
 
-def question(approval: Approval, codecs: Codecs, redaction: Redaction, *, whole: bool = True) -> dict[str, Any]:
+def question(
+    approval: Approval, codecs: Codecs, redaction: Redaction, *, whole: bool = True
+) -> dict[str, Any]:
     """All that a person reads before answering; without the digest an answer is bound to."""
     seen = _redacted(approval, redaction)
     said = approval_view.said(seen, codecs, redaction.secrets)[:-1]
-    reasons = list(approval_view.reasons(seen))
     return {
-        "reasons": lines(reasons, visible),
+        "reasons": lines(map(_bare, approval_view.reasons(seen)), visible),
         "ways": [way for one in seen.questions for way in ways(one.why)],
-        "said": lines(said, visible),
-        "always": [visible(each) for one in seen.questions for each in _covers(one, approval)] if whole else [],
+        "said": lines(map(_bare, said), visible),
+        "always": [visible(each) for one in seen.questions for each in _covers(one, approval)]
+        if whole
+        else [],
     }
+
+
+def _bare(line: Line) -> Line:
+    """A line without the margin by which a terminal tells a message from its own words: a page frames it."""
+    (style, margin), *rest = line
+    return ((style, margin.removeprefix(MARGIN).removeprefix(ASKS)), *rest)
 
 
 def _redacted(approval: Approval, redaction: Redaction) -> Approval:
     """The approval less what its reader may not see."""
-    from agentserver.core.records.audit import AuditRecord, Event
-
     delivery = approval.delivery
     why = GuardQuestions(tuple(GuardAsks(one.guard, one.why) for one in approval.questions))
     record = AuditRecord(

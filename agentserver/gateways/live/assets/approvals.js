@@ -1,7 +1,7 @@
 // Approvals: what waits for a person, one of them whole, and who decided what.
 
 import { read, send } from "./api.js";
-import { button, day, el, lines, link, put, replace, sign, span, table, way } from "./dom.js";
+import { button, day, el, lines, link, put, replace, sign, spaced, span, table, way } from "./dom.js";
 import { lineage } from "./lineage.js";
 
 const EVENTS = new Set(["asked", "approved", "withdrawn", "dropped", "closed"]);
@@ -23,9 +23,8 @@ async function all() {
       ["when", (row) => day(row.at)],
       ["message", (row) => el("span", {}, way(row.sender, row.to), " ", row.root)],
       ["decision", (row) => el("span", { class: row.granted ? "s-good" : "s-bad" }, sign(row.granted ? "good" : "bad"), " ", row.answer)],
-      ["by", (row) => row.by || "nobody"],
       ["conversation", (row) => link(["conversations", row.conversation], row.conversation.slice(0, 13))],
-    ], told.decided, "Nobody has decided anything yet."));
+    ], told.decided, "Nobody has decided anything yet, in the conversations that were touched last."));
   };
   await again();
   const clock = setInterval(() => timers.forEach((tick) => tick()), 1000);
@@ -47,7 +46,7 @@ function left(each, timers) {
 
 function card(each, timers) {
   return el("li", { class: "card" },
-    el("p", { class: "head" }, sign("warn"), way(each.sender, each.to), el("span", { class: "root" }, each.root), left(each, timers)),
+    el("p", { class: "head" }, spaced(sign("warn"), way(each.sender, each.to), el("span", { class: "root" }, each.root), left(each, timers))),
     el("p", { class: "quiet" }, "asked for in a conversation of ", el("b", {}, each.principal)),
     each.why && el("p", { class: "why" }, each.why),
     el("p", {}, link(["approvals", each.id], `Read and decide: ${each.sender} to ${each.to}`)));

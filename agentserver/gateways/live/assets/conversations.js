@@ -1,7 +1,7 @@
 // Conversations: a list, and one of them as the tree of its hops with what each says, costs, and why it went no further.
 
 import { read } from "./api.js";
-import { button, count, day, el, link, look, money, plain, put, replace, sign, table, way } from "./dom.js";
+import { button, count, day, el, link, look, money, plain, put, replace, sign, spaced, table, way } from "./dom.js";
 import { lineage } from "./lineage.js";
 
 const PAUSE = 1000; // milliseconds between two readings
@@ -75,22 +75,22 @@ function paced(again) {
 function hop(key, row, opened) {
   const kind = look(row.event);
   const why = [row.code, row.why].filter(Boolean).join(": ");
+  const head = spaced(
+    el("span", { class: "elapsed" }, `+${row.elapsed.toFixed(3)} s`),
+    sign(kind), el("span", { class: `event s-${kind}` }, row.event),
+    way(row.sender, row.to), row.root && el("span", { class: "root" }, row.root),
+    row.took !== null && el("span", { class: "quiet" }, `${(row.took * 1000).toFixed(0)} ms`),
+    row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`));
   const node = el("li", { class: `hop ${kind}` },
-    el("p", { class: "head" },
-      el("span", { class: "elapsed" }, `+${row.elapsed.toFixed(3)} s`),
-      sign(kind), el("span", { class: `event s-${kind}` }, row.event),
-      way(row.sender, row.to), row.root && el("span", { class: "root" }, row.root),
-      row.took !== null && el("span", { class: "quiet" }, `${(row.took * 1000).toFixed(0)} ms`),
-      row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`)),
+    row.said.length > 0 ? said(key, row, head, opened) : el("p", { class: "head" }, head),
     why && el("p", { class: `why s-${kind}` }, why),
     row.ways.map(lineage),
-    row.more.length > 0 && el("details", { open: !row.ways.length }, el("summary", {}, "all that was found"), plain(row.more)),
-    row.said.length > 0 && said(key, row, opened));
+    row.more.length > 0 && el("details", { open: !row.ways.length }, el("summary", {}, "all that was found"), plain(row.more)));
   node.style.setProperty("--depth", String(Math.min(row.depth, 12)));
   return node;
 }
 
-function said(key, row, opened) {
+function said(key, row, head, opened) {
   const body = el("div", {}, plain(row.said));
   if (row.cut) {
     put(body, button("show all of it", async (event) => {
@@ -99,7 +99,7 @@ function said(key, row, opened) {
       event.preventDefault();
     }, "plain"));
   }
-  const node = el("details", { open: opened.get(row.delivery + row.event) === true }, el("summary", {}, "message"), body);
+  const node = el("details", { open: opened.get(row.delivery + row.event) === true }, el("summary", { class: "head" }, head), body);
   node.addEventListener("toggle", () => opened.set(row.delivery + row.event, node.open));
   return node;
 }

@@ -5,7 +5,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 const ATTRIBUTES = new Set([
   "aria-current", "aria-hidden", "aria-label", "aria-labelledby", "aria-live", "autocomplete", "class", "colspan", "cx",
-  "cy", "d", "datetime", "disabled", "for", "height", "id", "marker-end", "marker-start", "markerHeight", "markerWidth",
+  "cy", "d", "datetime", "disabled", "for", "height", "id", "marker-end", "marker-start", "markerHeight", "markerUnits", "markerWidth",
   "name", "open", "orient", "points", "r", "refX", "refY", "required", "role", "rx", "scope", "spellcheck", "tabindex",
   "text-anchor", "transform", "type", "viewBox", "width", "x", "y",
 ]);
@@ -35,6 +35,9 @@ export function replace(node, ...children) {
   node.replaceChildren();
   return put(node, ...children);
 }
+
+// Parts of a line, with a space between two: whoever hears or copies it gets words.
+export const spaced = (...parts) => parts.flat(Infinity).filter(Boolean).flatMap((part, at) => (at ? [" ", part] : [part]));
 
 // A link inside of the page. The parts are names, which may hold anything.
 export function link(parts, ...children) {
@@ -72,7 +75,8 @@ export const plain = (texts, label) => lines(texts.map((text) => [["plain", text
 
 // Shapes of what may happen to a message; each has a colour, a shape and a word.
 const SHAPES = {
-  good: () => svg("circle", { cx: 8, cy: 8, r: 5 }),
+  message: () => svg("circle", { cx: 8, cy: 8, r: 5 }),
+  good: () => svg("path", { d: "M8,1.5 A6.5,6.5 0 1 1 7.99,1.5 z M4.8,8.2 L7.2,10.6 L11.2,5.8" }),
   answer: () => svg("circle", { cx: 8, cy: 8, r: 4.5, class: "hollow" }),
   bad: () => svg("path", { d: "M8,1 L15,8 L8,15 L1,8 z M5.5,5.5 L10.5,10.5 M10.5,5.5 L5.5,10.5" }),
   warn: () => svg("path", { d: "M8,2 L15,14 L1,14 z M8,6.5 L8,10 M8,11.5 L8,12.5" }),
@@ -80,7 +84,8 @@ const SHAPES = {
 };
 
 const LOOKS = {
-  refused: "bad", failed: "bad", withdrawn: "bad", approved: "good", sent: "good", received: "good", answered: "answer",
+  refused: "bad", failed: "bad", withdrawn: "bad", approved: "good", sent: "message", received: "message",
+  redriven: "message", answered: "answer",
   asked: "warn", flagged: "warn", retried: "warn", repaired: "warn", dropped: "warn", discarded: "warn", ended: "warn",
 };
 
@@ -92,7 +97,7 @@ export const sign = (kind) =>
   svg("svg", { class: "sign", viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" }, shape(kind));
 
 export const way = (from, to) => el("span", { class: "way" },
-  el("b", {}, from || "?"), el("span", { class: "quiet" }, " → "), el("b", {}, to || "?"));
+  from && [el("b", {}, from), el("span", { class: "quiet" }, " → ")], el("b", {}, to || "?"));
 
 export const when = (seconds) => {
   const date = new Date(seconds * 1000);

@@ -1,13 +1,13 @@
 // The way of a value from its source to the sink that it was to drive.
 
-import { el, sign } from "./dom.js";
+import { el, sign, spaced } from "./dom.js";
 
 export function lineage(way) {
-  const stop = (kind, role, listener, field, step, more) => el("li", { class: `stop ${kind}` },
+  const stop = (kind, role, listener, field, step, more) => el("li", { class: `stop ${kind}` }, spaced(
     el("span", { class: "role" }, role),
     el("b", {}, listener, field && el("span", { class: "field" }, field.startsWith("[") ? field : `.${field}`)),
     el("span", { class: "quiet" }, `step ${step}`),
-    more);
+    more));
   return el("figure", { class: "lineage" },
     el("figcaption", {}, "Way of the value ", el("q", {}, way.excerpt), `: ${way.rule}`),
     el("ol", {},

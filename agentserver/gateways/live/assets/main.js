@@ -56,7 +56,7 @@ function frame() {
 
 function badge(waiting) {
   const node = document.getElementById("waiting");
-  if (node) replace(node, waiting ? String(waiting) : "", waiting && el("span", { class: "unseen" }, " wait"));
+  if (node) replace(node, waiting > 0 && [String(waiting), el("span", { class: "unseen" }, " wait")]);
 }
 
 function connection(state, text) {
@@ -99,7 +99,7 @@ function failed(error) {
 
 // News
 
-const state = { waiting: 0, busy: {} };
+const state = { waiting: 0, queues: {} };
 let line = ["", "connecting"];
 
 function listen() {
@@ -108,7 +108,7 @@ function listen() {
   feed.onopen = () => connection(...(line = ["on", "live"]));
   feed.onmessage = (event) => {
     const news = JSON.parse(event.data);
-    state.busy = news.busy;
+    state.queues = news.queues;
     if (news.waiting !== state.waiting) badge((state.waiting = news.waiting));
     if (news.missed) say(`${news.missed} steps were too many to show`);
     page?.news?.(news);
@@ -117,12 +117,12 @@ function listen() {
     connection(...(line = ["off", "not connected"]));
     if (feed.readyState !== EventSource.CLOSED) return;
     try {
-      await read("session");
-      setTimeout(listen, 2000);
-    } catch (error) {
-      if (error.status === 401) ask("Your session is over.");
-      else setTimeout(listen, 2000);
+      const found = await read("session");
+      if (!found.name) return ask("Your session is over.");
+    } catch {
+      // The server is away; it may come back.
     }
+    if (me) setTimeout(listen, 2000);
   };
 }
 
@@ -170,12 +170,9 @@ async function leave() {
 }
 
 async function begin() {
-  try {
-    me = await read("session");
-  } catch (error) {
-    if (error.status !== 401) throw error;
-    return ask();
-  }
+  const found = await read("session");
+  if (!found.name) return ask();
+  me = found;
   say("");
   listen();
   await show();

@@ -1,19 +1,19 @@
 // The organism: who may talk to whom, what is on its way, what was refused, and how busy each listener is.
 
 import { read } from "./api.js";
-import { count, el, link, look, put, replace, sign, svg, table, way, when } from "./dom.js";
+import { count, el, link, look, put, replace, sign, spaced, svg, table, way, when } from "./dom.js";
 import { Traffic } from "./traffic.js";
 
 const RECENT = 30;
 const MARGIN = 96; // left of the picture, for those who are outside
 
-const LEGEND = [["good", "message"], ["answer", "answer"], ["bad", "refused or failed"], ["warn", "waits, or was noted"]];
+const LEGEND = [["message", "message"], ["answer", "answer"], ["bad", "refused or failed"], ["warn", "waits, or was noted"]];
 
 export async function show(rest, { state }) {
   const told = await read("organism");
   const rows = new Map(told.listeners.map((one) => [one.name, { ...one, sent: 0, refused: 0 }]));
   const boxOf = new Map(told.boxes.flatMap((box) => box.members.map((name) => [name, box.name])));
-  state.busy = told.busy;
+  state.queues = told.queues;
 
   const picture = drawn(told);
   const traffic = new Traffic(picture, told, boxOf);
@@ -26,7 +26,7 @@ export async function show(rest, { state }) {
     for (const box of told.boxes) {
       let [running, queued] = [0, 0];
       for (const name of box.members) {
-        const [runs, waits] = state.busy[name] ?? [0, 0];
+        const [waits, runs] = state.queues[name] ?? [0, 0];
         running += runs;
         queued += waits;
       }
@@ -34,8 +34,8 @@ export async function show(rest, { state }) {
     }
     replace(listed, table("Listeners", [
       ["listener", (one) => el("span", {}, one.name, one.agent && el("span", { class: "tag" }, "agent"))],
-      ["running", (one) => `${(state.busy[one.name] ?? [0])[0]} of ${one.room}`, "number"],
-      ["queued", (one) => count((state.busy[one.name] ?? [0, 0])[1]), "number"],
+      ["running", (one) => `${(state.queues[one.name] ?? [0, 0])[1]} of ${one.room}`, "number"],
+      ["queued", (one) => count((state.queues[one.name] ?? [0, 0])[0]), "number"],
       ["sent", (one) => count(one.sent), "number"],
       ["refused", (one) => (one.refused ? el("b", { class: "s-bad" }, count(one.refused)) : "0"), "number"],
       ["may address", (one) => one.peers.join(", ") || "nobody"],
@@ -95,12 +95,12 @@ export async function show(rest, { state }) {
 }
 
 function happened(hop) {
-  return el("li", {},
+  return el("li", {}, spaced(
     when(hop.at), sign(look(hop.event)),
     el("span", { class: `event s-${look(hop.event)}` }, hop.event),
-    el("span", {}, way(hop.sender, hop.to), hop.root && el("span", {}, " ", hop.root)),
+    way(hop.sender, hop.to), hop.root && el("span", {}, hop.root),
     link(["conversations", hop.conversation], "conversation"),
-    (hop.why || hop.code) && el("span", { class: "why" }, [hop.code, hop.why].filter(Boolean).join(": ")));
+    (hop.why || hop.code) && el("span", { class: "why" }, [hop.code, hop.why].filter(Boolean).join(": "))));
 }
 
 // The picture: boxes and lines where the server has placed them.
@@ -166,6 +166,6 @@ function boxed(box, view) {
 }
 
 const marker = (id, refX, d) => svg("defs", {}, svg("marker", {
-  id, viewBox: "0 0 8 8", refX, refY: 4, orient: "auto", markerWidth: 8, markerHeight: 8,
+  id, viewBox: "0 0 8 8", refX, refY: 4, orient: "auto", markerUnits: "userSpaceOnUse", markerWidth: 10, markerHeight: 10,
 }, svg("path", { d, class: "arrow" })));
 

@@ -84,10 +84,10 @@ export class Traffic {
     if (this.dots.size >= MOST) return this.count({ lane }, 1);
     const node = shape(kind);
     node.classList.add("dot");
-    this.picture.over.append(node);
     const dot = { node, lane, back, began: performance.now() };
+    place(node, lane, this.still.matches ? 0.5 : Number(back));
+    this.picture.over.append(node);
     if (this.still.matches) {
-      place(node, lane, 0.5);
       setTimeout(() => node.remove(), LASTS);
       return;
     }
@@ -113,7 +113,7 @@ export class Traffic {
     lane.marks = shown + 1;
     const node = shape(kind);
     node.classList.add("mark");
-    place(node, lane, (back ? 0.5 : 0.6) - 0.14 * shown);
+    place(node, lane, (back ? 0.25 : 0.78) - (back ? -0.13 : 0.13) * shown);
     const group = this.picture.boxes.get(this.boxOf.get(hop.sender))?.group;
     group?.classList.toggle("objected", kind === "bad");
     this.picture.over.append(node);

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentserver import config
+from tests.gateways.live.running import TOKENS, Running
+from tests.machine import missing
+
+ROOT = Path(__file__).parents[3]
+PICTURES = ROOT / "docs" / "pictures"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """The system's chromium, driven by Playwright."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("the live view is tried with playwright, which is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        missing("the live view is tried in chromium, which is not installed here")
+    with sync_playwright() as playwright:
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium):
+    """Opens pages, each in a context of its own, and lets none of them break the policy or fail in a script."""
+    contexts, faults = [], []
+
+    def visited(running, role="operator", path="", **how):
+        context = chromium.new_context(
+            **{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **how}
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("pageerror", lambda error: faults.append(f"pageerror: {error}"))
+        page.on(
+            "console",
+            lambda told: (
+                faults.append(told.text) if told.type == "error" and "status of 4" not in told.text else None
+            ),
+        )
+        page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.goto(running.address + path)
+        if role is not None:
+            page.get_by_label("Token of a principal").fill(TOKENS[role])
+            page.get_by_role("button", name="Log in").click()
+            page.get_by_role("navigation").wait_for()
+        return page
+
+    visited.faults = faults
+    yield visited
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+@contextmanager
+def desk(folder, mode):
+    """The example whose clerk obeys what it reads, at work with a journal."""
+    place = folder / "desks"
+    shutil.copytree(ROOT / "examples" / "desks", place)
+    file = place / "plain.yaml"
+    text = file.read_text().replace("mode: enforce", f"mode: {mode}")
+    file.write_text(text)
+    with Running(config.load(file, environ={}), durable=True) as running:
+        running.wish = next(
+            payload
+            for bound in running.organism.listeners
+            if bound.listener.name == "clerk"
+            for payload in bound.listener.payloads
+            if payload.__name__ == "Wish"
+        )
+        yield running
+
+
+def keep(page, name):
+    """Take a picture for the documents when AGENTSERVER_PICTURES is set; otherwise only see that one can be taken."""
+    told = page.screenshot()
+    assert told.startswith(b"\x89PNG")
+    if os.environ.get("AGENTSERVER_PICTURES"):
+        PICTURES.mkdir(exist_ok=True)
+        (PICTURES / name).write_bytes(told)

@@ -1,0 +1,121 @@
+"""Approvals in a browser, with the keyboard alone and as wide as a phone."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.gateways.live.conftest import desk, keep
+
+ORDER = "Pay the invoice in mail 13 and tell Kim."
+PHONE = {"viewport": {"width": 390, "height": 844}}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with desk(tmp_path_factory.mktemp("approving"), "confirm") as running:
+        yield running
+
+
+@pytest.fixture
+def asked(running):
+    """A conversation in which the payment waits for a person; it is closed afterwards."""
+    handle = running.open("ann")
+    running.say(handle, running.wish(ORDER), "clerk")
+    yield handle
+    running.do(handle.close())
+
+
+def tab_to(page, text):
+    """Press Tab until what has the focus is called so."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent").strip().startswith(text):
+            return
+    raise AssertionError(f"{text} is not reached")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_message_is_approved_by_keyboard_alone_on_a_phone(running, asked, visit, scheme):
+    page = visit(running, role=None, color_scheme=scheme, **PHONE)
+    expect(page.get_by_label("Token of a principal")).to_be_focused()
+    page.keyboard.type("operator-token".ljust(43, "x"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("navigation")).to_be_visible()
+    expect(page.locator("#waiting")).to_have_text("1 wait")
+    tab_to(page, "Approvals")
+    page.keyboard.press("Enter")
+    expect(page.locator(".card")).to_contain_text("asked for in a conversation of ann")
+    tab_to(page, "Read and decide: clerk to bank")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Approve clerk → bank?")
+    expect(page.locator(".left")).to_contain_text("min")
+    expect(page.get_by_role("group", name="What it says")).to_contain_text('iban: "XX99MALLORY"')
+    expect(page.get_by_role("figure").first).to_contain_text("inbox.text")
+    expect(page.get_by_text('"XX99MALLORY" as iban of bank')).to_be_attached()
+    keep(page, f"live-approval-{scheme}.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    expect(
+        page.get_by_role("button", name="Approve this once")
+    ).to_be_disabled()  # it was not read to its end
+    page.keyboard.press("End")
+    expect(page.get_by_role("button", name="Approve this once")).to_be_enabled()
+    tab_to(page, "Approve this once")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_have_text("Approved once: clerk to bank, Pay")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Approvals")
+    decided = page.get_by_role("row").filter(has_text="clerk → bank")
+    expect(decided.first).to_contain_text("approved by operator-ann, once")
+
+
+def test_always_says_what_it_covers_and_covers_it(running, asked, visit):
+    page = visit(running, path="/#/approvals")
+    page.get_by_role("link", name="Read and decide: clerk to bank").click()
+    always = page.locator(".always")
+    expect(always.get_by_role("listitem")).to_have_text(
+        ['"XX99MALLORY" as iban of bank', '"9000.00" as amount of bank']
+    )
+    always.scroll_into_view_if_needed()
+    page.get_by_role("button", name="Approve always").click()
+    expect(page.get_by_role("row").filter(has_text="approved by operator-ann, always")).to_have_count(1)
+
+
+def test_a_denial_needs_no_reading(running, asked, visit):
+    page = visit(running, path="/#/approvals")
+    page.get_by_role("link", name="Read and decide: clerk to bank").click()
+    page.get_by_role("button", name="Deny").click()
+    expect(page.get_by_role("row").filter(has_text="denied: operator-ann").first).to_contain_text(
+        "clerk → bank"
+    )
+
+
+def test_what_does_not_wait_any_more_is_not_answered(running, asked, visit):
+    page = visit(running, path="/#/approvals")
+    page.get_by_role("link", name="Read and decide: clerk to bank").click()
+    expect(page.get_by_role("button", name="Deny")).to_be_visible()
+    running.do(asked.close())
+    page.get_by_role("button", name="Deny").click()
+    expect(page.get_by_role("alert")).to_contain_text("any more")
+
+
+def test_a_viewer_reads_no_content_and_decides_nothing(running, asked, visit):
+    page = visit(running, role="viewer", path="/#/approvals")
+    page.get_by_role("link", name="Read and decide: clerk to bank").click()
+    expect(page.get_by_text("Operators decide.")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    expect(page.get_by_role("button", name="Deny")).to_have_count(0)
+    shown = page.locator("main").inner_text()
+    assert "[redacted" in shown
+    for secret in ("MALLORY", "9000", "mallory"):
+        assert secret not in shown
+
+
+def test_another_page_learns_that_something_waits(running, visit):
+    page = visit(running, path="/#/approvals")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    expect(page.get_by_text("Nothing waits for a person.")).to_be_visible()
+    handle = running.open("ann")
+    running.say(handle, running.wish(ORDER), "clerk")
+    expect(page.locator(".card")).to_have_count(1)
+    running.do(handle.close())
+    expect(page.locator(".card")).to_have_count(0)

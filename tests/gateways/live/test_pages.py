@@ -1,0 +1,154 @@
+"""The pages in a browser: an attack is blocked before one's eyes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.gateways.live.conftest import PICTURES, desk, keep
+
+ORDER = "Pay the invoice in mail 13 and tell Kim."
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with desk(tmp_path_factory.mktemp("pages"), "enforce") as running:
+        yield running
+
+
+def attacked(running, page):
+    """Let the clerk read the mail that a stranger wrote, while a page watches."""
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    handle = running.open("ann")
+    (answer,) = running.ask(handle, running.wish(ORDER), "clerk")
+    assert "denied" in answer[2]
+    return handle.id
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_attack_is_blocked_before_ones_eyes(running, visit, scheme):
+    page = visit(running, color_scheme=scheme)
+    attacked(running, page)
+    marks = page.locator(".organism .mark .bad, .organism .mark.bad")
+    expect(marks).to_have_count(4)
+    expect(page.locator(".organism .box.objected")).to_have_count(1)
+    happened = page.get_by_role("listitem").filter(has_text="refused clerk → bank")
+    expect(happened.first).to_contain_text("BLOCKED: bank() called with tainted inputs")
+    row = page.get_by_role("table", name="Listeners").get_by_role("row").filter(has_text="clerk")
+    expect(row.first.get_by_role("cell").nth(3)).to_have_text("4")
+    expect(page.locator(".organism .dot")).to_have_count(0)  # all have come to rest
+    keep(page, f"live-organism-{scheme}.png")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_way_of_the_value_is_drawn_from_source_to_sink(running, visit, scheme):
+    page = visit(running, color_scheme=scheme)
+    key = attacked(running, page)
+    page.get_by_role("link", name="Conversations").click()
+    page.get_by_role("table").get_by_role("link", name=key[:13]).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(key)
+    way = page.get_by_role("figure").filter(has_text="XX99MALLORY").first
+    stops = way.get_by_role("listitem")
+    expect(stops).to_have_count(2)
+    expect(stops.first).to_contain_text("source, untrusted")
+    expect(stops.first).to_contain_text("inbox.text")
+    expect(stops.last).to_contain_text("bank.iban")
+    expect(stops.last).to_contain_text("blocked before it")
+    assert stops.first.bounding_box()["x"] < stops.last.bounding_box()["x"]
+    page.locator("summary").filter(has_text="inbox → clerk").click()
+    expect(page.get_by_text("A note that was left in our shop").first).to_be_visible()
+    way.scroll_into_view_if_needed()
+    keep(page, f"live-conversation-{scheme}.png")
+
+
+def test_a_conversation_that_goes_on_is_shown_as_it_does(running, visit):
+    page = visit(running)
+    handle = running.open("bob")
+    running.ask(handle, running.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
+    page.goto(f"{running.address}/#/conversations/{handle.id}")
+    expect(page.locator(".tree .hop").filter(has_text="answered")).to_have_count(1)
+    summary = page.locator("summary").filter(has_text="inbox → clerk")
+    summary.click()
+    running.ask(handle, running.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
+    expect(page.locator(".tree .hop").filter(has_text="answered")).to_have_count(2)
+    expect(page.get_by_text("Thank you for your order").first).to_be_visible()  # what was open stays open
+
+
+def test_a_viewer_sees_who_talked_and_no_content(running, visit):
+    page = visit(running, role="viewer")
+    key = attacked(running, page)
+    expect(page.locator(".organism .mark")).to_have_count(4)
+    page.goto(f"{running.address}/#/conversations/{key}")
+    expect(page.locator(".tree .hop.bad")).to_have_count(4)
+    for summary in page.locator("summary").all():
+        summary.click()
+    shown = page.locator("main").inner_text()
+    assert "[redacted: " in shown
+    for secret in ("MALLORY", "mallory", "9000", "posters", "kim@"):
+        assert secret not in shown
+
+
+def test_a_listener_is_chosen_with_the_keyboard(running, visit):
+    page = visit(running)
+    box = page.get_by_role("button", name=re.compile("^bank, "))
+    box.focus()
+    expect(page.locator(".edge.near")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="bank")).to_be_visible()
+    expect(page.get_by_text("Moves money.")).to_be_visible()
+
+
+def test_a_table_stands_beside_the_picture(running, visit):
+    page = visit(running)
+    picture = page.get_by_role("group", name="Who may talk to whom").bounding_box()
+    table = page.get_by_role("table", name="Listeners").bounding_box()
+    assert table["x"] >= picture["x"] + picture["width"]
+    names = page.get_by_role("table", name="Listeners").get_by_role("rowheader")
+    expect(names).to_have_count(5)
+
+
+PATHS = ["organism", "conversations", "approvals", "dead", "usage"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_phone_is_wide_enough(running, visit, path):
+    page = visit(running, viewport={"width": 390, "height": 844})
+    page.goto(f"{running.address}/#/{path}")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_who_wants_less_motion_sees_none(running, visit):
+    page = visit(running, reduced_motion="reduce")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    page.evaluate(
+        "window.moved = 0; new MutationObserver((found) => { window.moved += found.filter((each) => "
+        "each.target.classList.contains('dot')).length }).observe(document.querySelector('.traffic'), "
+        "{ attributes: true, subtree: true })"
+    )
+    attacked(running, page)
+    expect(page.locator(".organism .mark")).to_have_count(4)
+    assert page.evaluate("window.moved") == 0
+
+
+def test_every_page_is_reached_with_the_keyboard_alone(running, visit):
+    page = visit(running)
+    for title in ("Conversations", "Approvals", "Dead letters", "Usage", "Organism"):
+        page.get_by_role("link", name="Skip to the page").focus()
+        for _ in range(12):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.textContent") == title:
+                break
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
+        assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_pictures_are_kept(running):
+    assert {path.name for path in PICTURES.glob("live-*.png")} >= {
+        f"live-{name}-{scheme}.png"
+        for name in ("organism", "conversation", "approval")
+        for scheme in ("light", "dark")
+    }

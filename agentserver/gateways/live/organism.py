@@ -63,7 +63,19 @@ def _told(drawn: Picture, title: str, blueprint: Blueprint) -> dict[str, Any]:
         }
         for line in drawn.lines
     ]
-    listeners = [
+    return {
+        "name": title,
+        "width": drawn.width,
+        "height": drawn.height,
+        "notes": drawn.graph.notes,
+        "boxes": boxes,
+        "lines": lines,
+        "listeners": _listeners(blueprint),
+    }
+
+
+def _listeners(blueprint: Blueprint) -> list[dict[str, Any]]:
+    return [
         {
             "name": one.name,
             "description": visible(one.description),
@@ -75,12 +87,3 @@ def _told(drawn: Picture, title: str, blueprint: Blueprint) -> dict[str, Any]:
         }
         for one in blueprint.listeners.values()
     ]
-    return {
-        "name": title,
-        "width": drawn.width,
-        "height": drawn.height,
-        "notes": drawn.graph.notes,
-        "boxes": boxes,
-        "lines": lines,
-        "listeners": listeners,
-    }

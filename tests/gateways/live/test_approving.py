@@ -53,13 +53,13 @@ def test_a_message_is_approved_by_keyboard_alone_on_a_phone(running, asked, visi
     expect(page.get_by_role("group", name="What it says")).to_contain_text('iban: "XX99MALLORY"')
     expect(page.get_by_role("figure").first).to_contain_text("inbox.text")
     expect(page.get_by_text('"XX99MALLORY" as iban of bank')).to_be_attached()
-    keep(page, f"live-approval-{scheme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     expect(
         page.get_by_role("button", name="Approve this once")
     ).to_be_disabled()  # it was not read to its end
     page.keyboard.press("End")
     expect(page.get_by_role("button", name="Approve this once")).to_be_enabled()
+    keep(page, f"live-approval-{scheme}.png")
     tab_to(page, "Approve this once")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_have_text("Approved once: clerk to bank, Pay")

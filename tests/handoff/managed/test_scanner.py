@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.handoff.managed.scanner import DEPTH, WORK, Found, Scanner
+from agentserver.handoff.managed import document
+from agentserver.handoff.managed.scanner import DEPTH, PENDING, Found, Scanner
 from agentserver.handoff.requests import LONGEST, RequestRefusal
 
 REQUEST = {
@@ -63,7 +64,9 @@ def test_key_order_white_space_and_escapes_do_not_matter(text):
         f'{{"say": {RAW}',
         f'{{"open: {RAW}',
         f"{{{{{RAW}}}}}",
-        f"[1, {RAW}]",
+        f"[1, {RAW}",
+        f"[1] {RAW} [2]",
+        f"[see {RAW}]",
         f"{{'single': 'quotes'}} {RAW}",
         f'{{"a":1}}{RAW}{{"b":2}}',
     ],
@@ -78,8 +81,40 @@ def test_several_in_one_text_come_in_order():
 
 
 def test_a_request_quoted_in_another_document_is_reported_not_asked():
-    text = json.dumps({"tool_output": [REQUEST]})
-    assert scan(text) == (Found(text, RequestRefusal.NESTED_REQUEST),)
+    quoted = Found(RAW, RequestRefusal.NESTED_REQUEST)
+    assert scan(json.dumps({"tool_output": [REQUEST]})) == (quoted,)
+
+
+@pytest.mark.parametrize("size", [0, 10, LONGEST, 5 * LONGEST])
+@pytest.mark.parametrize(
+    "form", ['{"x": "%s", "said": %s}', '[["%s"], %s]', '[{"x": "%s", "y": {"z": [1, %s, 2]}}]']
+)
+@pytest.mark.parametrize("piece", [None, 1000])
+def test_a_request_is_quoted_in_an_object_an_array_and_a_document_of_any_size_alike(form, size, piece):
+    text = form % ("x" * size, RAW)
+    text = f"{text[:-1]}, {json.dumps('y' * size)}]" if text.endswith("]") else text
+    pieces = [text] if piece is None else [text[at : at + piece] for at in range(0, len(text), piece)]
+    assert scan(*pieces) == (Found(RAW, RequestRefusal.NESTED_REQUEST),)
+    assert scan(*pieces, RAW) == (Found(RAW, RequestRefusal.NESTED_REQUEST), Found(RAW))
+
+
+def test_a_request_inside_a_document_that_breaks_off_was_quoted_by_what_was_closed_around_it():
+    assert scan(f'{{"a": [{RAW}], oops') == (Found(RAW, RequestRefusal.NESTED_REQUEST),)
+    assert scan(f'{{"a": [{RAW}, oops') == (Found(RAW),)
+    assert scan(f'{{"a": [{RAW}], "b": {RAW} oops') == (Found(RAW, RequestRefusal.NESTED_REQUEST), Found(RAW))
+
+
+def test_many_requests_in_one_document_are_quoted_without_waiting_for_its_end():
+    scanner = Scanner()
+    found = scanner.feed("[" + f"{RAW}," * (PENDING + 5))
+    assert found == (Found(RAW, RequestRefusal.NESTED_REQUEST),) * 5
+
+
+def test_json_that_is_no_request_is_on_nobodys_record():
+    nested = '{"a":' * 50_000 + "1" + "}" * 50_000
+    for text in (nested, '{"a":' * 50_000, '{"a":"' + "x" * 5 * LONGEST + '"}', "[" * 50_000, '{"' * 50_000):
+        assert scan(text) == ()
+        assert scan(text + RAW)[-1:] in {(Found(RAW),), (Found(RAW, RequestRefusal.NESTED_REQUEST),)}
 
 
 def test_a_request_inside_a_string_is_text():
@@ -114,14 +149,19 @@ def test_other_objects_are_nobodys_request(text):
     assert scan(text) == ()
 
 
+HEAD = '{"type":"handoff_request",'
+
+
 def test_bounds_are_reported():
-    long = '{"a":"' + "x" * LONGEST + '"}'
-    assert [found.fault for found in scan(long)] == [RequestRefusal.OVER_BOUND]
-    deep = '{"a":' * (DEPTH + 1)
-    assert [found.fault for found in scan(deep)] == [RequestRefusal.OVER_BOUND]
-    spaces = '{"a":' + " " * LONGEST + "1}"
-    assert [found.fault for found in scan(spaces)] == [RequestRefusal.OVER_BOUND]
-    assert scan(long + RAW)[-1] == Found(RAW)
+    long = HEAD + '"a":"' + "x" * LONGEST + '"}'
+    deep = HEAD + '"a":' + "[" * DEPTH + "]" * DEPTH + "}"
+    spaces = HEAD + '"a":' + " " * LONGEST + "1}"
+    last = '{"a":"' + "x" * LONGEST + '","type":"handoff_request"}'
+    for text in (long, deep, spaces, last):
+        assert [found.fault for found in scan(text)] == [RequestRefusal.OVER_BOUND]
+        assert [found.fault for found in scan(*text)] == [RequestRefusal.OVER_BOUND]
+        assert len(scan(text)[0].raw) <= LONGEST
+        assert scan(text + RAW)[-1] == Found(RAW)
 
 
 def test_what_is_held_is_bounded():
@@ -130,7 +170,7 @@ def test_what_is_held_is_bounded():
     assert scanner._held == ""
     for _ in range(50):
         scanner.feed('{"a": "' + "y" * 4000)
-        assert len(scanner._held) <= LONGEST + 4007
+        assert len(scanner._held) <= 2 * LONGEST + 4007
 
 
 def test_a_copy_goes_on_by_itself():
@@ -190,12 +230,14 @@ def test_where_the_text_is_cut_does_not_matter(text, data):
 
 
 @settings(max_examples=300)
-@given(st.lists(PIECES, max_size=14).map("".join), st.integers(10, 60))
+@given(st.lists(PIECES, max_size=14).map("".join), st.integers(100, 200))
 def test_cuts_do_not_matter_at_the_bounds_either(text, longest):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("agentserver.handoff.managed.scanner.LONGEST", longest)
-        patched.setattr("agentserver.handoff.managed.scanner.DEPTH", 3)
-        patched.setattr("agentserver.handoff.managed.scanner.WORK", 2)
+        patched.setattr("agentserver.handoff.managed.document.LONGEST", longest)
+        patched.setattr("agentserver.handoff.managed.scanner.DEPTH", 2)
+        patched.setattr("agentserver.handoff.managed.scanner.PENDING", 1)
+        patched.setattr("agentserver.handoff.managed.document.LEVELS", 4)
         assert scan(*text) == scan(text)
 
 
@@ -222,35 +264,81 @@ def test_whatever_a_request_carries_it_is_found_behind_any_prose(value, prose):
     assert Found(raw) in scan(prose.replace("{", ""), raw)
 
 
-class Counting(Scanner):
-    """Counts the characters that candidates read."""
-
-    __slots__ = ("work",)
-
-    def __init__(self):
-        super().__init__()
-        self.work = 0
-
-    def _settle(self, candidate, step):
-        self.work += candidate.pos - candidate.start
-        yield from super()._settle(candidate, step)
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8) | st.just(REQUEST),
+    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=4), x, max_size=3),
+    max_leaves=12,
+)
 
 
-def work(text):
-    scanner = Counting()
-    scanner.feed(text)
-    scanner.end()
-    assert scanner.work <= WORK * (len(text) + LONGEST) + LONGEST
-    return scanner.work
+def requests_in(value):
+    if value == REQUEST:
+        return 1
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(requests_in, inner))
 
 
-ALPHABET = ['{"', '"', "{", "}", ":", ",", "[", "\\", '{"a":"', '{"a":{', " ", "x", "\n", "1", RAW[:25]]
+@settings(max_examples=300)
+@given(st.lists(DOCUMENTS, max_size=4), st.sampled_from([" ", "\n```\n", " and ", ". "]), st.integers(1, 9))
+def test_of_whole_documents_those_that_are_requests_ask_and_those_that_hold_some_quote_them(
+    values, between, size
+):
+    text = between.join(json.dumps(value) for value in values)
+    expected = [
+        Found(RAW, None if value == REQUEST else RequestRefusal.NESTED_REQUEST)
+        for value in values
+        for _ in range(requests_in(value))
+    ]
+    assert [*scan(text)] == expected
+    assert [*scan(*(text[at : at + size] for at in range(0, len(text), size)))] == expected
 
 
-@settings(max_examples=150)
-@given(st.lists(st.sampled_from(ALPHABET), max_size=400).map("".join))
-def test_fuzzed_texts_are_read_in_bounded_work(text):
-    assert work(text) <= 40 * len(text) + 40
+def work(text, monkeypatch, pieces=1):
+    """Characters that documents read."""
+    read = 0
+
+    class Counting(document.Document):
+        __slots__ = ()
+
+        def read(self, text, base):
+            nonlocal read
+            before = self.pos
+            step = super().read(text, base)
+            read += self.pos - before
+            return step
+
+    monkeypatch.setattr("agentserver.handoff.managed.scanner.Document", Counting)
+    size = -(-len(text) // pieces) or 1
+    scan(*(text[at : at + size] for at in range(0, len(text), size)))
+    return read
+
+
+ALPHABET = [
+    '{"',
+    '"',
+    "{",
+    "}",
+    ":",
+    ",",
+    "[",
+    "]",
+    "\\",
+    '{"a":"',
+    '{"a":{',
+    '["',
+    " ",
+    "x",
+    "\n",
+    "1",
+    RAW[:25],
+]
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(ALPHABET), max_size=400).map("".join), st.integers(1, 20))
+def test_no_character_is_read_a_third_time(text, pieces):
+    with pytest.MonkeyPatch.context() as patched:
+        assert work(text, patched, pieces) <= 2 * len(text)
 
 
 @pytest.mark.parametrize(
@@ -261,16 +349,14 @@ def test_fuzzed_texts_are_read_in_bounded_work(text):
         '{"a":' * 10000,
         '{"a":["{",' + '":{",' * 10000,
         "{" * 100_000,
+        '{"' * 100_000,
+        '{"":x' * 20_000,
         ('{"a":' * 31 + '"' + "x" * 65_000 + "\n") * 2,
+        ('{"a":' * 9000 + "oops") * 5,
+        '{"a":["' + '{"b":[1,{"c":"' * 9000,
+        "[" * 50_000 + "}" * 50_000,
+        ("[" * 300 + "}" * 300) * 100,
     ],
 )
-def test_hostile_texts_are_read_in_bounded_work(text):
-    assert work(text) <= 40 * len(text)
-
-
-def test_a_scan_that_costs_too_much_is_given_up_and_says_so(monkeypatch):
-    monkeypatch.setattr("agentserver.handoff.managed.scanner.WORK", 0)
-    assert [found.fault for found in scan('{"a" {"b" }')] == [
-        RequestRefusal.OVER_BOUND,
-        RequestRefusal.OVER_BOUND,
-    ]
+def test_hostile_texts_are_read_twice_at_most(text, monkeypatch):
+    assert work(text, monkeypatch) <= 2 * len(text)

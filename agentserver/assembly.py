@@ -5,6 +5,7 @@ Owns the order of guards and the lifetimes of lifespan, engine and pump. Nothing
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +21,7 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.care.handoffs import JournalHeads
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, Sync
+from agentserver.extras import installed, installing, require
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
 from agentserver.pump import Callee, Observers, Pump
@@ -44,10 +46,13 @@ if TYPE_CHECKING:
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.pump import ServerHandle
     from agentserver.pump.turns.editions import Elsewhere
+    from agentserver.telemetry.tracing import Tracing
 
 __all__ = ["Principal", "Server", "Trust", "build"]
 
 T = TypeVar("T")
+
+logger = logging.getLogger("agentserver")
 
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -114,6 +119,7 @@ class Server:
     completer: Completer | None = None
     meters: tuple[Callable[[tuple[AuditRecord, ...]], None], ...] = ()
     _pump: Pump | None = None
+    _tracing: Tracing | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def __aenter__(self) -> Self:
@@ -124,7 +130,11 @@ class Server:
                 provided = await stack.enter_async_context(self.organism.lifespan())
                 resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
             engine = await stack.enter_async_context(self.engine)
-            completer = await self._completer(stack)
+            completer, enter = await self._completer(stack), None
+            tracing = await traced(self.organism, engine, stack)
+            if tracing is not None:
+                self._tracing, enter = tracing, tracing.enter
+                completer = completer and tracing.asked(completer, self.organism.models)
             tools = await _tools(self.organism, stack)
             remotes = await stack.enter_async_context(remote(self.organism, self.rules))
             bound = {
@@ -134,10 +144,12 @@ class Server:
                     b.settings,
                     completer,
                     remotes.get(b.listener.name),
+                    enter,
                 )
                 for b in self.organism.listeners
             }
             watching: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe, *self.meters]
+            watching += () if tracing is None else (tracing.observe,)
             if self.handoffs is not None:
                 copy = await stack.enter_async_context(copying(self.handoffs, heads=self.heads))
                 watching.append(HandoffRecord(copy).observe)
@@ -206,6 +218,11 @@ class Server:
         """By listener, the deliveries that wait until it has room, and those that it has or is given next."""
         return {} if self._pump is None else self._pump.queues()
 
+    @property
+    def lost(self) -> int | None:
+        """Spans that no collector took so far; None where none are told."""
+        return None if self._tracing is None else self._tracing.lost
+
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
         if self._pump is None:
@@ -252,6 +269,27 @@ async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Hand
         if bound.handler is unconnected  # a test has others in their place
     }
     return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines))
+
+
+async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack) -> Tracing | None:
+    """What tells OpenTelemetry of an organism until the stack is left; None where it is told nothing.
+
+    Raises MissingExtraError where the YAML wants it, and OSError for certificates that cannot be read.
+    """
+    otel = organism.otel
+    if otel is None:
+        return None
+    if not otel.asked and not installed("otel"):
+        logger.warning("the environment asks for spans, and there are none: %s", installing("otel"))
+        return None
+    require("otel:", "otel")
+    from agentserver.telemetry.tracing import tracing  # with an extra that most do without
+
+    agents = {bound.listener.name: bound.listener.agent for bound in organism.listeners}
+    found = await stack.enter_async_context(tracing(organism.name, agents, otel, organism.secrets.redact))
+    if engine.durable:
+        await found.take_up(engine)
+    return found
 
 
 @asynccontextmanager

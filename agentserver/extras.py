@@ -29,6 +29,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "google-adk": ("google.adk",),
         "mcp": ("mcp",),
         "openai-agents": ("agents",),
+        "otel": ("opentelemetry.sdk", "opentelemetry.proto"),
     }
 )
 """The modules that each extra brings."""

@@ -14,6 +14,7 @@ from agentserver.config.code.agents import Around, check_keys, equipped
 from agentserver.config.code.binding import Binder
 from agentserver.config.code.namespace import Namespace
 from agentserver.config.code.namespace import forget as forget_modules
+from agentserver.config.code.otel import proofs, read_otel
 from agentserver.config.code.userland import Importer, Project
 from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
 from agentserver.config.handoffs import read_handoffs
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from agentserver.completion import LanguageModels
     from agentserver.config.code.tools import DeclaredTool, ToolReader
-    from agentserver.config.organism import BoundListener, Handoffs, Provenance
+    from agentserver.config.organism import BoundListener, Handoffs, Otel, Provenance
     from agentserver.config.validation import DeclaredListener, Parsed
     from agentserver.config.yaml.document import Document
     from agentserver.core.blueprint import Limits
@@ -101,7 +102,7 @@ def inspect(
     report = Mistakes()
     sources = Sources(root, environ, report)
     sources.read(path)
-    secrets = Secrets.of(sources.values)
+    secrets = Secrets.of([*sources.values, *proofs(environ)])
     importer = Importer(home, Namespace(root)) if afresh else Importer(home)
     try:
         organism = _assemble(importer, sources, (secrets, policy, environ), report)
@@ -141,7 +142,7 @@ def _assemble(
     lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], bound, report)
-    guards, serving = _guards(files[0], bound, binder), _serving(files, declared, report)
+    guards, (serving, otel) = _guards(files[0], bound, binder), _outward(files, declared, environ, report)
     if report.failed:
         return None
     return Organism(
@@ -160,6 +161,7 @@ def _assemble(
         models=language_models,
         serving=serving,
         mcp=servers,
+        otel=otel,
     )
 
 
@@ -241,6 +243,16 @@ def _equipped(
     if unknown or not any(item.agent for item in bound):
         return bound, models
     return equipped(bound, declared, Around(models, limits), binder.report), models
+
+
+def _outward(
+    files: Sequence[Parsed],
+    declared: Sequence[DeclaredListener],
+    environ: Mapping[str, str],
+    report: Mistakes,
+) -> tuple[McpServing | None, Otel | None]:
+    """What others are offered, and told."""
+    return _serving(files, declared, report), read_otel(files[0], environ, report)
 
 
 def _serving(

@@ -186,6 +186,31 @@ class McpServing:
 
 
 @dataclass(frozen=True, slots=True)
+class Otel:
+    """What OpenTelemetry is told of the organism.
+
+    Args:
+        url: where spans go, whole.
+        headers: that the collector asks for, from the environment.
+        certificate: path of the certificates that its own is checked by; empty for the system's.
+        resource: attributes of the server.
+        sample: the share of requests that are told, from 0 to 1.
+        content: whether spans hold messages.
+        redact: patterns of the names of fields that are taken out of them.
+        asked: whether the YAML asks for it, and not the environment alone.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    certificate: str = ""
+    resource: Mapping[str, str] = field(default_factory=dict)
+    sample: float = 1.0
+    content: bool = False
+    redact: tuple[str, ...] = ()
+    asked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Organism:
     """A checked configuration.
 
@@ -206,6 +231,7 @@ class Organism:
         serving: what MCP hosts are offered; None where nothing is.
         strangers: whether other gateways open conversations for principals who are strangers, to every listener.
         mcp: the servers whose tools are listeners.
+        otel: what OpenTelemetry is told; None for nothing.
     """
 
     name: str
@@ -224,6 +250,7 @@ class Organism:
     serving: McpServing | None = None
     strangers: bool = False
     mcp: tuple[McpServer, ...] = ()
+    otel: Otel | None = None
 
     @property
     def addressed(self) -> frozenset[str]:

@@ -48,6 +48,7 @@ from agentserver.config.keys.models import (
     OrganismFile,
     unjournalled,
 )
+from agentserver.config.keys.otel import ENDPOINT_PATTERN, OtelEntry
 from agentserver.config.keys.serving import PAGE_PATTERN, McpServerEntry
 from agentserver.config.organism import Journal
 
@@ -219,6 +220,7 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("listeners", "agent"): AgentEntry,
             ("llm",): LlmEntry,
             ("mcp_server",): McpServerEntry,
+            ("otel",): OtelEntry,
             ("llm", "backends"): BackendEntry,
             ("llm", "models"): ModelEntry,
             ("llm", "prices"): PriceEntry,
@@ -253,6 +255,7 @@ _EXPECTED = {
 }
 
 _SYNTAX = {
+    ENDPOINT_PATTERN: "is an address that begins with http:// or https://, without user, query and fragment",
     PAGE_PATTERN: "is an address that begins with http:// or https:// and ends with /",
     NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
     DOTTED_PATTERN: NO_PATH,

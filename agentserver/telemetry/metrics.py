@@ -47,13 +47,11 @@ class Metrics:
 
     Args:
         listeners: the names of the organism's.
-        lost: how many spans were lost so far; None where there are none.
     """
 
-    def __init__(self, listeners: Iterable[str], lost: Callable[[], int] | None = None) -> None:
+    def __init__(self, listeners: Iterable[str]) -> None:
         self._listeners = tuple(listeners)
         self._names = {name: name for name in self._listeners}
-        self._lost = lost
         self._commits = self._requests = 0
         self._deliveries: Counter[Labels] = Counter()
         self._failures: Counter[Labels] = Counter()
@@ -96,22 +94,29 @@ class Metrics:
                 self._tokens[(listener,)] += record.detail.tokens
                 self._money[(listener,)] += record.detail.money
 
-    def text(self, queues: Mapping[str, tuple[int, int]], approvals: int, watchers: int) -> bytes:
+    def text(
+        self,
+        queues: Mapping[str, tuple[int, int]],
+        approvals: int,
+        watchers: int,
+        lost: int | None = None,
+    ) -> bytes:
         """Everything as text. Raises ImportError without the extra ``http``.
 
         Args:
             queues: by listener, the deliveries that wait for it and those that it has, at present.
             approvals: messages that wait for a person.
             watchers: readers of conversations.
+            lost: spans that no collector took; None where none are told.
         """
         from prometheus_client import CollectorRegistry, generate_latest
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collected(lambda: self._families(queues, approvals, watchers)))
+        registry.register(_Collected(lambda: self._families(queues, approvals, watchers, lost)))
         return generate_latest(registry)
 
     def _families(
-        self, queues: Mapping[str, tuple[int, int]], approvals: int, watchers: int
+        self, queues: Mapping[str, tuple[int, int]], approvals: int, watchers: int, lost: int | None
     ) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
@@ -125,6 +130,8 @@ class Metrics:
         waiting = "Messages that wait for a person."
         yield GaugeMetricFamily("agentserver_approvals_waiting", waiting, approvals)
         yield GaugeMetricFamily("agentserver_watchers", "Readers of conversations.", watchers)
+        if lost is not None:
+            yield _counter("spans_lost", "Spans that no collector took.", lost)
 
     def _counters(self) -> Iterator[Metric]:
         yield _counter("commits", "Committed steps.", self._commits)
@@ -138,8 +145,6 @@ class Metrics:
         yield _counted("tokens", "Tokens of language models, where known.", ("listener",), self._tokens)
         dollars = {labels: money / 1e6 for labels, money in self._money.items()}
         yield _counted("cost_usd", "US dollars of priced work.", ("listener",), dollars)
-        if self._lost is not None:
-            yield _counter("spans_lost", "Spans that no collector took.", self._lost())
 
     def _times(self) -> Metric:
         from prometheus_client.core import HistogramMetricFamily

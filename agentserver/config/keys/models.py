@@ -31,6 +31,7 @@ from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.otel import MaybeOtel  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.serving import McpServerEntry
 from agentserver.config.keys.words import Approval, Trusts  # noqa: TC001 - pydantic reads them
 from agentserver.config.organism import Journal
@@ -389,6 +390,7 @@ class OrganismFile(IncludedFile):
         title="MCP server",
         description="What hosts of the Model Context Protocol are offered by agentserver mcp serve.",
     )
+    otel: MaybeOtel = None
     provenance: Any = Field(
         default=None,
         title="Provenance",

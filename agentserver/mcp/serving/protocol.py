@@ -20,6 +20,7 @@ from agentserver.mcp.serving.calls import CallDone, CallPending
 from agentserver.mcp.serving.tools import answer_of
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports import QuotaError
+from agentserver.trace.traceparent import coming_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,9 +100,10 @@ async def _called(
         await ctx.session.report_progress(beats, None, text)
 
     try:
-        outcome = await offer.calls.call(
-            offer.who(), tool, message, beat, request=_request(params), leaving=elicits
-        )
+        with coming_from((ctx.meta or {}).get("traceparent")):
+            outcome = await offer.calls.call(
+                offer.who(), tool, message, beat, request=_request(params), leaving=elicits
+            )
     except QuotaError:
         return _failed("Busy. Try again later.")
     except (RuntimeError, ValueError, BaseExceptionGroup):

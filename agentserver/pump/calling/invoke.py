@@ -137,7 +137,10 @@ class Invoker:
         self._calls[delivery.thread] = call
         try:
             run = self._run if bound.remote is None else self._run_elsewhere
-            over = call.begin(run(bound, accepted, call), self._clean.fresh(), worker)
+            context = self._clean.fresh()
+            if bound.enter is not None:
+                context.run(bound.enter, delivery)
+            over = call.begin(run(bound, accepted, call), context, worker)
             stage = call.stage if over else await call.ended()
         finally:
             if self._calls.get(delivery.thread) is call:

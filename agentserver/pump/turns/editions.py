@@ -50,6 +50,7 @@ class Callee:
         settings: as they were loaded; ``supply`` gives each invocation its own.
         completer: answers what the code asks of language models; None where there are none.
         remote: calls the handler where it is, when that is not in this process; ``handler`` is not called then.
+        enter: called in the context of an invocation before anything else of it; it must not raise. None for nothing.
     """
 
     listener: Listener
@@ -57,6 +58,7 @@ class Callee:
     settings: object | None = None
     completer: Completer | None = None
     remote: Elsewhere | None = None
+    enter: Callable[[Delivery], object] | None = None
     supply: Supply = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,149 @@
+"""Spans as OTLP writes them: protobuf, by the messages of ``opentelemetry-proto``.
+
+Owns the bytes. What spans have in common is encoded once: messages of protobuf that stand one after the other are
+merged by who reads them. Refuses to know where they go. Total: a text that UTF-8 cannot hold is told without what it
+cannot hold.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as Written
+
+from agentserver.telemetry.names import Attribute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from agentserver.telemetry.story import About, Pair, Span, SpanEvent, Value
+
+LONGEST: Final = 10_000
+"""Characters of a text in a span."""
+
+KNOWN: Final = 4096
+"""Attributes whose bytes are kept."""
+
+_HEAD: Final = struct.Struct("<2s16s2s8scQcQ")
+"""Trace, span, beginning and end, by the numbers of their fields."""
+
+_LAST: Final = 1.8e10
+"""Seconds since the epoch, beyond which a time cannot be written."""
+
+
+class Encoder:
+    """Writes spans.
+
+    Args:
+        resource: attributes of who tells them.
+    """
+
+    def __init__(self, resource: Mapping[str, Value]) -> None:
+        self._abouts: dict[About, bytes] = {}
+        self._pairs: dict[Pair, bytes] = {}
+        scope = InstrumentationScope(name="agentserver")
+        told = Resource(attributes=map(_pair, resource.items()))
+        self._resource = ResourceSpans(resource=told).SerializeToString()
+        self._scope = ScopeSpans(scope=scope).SerializeToString()
+
+    def request(self, spans: Iterable[bytes]) -> bytes:
+        """The body of a request with these spans, as ``span`` gives them."""
+        scoped = _field(2, self._scope + b"".join([_field(2, span) for span in spans]))
+        return _field(1, self._resource + scoped)
+
+    def span(self, span: Span) -> bytes:
+        """One span."""
+        trace, own, parent, about, began, ended, attributes, events, error, link, client = span
+        parts = [
+            _HEAD.pack(
+                b"\x0a\x10",
+                trace,
+                b"\x12\x08",
+                own,
+                b"\x39",
+                _nanoseconds(began),
+                b"\x41",
+                _nanoseconds(ended),
+            ),
+            b"\x22\x08" + parent if parent else b"",
+            self._abouts.get(about) or self._about(about),
+            b"\x30\x03" if client else b"\x30\x01",
+        ]
+        known = self._pairs
+        parts += [known.get(pair) or self._attribute(pair) for pair in attributes]
+        if events or error or link:
+            linked = [Written.Link(trace_id=link.trace, span_id=link.span)] if link else []
+            status = Status(code=Status.STATUS_CODE_ERROR) if error else None
+            more = [_pair((Attribute.ERROR, error))] if error else []
+            rest = Written(links=linked, status=status, attributes=more, events=map(_event, events))
+            parts.append(rest.SerializeToString())
+        return b"".join(parts)
+
+    def _about(self, about: About) -> bytes:
+        made: bytes = Written(
+            name=_text(about.name), attributes=map(_pair, about.attributes)
+        ).SerializeToString()
+        if len(self._abouts) < KNOWN:
+            self._abouts[about] = made
+        return made
+
+    def _attribute(self, pair: Pair) -> bytes:
+        made: bytes = Written(attributes=[_pair(pair)]).SerializeToString()
+        if isinstance(pair[1], str) and len(pair[1]) <= 100:  # noqa: PLR2004 - what comes again is a name or an id
+            if len(self._pairs) >= KNOWN:
+                self._pairs.clear()
+            self._pairs[pair] = made
+        return made
+
+
+def rejected(answer: bytes) -> int:
+    """How many spans a collector says that it did not take. Raises ValueError for what is no answer of one."""
+    try:
+        told = ExportTraceServiceResponse.FromString(answer)
+    except DecodeError as error:
+        raise ValueError("no answer of a collector") from error
+    return max(0, int(told.partial_success.rejected_spans))
+
+
+def _field(number: int, data: bytes) -> bytes:
+    """A field of bytes."""
+    size, length = len(data), bytearray()
+    while size > 0x7F:  # noqa: PLR2004 - seven bits each
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    return bytes((number << 3 | 2,)) + bytes(length) + data
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9) if 0 <= seconds < _LAST else 0
+
+
+def _pair(pair: Pair) -> KeyValue:
+    name, value = _text(pair[0]), pair[1]
+    match value:
+        case bool():
+            return KeyValue(key=name, value=AnyValue(bool_value=value))
+        case int():
+            return KeyValue(key=name, value=AnyValue(int_value=max(-(2**63), min(value, 2**63 - 1))))
+        case float():
+            return KeyValue(key=name, value=AnyValue(double_value=value))
+        case _:
+            return KeyValue(key=name, value=AnyValue(string_value=_text(value)))
+
+
+def _event(event: SpanEvent) -> Written.Event:
+    name, at, attributes = event
+    return Written.Event(name=_text(name), time_unix_nano=_nanoseconds(at), attributes=map(_pair, attributes))
+
+
+def _text(text: str) -> str:
+    return text[:LONGEST].encode("utf-8", "replace").decode()

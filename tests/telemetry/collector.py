@@ -1,0 +1,77 @@
+"""A collector of OpenTelemetry, as a test needs one: it takes OTLP over HTTP, or behaves badly."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+
+class Collector(ThreadingHTTPServer):
+    """Keeps the spans that it is sent."""
+
+    daemon_threads = True
+
+    def __init__(self, port=0):
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.spans, self.resources, self.headers = [], [], []
+        self.status, self.answer, self.held = 200, b"", threading.Event()
+        self.held.set()
+
+    @property
+    def endpoint(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def told(self):
+        """Each span once, by its id."""
+        return {span.span_id: span for span in self.spans}
+
+    def handle_error(self, request, client_address):
+        """A client that goes before it is answered is no error of a test."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.held.wait(30)
+        self.server.headers.append((self.path, dict(self.headers)))
+        if self.server.status == 200:
+            body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+            for each in ExportTraceServiceRequest.FromString(body).resource_spans:
+                self.server.resources.append(
+                    {pair.key: pair.value.string_value for pair in each.resource.attributes}
+                )
+                self.server.spans += [span for scope in each.scope_spans for span in scope.spans]
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(self.server.answer)))
+        self.end_headers()
+        self.wfile.write(self.server.answer)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def collecting(port=0):
+    """A collector at work."""
+    server = Collector(port)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.held.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def attributes(of):
+    """The attributes of a span or an event, by name."""
+    return {
+        pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value")
+        for pair in of.attributes
+    }

@@ -1,0 +1,168 @@
+"""The way to a collector: one that is slow, gone or busy costs spans, which are counted, and never a message."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
+
+from agentserver.core.messages import Moment
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.telemetry import export as module
+from agentserver.telemetry.export import Export, Sender
+from agentserver.telemetry.otlp import Encoder
+from agentserver.telemetry.story import Story, span_id
+from agentserver.trace.traceparent import coming_from, parsed
+from tests.telemetry.collector import collecting
+
+REQUEST, DELIVERY, *_ = [Moment(1.0, b"s" * 16).id(n) for n in range(3)]
+GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@dataclass
+class Place:
+    url: str
+    headers: dict = field(default_factory=dict)
+    certificate: str = ""
+
+
+def step(number=0):
+    return (AuditRecord(Event.HANDLED, 1.0, "c", "t", to="a", delivery=DELIVERY, request=REQUEST, took=0.1),)
+
+
+def exporting(url, **headers):
+    made = Export(Story("shop", {"a": False}), Encoder({}), Sender(Place(url, headers)))
+    made.start()
+    return made
+
+
+def end(made, patience=5.0):
+    made.end(time.monotonic() + patience)
+
+
+def test_spans_come_with_the_headers_that_the_collector_asks_for():
+    with collecting() as collector:
+        made = exporting(collector.endpoint + "/v1/traces", key="k")
+        made.observe(step())
+        end(made)
+        (span,) = collector.spans
+        ((path, headers),) = collector.headers
+    assert (span.span_id, made.lost) == (span_id(DELIVERY), 0)
+    assert (path, headers["Key"], headers["Content-Type"]) == ("/v1/traces", "k", "application/x-protobuf")
+
+
+def test_what_comes_from_a_caller_is_a_link():
+    with collecting() as collector:
+        made = exporting(collector.endpoint)
+        with coming_from(GOOD):
+            made.observe(
+                (
+                    AuditRecord(Event.RECEIVED, 1.0, "c", "t", request=REQUEST),
+                    AuditRecord(Event.ENDED, 1.0, "c", "t", request=REQUEST),
+                )
+            )
+        end(made)
+        (span,) = collector.spans
+    assert [(one.trace_id, one.span_id) for one in span.links] == [parsed(GOOD)]
+    assert span.trace_id.hex() == REQUEST.replace("-", "")
+
+
+@pytest.mark.parametrize("status", [400, 401, 302, 500])
+def test_a_collector_that_will_not_take_spans_costs_them_and_is_told_of_once(caplog, status):
+    with collecting() as collector:
+        collector.status = status
+        made = exporting(collector.endpoint)
+        for _ in range(2):
+            made.observe(step())
+            while made._steps or made._spans or not made.lost:
+                time.sleep(0.01)
+        end(made)
+    assert made.lost == 2
+    lines = [one.getMessage() for one in caplog.records]
+    assert lines == [f"spans are lost: it answered {status}. Further ones are counted", "2 spans were lost"]
+
+
+def test_a_collector_that_is_busy_is_asked_again(monkeypatch):
+    monkeypatch.setattr(module, "PAUSE", 0.01)
+    with collecting() as collector:
+        collector.status = 503
+        made = exporting(collector.endpoint)
+        made.observe(step())
+        while not collector.headers:
+            time.sleep(0.001)
+        collector.status = 200
+        end(made)
+        assert len(collector.spans) == 1
+    assert made.lost == 0
+
+
+def test_spans_that_a_collector_refuses_are_counted():
+    with collecting() as collector:
+        partial = ExportTracePartialSuccess(rejected_spans=1, error_message="no")
+        collector.answer = ExportTraceServiceResponse(partial_success=partial).SerializeToString()
+        made = exporting(collector.endpoint)
+        made.observe(step())
+        end(made)
+    assert made.lost == 1
+
+
+def test_a_collector_that_is_gone_costs_spans_and_no_time(caplog):
+    with collecting() as collector:
+        url = collector.endpoint
+    made = exporting(url)
+    began = time.monotonic()
+    for _ in range(1000):
+        made.observe(step())
+    assert time.monotonic() - began < 0.5
+    end(made)
+    assert made.lost == 1000
+    assert sum(one.levelno >= logging.WARNING for one in caplog.records) == 2
+
+
+def test_a_collector_that_never_answers_holds_up_neither_the_server_nor_its_end(monkeypatch):
+    monkeypatch.setattr(module, "SPANS", 100)
+    monkeypatch.setattr(module, "BATCH", 10)
+    with collecting() as collector:
+        collector.held.clear()
+        made = exporting(collector.endpoint)
+        for _ in range(1000):
+            made.observe(step())
+        began = time.monotonic()
+        end(made, 0.3)
+        assert time.monotonic() - began < 2.0
+        assert len(made._spans) <= 100
+        assert made.lost >= 800
+        collector.held.set()
+
+
+def test_steps_beyond_what_may_wait_are_counted(monkeypatch):
+    monkeypatch.setattr(module, "STEPS", 10)
+    made = Export(Story("shop", {"a": False}), Encoder({}), Sender(Place("http://127.0.0.1:9")))
+    for _ in range(25):
+        made.observe(step())
+    assert (len(made._steps), made.lost) == (10, 15)
+
+
+def test_a_step_that_cannot_be_told_costs_itself_alone(caplog):
+    with collecting() as collector:
+        made = exporting(collector.endpoint)
+        made.observe((None,))
+        made.observe(step())
+        end(made)
+        assert len(collector.spans) == 1
+    assert made.lost == 1
+    assert "a step could not be told" in caplog.text
+
+
+def test_what_a_collector_asks_for_is_in_no_text_of_the_server():
+    made = Sender(Place("http://127.0.0.1:9", {"authorization": "hunter2"}))
+    assert "hunter2" not in repr(made) + str(vars(made).keys())
+    with pytest.raises(module.UnsentSpansError) as found:
+        made.send(b"")
+    assert "hunter2" not in str(found.value)

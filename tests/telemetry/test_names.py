@@ -1,0 +1,25 @@
+"""The strings of spans are those of the installed semantic conventions, or begin as ours."""
+
+from __future__ import annotations
+
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, telemetry_attributes
+from opentelemetry.semconv.attributes import error_attributes, service_attributes
+
+from agentserver.telemetry.names import OURS, Attribute, Operation
+
+MODULES = (gen_ai_attributes, telemetry_attributes, error_attributes, service_attributes)
+
+
+def test_each_attribute_is_one_of_the_conventions_or_ours():
+    known = {value for module in MODULES for name, value in vars(module).items() if name.isupper()}
+    assert {str(name) for name in Attribute if not name.startswith(OURS)} <= known
+
+
+def test_each_operation_is_one_of_the_conventions():
+    known = {one.value for one in gen_ai_attributes.GenAiOperationNameValues}
+    assert {str(one) for one in Operation} <= known
+
+
+def test_the_providers_that_models_may_have_are_called_as_in_the_conventions():
+    known = {one.value for one in gen_ai_attributes.GenAiProviderNameValues}
+    assert {"openai", "anthropic"} <= known

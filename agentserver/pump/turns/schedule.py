@@ -75,6 +75,7 @@ class Schedule:
         What runs runs on: a listener with less room than before has none until so many are done.
         """
         gone: list[Ticket] = []
+        self._limits = limits
         for name in self._room.keys() | limits:
             parked = self._parked.setdefault(name, Rounds())
             most = limits.get(name)

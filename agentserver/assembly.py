@@ -257,18 +257,23 @@ class Server:
 
 
 async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Handler]:
-    """The handlers of listeners that are tools of MCP servers, connected for as long as the stack is open."""
+    """The handlers of listeners that are tools of MCP servers, connected for as long as the stack is open.
+
+    Raises WallError when this system cannot hold a program that asks for a wall.
+    """
     if not organism.mcp:
         return {}
     from agentserver.config.code.tools import unconnected
     from agentserver.mcp.client.listeners import listening  # with an extra that most do without
+    from agentserver.worker.commands.launching import launched, walled
 
     deadlines = {
         bound.listener.name: bound.listener.deadline
         for bound in organism.listeners
         if bound.handler is unconnected  # a test has others in their place
     }
-    return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines))
+    walled(server for server in organism.mcp if any(tool.listener in deadlines for tool in server.tools))
+    return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines, launched))
 
 
 async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack) -> Tracing | None:

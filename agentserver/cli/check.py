@@ -147,16 +147,26 @@ def withheld(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
 
 
 def unwalled(organism: Organism) -> Iterator[ConfigMistake]:
-    """Errors about listeners that ask for processes of their own where this machine cannot hold them."""
+    """Errors about handlers and programs that ask for a wall where this machine cannot hold them."""
     from agentserver.config.findings import ConfigMistake, Severity
 
-    for bound in organism.listeners:
-        if bound.isolation is None:
-            continue
-        from agentserver.worker.wall.raising import missing
+    sources = {bound.listener.name: bound.source for bound in organism.listeners}
+    asked = [
+        (bound.source, bool(bound.isolation.ports), False)
+        for bound in organism.listeners
+        if bound.isolation is not None
+    ] + [
+        (sources[server.tools[0].listener], bool(server.isolation.ports), server.isolation.fork)
+        for server in organism.mcp
+        if server.isolation is not None and server.tools
+    ]
+    if not asked:
+        return
+    from agentserver.worker.wall.raising import missing
 
-        for lacking in missing(ports=bool(bound.isolation.ports)):
-            place, told = bound.source, f"this machine lacks {lacking}"
+    for place, ports, fork in asked:
+        for lacking in missing(ports=ports, fork=fork):
+            told = f"this machine lacks {lacking}"
             yield ConfigMistake(Severity.ERROR, place.file, place.line, "isolation", told, "")
 
 

@@ -122,10 +122,13 @@ def _asked(ctx: click.Context, server: McpServer, directory: Path) -> ServerFoun
     from agentserver.extras import MissingExtraError
     from agentserver.mcp.client.connection import LostError
     from agentserver.mcp.client.locking import ask
+    from agentserver.worker.commands.launching import launched, walled
+    from agentserver.worker.wall.raising import WallError
 
     try:
-        return ask(server, directory)
-    except (LostError, MissingExtraError) as error:
+        walled((server,))
+        return ask(server, directory, launched)
+    except (LostError, MissingExtraError, WallError) as error:
         project.refuse(ctx, str(error))
 
 

@@ -22,7 +22,7 @@ from agentserver.config.keys.intents import (
     ParameterEntry,
     sound_intents,
 )
-from agentserver.config.keys.isolation import IsolationEntry
+from agentserver.config.keys.isolation import CommandIsolationEntry, IsolationEntry
 from agentserver.config.keys.llm import (
     AgentEntry,
     BackendEntry,
@@ -212,6 +212,7 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
     places.update(
         {
             ("listeners", "isolation"): IsolationEntry,
+            ("mcp", "isolation"): CommandIsolationEntry,
             ("journal",): JournalEntry,
             ("lifespan",): LifespanEntry,
             ("intents",): IntentEntry,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentserver.config.organism import BoundListener, Isolation, Organism
     from agentserver.wire.envelope import Bounds
 
-__all__ = ["WorkerPlan", "plan", "readable", "walls"]
+__all__ = ["WorkerPlan", "plan", "readable", "system", "walls"]
 
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 _ZONES = ("/usr/share/zoneinfo", "/etc/localtime")
@@ -82,8 +82,13 @@ def readable(*, net: bool) -> tuple[Path, ...]:
     paths = sysconfig.get_paths()
     python = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     python |= {str(Path(sys.base_prefix) / "lib"), str(Path(agentserver.__file__).parent.resolve())}
-    system = (*_LIBRARIES, *_ZONES, *(_CERTIFICATES if net else ()))
-    return tuple(Path(path) for path in (*sorted(python), *system) if os.path.exists(path))  # noqa: PTH110 - text in
+    return (*(Path(path) for path in sorted(python) if os.path.exists(path)), *system(net=net))  # noqa: PTH110 - text in
+
+
+def system(*, net: bool) -> tuple[Path, ...]:
+    """What any program needs of the system, where it exists: libraries, time zones, certificates for the net."""
+    paths = (*_LIBRARIES, *_ZONES, *(_CERTIFICATES if net else ()))
+    return tuple(Path(path) for path in paths if os.path.exists(path))  # noqa: PTH110 - text in
 
 
 def plan(organism: Organism, bound: BoundListener, bounds: Bounds) -> WorkerPlan:

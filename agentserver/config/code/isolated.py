@@ -89,12 +89,12 @@ def _mistakes(
         told = f'there is no module "{home}" in {project.root} or among the installed packages'
         yield ("handler",), told, did_you_mean(home, project.names())
     for i, path in enumerate(asked.read):
-        told = _unreadable(project, path)
+        told = unreadable(project, path)
         if told:
             yield ("isolation", "read", i), told, "name what it reads, relative to the project"
 
 
-def _unreadable(project: Project, path: str) -> str:
+def unreadable(project: Project, path: str) -> str:
     """The reason why a path is not granted; empty when it is."""
     place = (project.root / path).resolve()
     if place == project.root:

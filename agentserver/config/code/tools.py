@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from agentserver.config.code.isolated import unreadable
+from agentserver.config.code.userland import Project
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.fields import MAX_NAME
 from agentserver.config.keys.models import ListenerEntry
@@ -18,7 +20,7 @@ from agentserver.core.blueprint import Listener
 from agentserver.payload.foreign.lock import BYTES, LockError, ServerLock, forms, locked, unlike
 from agentserver.payload.foreign.mapping import UnmappableError
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
-from agentserver.payload.foreign.servers import McpServer, McpTool
+from agentserver.payload.foreign.servers import CommandIsolation, McpServer, McpTool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -195,6 +197,28 @@ class ToolReader:
             env={name: self.environ[name] for name in entry.env if name in self.environ},
             restarts=entry.restarts,
             tools=tools,
+            isolation=self._isolation(at, entry),
+        )
+
+    def _isolation(self, at: int, entry: McpEntry) -> CommandIsolation | None:
+        """The wall that a server's program asks for."""
+        asked = entry.isolation
+        if asked is None:
+            return None
+        for number, path in enumerate(asked.read):
+            told = unreadable(Project(self.project, self.project), path)
+            if told:
+                where = self._where(at, "isolation", "read", number)
+                self.report.error(where, told, "name what it reads, relative to the project")
+        return CommandIsolation(
+            memory=asked.memory,
+            files=asked.files,
+            disk=asked.disk,
+            read=tuple(asked.read),
+            scratch=asked.scratch,
+            ports=tuple(asked.ports),
+            fork=asked.fork,
+            programs=tuple(asked.programs),
         )
 
 

@@ -1,4 +1,4 @@
-"""The shape of ``isolation:``, which gives a listener a process of its own.
+"""The shape of ``isolation:``, which gives a listener a process of its own, and the program of an MCP server a wall.
 
 Owns its keys, defaults and bounds. Refuses to know how a process is started and how it is held.
 """
@@ -11,8 +11,10 @@ from pydantic import BeforeValidator, Field
 
 from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict
 from agentserver.config.organism import Isolation
+from agentserver.payload.foreign.servers import CommandIsolation
 
 _DEFAULTS = Isolation()
+_OF_COMMANDS = CommandIsolation()
 _Port = Annotated[int, Field(ge=1, le=65_535)]
 _Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 
@@ -66,6 +68,41 @@ def _spelled(value: Any) -> Any:
         return {}
     return value
 
+
+class CommandIsolationEntry(Strict):
+    """What the program of an MCP server may use; the rest of the machine is behind a wall."""
+
+    memory: Memory = Field(
+        default=_OF_COMMANDS.memory, description='Address space of one process, such as "1GB".'
+    )
+    files: int = Field(
+        default=_OF_COMMANDS.files, ge=16, le=65_536, description="Open files of one process at once."
+    )
+    disk: Size = Field(default=_OF_COMMANDS.disk, description="All that it may have written at one time.")
+    read: list[RelativePath] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Files and folders of the project that it reads, beside those that its command names.",
+    )
+    scratch: bool = Field(
+        default=_OF_COMMANDS.scratch, description="Whether it has a folder to write to (TMPDIR)."
+    )
+    ports: list[_Port] = Field(
+        default_factory=list, max_length=100, description="TCP ports that it may connect to, at any address."
+    )
+    fork: bool = Field(
+        default=_OF_COMMANDS.fork,
+        description="Whether it may make processes; how many is not bounded then, and memory is that of each.",
+    )
+    programs: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(
+        default_factory=list, max_length=100, description="Programs that it may start beside its own."
+    )
+
+
+CommandIsolationKey: TypeAlias = Annotated[
+    CommandIsolationEntry | None,
+    BeforeValidator(_spelled, json_schema_input_type=CommandIsolationEntry | Literal["process"]),
+]
 
 IsolationKey: TypeAlias = Annotated[
     IsolationEntry | None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import AfterValidator, Field
 
 from agentserver.config.keys.fields import Deadline, Line, ListenerName, Strict
+from agentserver.config.keys.isolation import CommandIsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.words import Approval, ToolTrusts  # noqa: TC001 - pydantic reads them
 
 if TYPE_CHECKING:
@@ -80,6 +81,10 @@ class McpEntry(Strict):
         min_length=1, max_length=1000, description="The tools that become listeners; others are never called."
     )
     deadline: Deadline = Field(default=60.0, description="Time that one call may take.")
+    isolation: CommandIsolationKey = Field(
+        default=None,
+        description="process: the program runs behind a wall, with the defaults below; or what it may use.",
+    )
     restarts: int = Field(
         default=RESTARTS,
         ge=0,
@@ -103,6 +108,8 @@ def reachable(entry: McpEntry) -> McpEntry:
         raise ValueError("needs either command or url")
     if entry.url is None and entry.token is not None:
         raise ValueError("token is for a url; name an environment variable in env for a command")
+    if entry.url is not None and entry.isolation is not None:
+        raise ValueError("isolation is for a command; a url is a program elsewhere")
     if entry.url is not None and entry.env:
         raise ValueError("env is for a command; a url has a token")
     return entry

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from pathlib import Path
 
+    from agentserver.mcp.client.process import Launcher
     from agentserver.payload.foreign.lock import LockedTool
     from agentserver.payload.foreign.servers import McpServer
 
@@ -61,11 +62,13 @@ class Connection:
     Args:
         server: how it is reached, and its tools.
         directory: in which its program starts.
+        launcher: says how.
     """
 
-    def __init__(self, server: McpServer, directory: Path) -> None:
+    def __init__(self, server: McpServer, directory: Path, launcher: Launcher) -> None:
         self.server = server
         self._directory = directory
+        self._launcher = launcher
         self._client: Any = None
         self._changed = anyio.Event()
         self._wake = anyio.Event()
@@ -104,7 +107,7 @@ class Connection:
         self._lost = lost = anyio.Event()
         with anyio.CancelScope() as scope:
             scope.deadline = anyio.current_time() + STARTING
-            async with connected(self.server, self._directory, lost, self._heard) as client:
+            async with connected(self.server, self._directory, lost, self._launcher, self._heard) as client:
                 while not lost.is_set():
                     scope.deadline = anyio.current_time() + STARTING
                     self._wake = anyio.Event()
@@ -229,7 +232,7 @@ def answers() -> Any:
 
 @asynccontextmanager
 async def connected(
-    server: McpServer, directory: Path, lost: anyio.Event, heard: Any = None
+    server: McpServer, directory: Path, lost: anyio.Event, launcher: Launcher, heard: Any = None
 ) -> AsyncIterator[Any]:
     """The library's client of a server. It must be left in the task in which it was entered.
 
@@ -238,7 +241,7 @@ async def connected(
     from mcp import Client
     from mcp_types import Implementation
 
-    transport: Any = piped(server, directory, lost) if server.url is None else _reached(server)
+    transport: Any = piped(server, directory, lost, launcher) if server.url is None else _reached(server)
     info = Implementation(name="agentserver", version="1")
     async with Client(transport, cache=None, client_info=info, message_handler=heard) as client:
         yield client

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
+    from agentserver.mcp.client.process import Launcher
     from agentserver.payload.foreign.servers import McpServer, McpTool
 
 WAITING: Final = 0.9
@@ -150,7 +151,7 @@ def _octets(text: str) -> bytes:
 
 @asynccontextmanager
 async def listening(
-    servers: Sequence[McpServer], directory: Path, deadlines: Mapping[str, float]
+    servers: Sequence[McpServer], directory: Path, deadlines: Mapping[str, float], launcher: Launcher
 ) -> AsyncIterator[Mapping[str, ToolListener]]:
     """The handlers of all tools by listener, while their servers are kept connected.
 
@@ -160,6 +161,7 @@ async def listening(
         servers: whose tools these are.
         directory: in which programs start.
         deadlines: seconds of each listener that is wanted; a server without one is not connected.
+        launcher: says how a program is started.
 
     Raises MissingExtraError.
     """
@@ -170,7 +172,7 @@ async def listening(
     require("mcp:", "mcp")
     await anyio.to_thread.run_sync(_import)
     worker = ValidationWorker()
-    connections = {server.name: Connection(server, directory) for server, _ in tools}
+    connections = {server.name: Connection(server, directory, launcher) for server, _ in tools}
     try:
         async with anyio.create_task_group() as tasks:
             for connection in connections.values():

@@ -17,6 +17,7 @@ from agentserver.payload.foreign.lock import ServerLock
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentserver.mcp.client.process import Launcher
     from agentserver.payload.foreign.servers import McpServer
 
 
@@ -28,21 +29,26 @@ class ServerFound:
     instructions: str = ""
 
 
-def ask(server: McpServer, directory: Path) -> ServerFound:
+def ask(server: McpServer, directory: Path, launcher: Launcher) -> ServerFound:
     """Connect to a server, ask for its tools and leave it.
+
+    Args:
+        server: how it is reached.
+        directory: in which its program starts.
+        launcher: says how.
 
     Raises MissingExtraError; LostError where nothing can be learnt of it in STARTING seconds.
     """
     require("mcp:", "mcp")
-    return anyio.run(_ask, server, directory)
+    return anyio.run(_ask, server, directory, launcher)
 
 
-async def _ask(server: McpServer, directory: Path) -> ServerFound:
+async def _ask(server: McpServer, directory: Path, launcher: Launcher) -> ServerFound:
     from mcp import MCPError
 
     try:
         with anyio.fail_after(STARTING):
-            async with connected(server, directory, anyio.Event()) as client:
+            async with connected(server, directory, anyio.Event(), launcher) as client:
                 tools = await listed(client)
                 info = client.server_info
                 name = "a server that does not name itself" if info is None else f"{info.name} {info.version}"

@@ -13,14 +13,15 @@ import shutil
 import signal
 import subprocess
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import anyio
 
 from agentserver.characters.printing import legible
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from anyio.abc import ByteReceiveStream, Process
@@ -39,27 +40,73 @@ logger = logging.getLogger("agentserver.mcp")
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
 
 
+class Launch(NamedTuple):
+    """How a program is started.
+
+    Args:
+        command: the program and its arguments.
+        env: all of its environment.
+        watch: runs beside it, and is given the id of its group of processes.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    watch: Callable[[int], Coroutine[Any, Any, None]] | None = None
+
+
+class Launcher(Protocol):
+    """Prepares the start of a server's program in a directory; what it has prepared is gone when it is left."""
+
+    def __call__(self, server: McpServer, directory: Path, /) -> AbstractAsyncContextManager[Launch]:
+        """The start."""
+        ...
+
+
 @asynccontextmanager
-async def piped(server: McpServer, directory: Path, lost: anyio.Event) -> AsyncIterator[Any]:
+async def plain(server: McpServer, directory: Path) -> AsyncIterator[Launch]:
+    """The start of a program without a wall. Raises RuntimeError for one that asks for a wall."""
+    if server.isolation is not None:
+        raise RuntimeError(f"{server.name} is not started without its wall")
+    yield Launch((_program(server.command[0], directory), *server.command[1:]), server.env)
+
+
+@asynccontextmanager
+async def piped(
+    server: McpServer, directory: Path, lost: anyio.Event, launcher: Launcher
+) -> AsyncIterator[Any]:
     """Start the server's program; gives its messages and takes those to it, as the library's transports do.
 
     Args:
         server: with a command.
         directory: in which the program starts.
         lost: set when its output has ended.
+        launcher: says how it is started.
 
-    Raises OSError when it cannot be started.
+    Raises OSError when it cannot be started, and what the launcher raises.
     """
+    async with (
+        launcher(server, directory) as launch,
+        _started(launch, directory) as process,
+        _spoken(process, lost, server.name) as streams,
+    ):
+        yield streams
+
+
+@asynccontextmanager
+async def _started(launch: Launch, directory: Path) -> AsyncIterator[Process]:
     process = await anyio.open_process(
-        [_program(server.command[0], directory), *server.command[1:]],
-        env=dict(server.env),
+        list(launch.command),
+        env=dict(launch.env),
         cwd=directory,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        async with _spoken(process, lost, server.name) as streams:
-            yield streams
+        async with anyio.create_task_group() as watching:
+            if launch.watch is not None:
+                watching.start_soon(launch.watch, process.pid)
+            yield process
+            watching.cancel_scope.cancel()
     finally:
         _signal(process.pid, signal.SIGKILL)
         with anyio.CancelScope(shield=True), anyio.move_on_after(PATIENCE):

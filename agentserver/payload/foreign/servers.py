@@ -24,6 +24,31 @@ class McpTool:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandIsolation:
+    """The wall around a server's program.
+
+    Args:
+        memory: bytes of address space of one process.
+        files: open files of one process at once.
+        disk: bytes that it may have written at one time.
+        read: files and folders that it reads beside its program's own, relative to the project.
+        scratch: whether it has a folder to write to.
+        ports: TCP ports that it may connect to.
+        fork: whether it may make processes.
+        programs: programs that it may start beside its own.
+    """
+
+    memory: int = 1_000_000_000
+    files: int = 256
+    disk: int = 16 * 10**6
+    read: tuple[str, ...] = ()
+    scratch: bool = True
+    ports: tuple[int, ...] = ()
+    fork: bool = False
+    programs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class McpServer:
     """A server of the Model Context Protocol.
 
@@ -35,6 +60,7 @@ class McpServer:
         env: all the environment that the program is given.
         restarts: how often in a row it is started again.
         tools: those that are listeners.
+        isolation: the wall around the program; None without one.
     """
 
     name: str
@@ -44,3 +70,4 @@ class McpServer:
     env: Mapping[str, str] = field(repr=False)
     restarts: int
     tools: tuple[McpTool, ...]
+    isolation: CommandIsolation | None = None

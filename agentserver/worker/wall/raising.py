@@ -12,7 +12,7 @@ import platform
 import resource
 import signal
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ _DEATH_SIGNAL, _CLEAR_AMBIENT = 1, 47
 _CLEAR_ALL = 4
 _CAPABILITIES_3 = 0x20080522
 _CAPSET = {Machine.X86_64: 126, Machine.AARCH64: 91}
-_LANDLOCK, _LANDLOCK_PORTS, _LANDLOCK_COMMANDS = 3, 4, 6
+_LANDLOCK, _LANDLOCK_PORTS, _LANDLOCK_FORK = 3, 4, 6
 
 
 class WallError(Exception):
@@ -43,25 +43,27 @@ class Wall:
 
     Args:
         memory: bytes of address space.
-        cpu: seconds of processor time in its whole life; the caller measures single calls.
+        cpu: seconds of processor time in its whole life, None without a bound; the caller measures single calls.
         files: open files at once.
         disk: bytes of one file; the caller measures the sum.
         read: files, and folders with all that is below them.
         list: folders of which the names alone may be read.
         scratch: a folder of its own to write to; None for none.
         ports: TCP ports that it may connect to, at any address.
-        commands: programs that it may start; only with Landlock 6 or later.
+        commands: programs that it may become.
+        fork: whether it may make processes; only with Landlock 6 or later, which keeps their signals within.
     """
 
     memory: int
-    cpu: int
+    cpu: int | None
     files: int
     disk: int
     read: tuple[Path, ...] = ()
     list: tuple[Path, ...] = ()
     scratch: Path | None = None
     ports: tuple[int, ...] = ()
-    commands: tuple[Path, ...] = field(default=())
+    commands: tuple[Path, ...] = ()
+    fork: bool = False
 
     def grants(self) -> Iterator[Grant]:
         """Everything that Landlock is told."""
@@ -81,14 +83,14 @@ def machine() -> Machine | None:
     return Machine(name) if known and name in set(Machine) else None
 
 
-def missing(*, ports: bool = False, commands: bool = False) -> tuple[str, ...]:
+def missing(*, ports: bool = False, fork: bool = False) -> tuple[str, ...]:
     """The parts of the wall that this system lacks, in words; empty when the wall can be raised."""
     here = machine()
     if here is None:
         return (
             f"a wall for {sys.platform} on {platform.machine()}: there are Linux on x86_64 and on aarch64",
         )
-    needed = _LANDLOCK_COMMANDS if commands else _LANDLOCK_PORTS if ports else _LANDLOCK
+    needed = _LANDLOCK_FORK if fork else _LANDLOCK_PORTS if ports else _LANDLOCK
     found = landlock.version()
     lacks = []
     if found < needed:
@@ -110,7 +112,7 @@ def raise_wall(wall: Wall, parent: int) -> None:
 
     Raises WallError, with nothing or a part of it raised: the process must end then.
     """
-    here, lacks = machine(), missing(ports=bool(wall.ports), commands=bool(wall.commands))
+    here, lacks = machine(), missing(ports=bool(wall.ports), fork=wall.fork)
     if here is None or lacks:
         raise WallError("this system lacks " + "; ".join(lacks))
     if len(list(Path("/proc/self/task").iterdir())) != 1:
@@ -123,7 +125,7 @@ def raise_wall(wall: Wall, parent: int) -> None:
         _drop(libc, here)
         _limit(wall)
         landlock.restrict(wall.grants(), wall.ports)
-        seccomp.install(here, Permits(os.getpid(), bool(wall.ports), bool(wall.commands)))
+        seccomp.install(here, Permits(os.getpid(), bool(wall.ports), bool(wall.commands), wall.fork))
     except (OSError, ValueError) as error:
         raise WallError(f"the wall does not stand: {error}") from error
 
@@ -141,13 +143,14 @@ def _drop(libc: ctypes.CDLL, here: Machine) -> None:
 def _limit(wall: Wall) -> None:
     limits = {
         resource.RLIMIT_AS: wall.memory,
-        resource.RLIMIT_CPU: wall.cpu,
         resource.RLIMIT_NOFILE: wall.files,
         resource.RLIMIT_FSIZE: wall.disk,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
     }
+    if wall.cpu is not None:
+        limits[resource.RLIMIT_CPU] = wall.cpu
     for limit, most in limits.items():
         _, hard = resource.getrlimit(limit)
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)

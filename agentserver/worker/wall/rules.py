@@ -34,6 +34,7 @@ _IOCTL = (
     0x5450,
     0x5451,
 )  # is it a terminal, how wide, how much, flags
+_ARCH_PRCTL = (0x1002, 0x1003)  # where a thread keeps its own data: libraries set it when a program starts
 _PRCTL = (15, 16, 0x53564D41)  # the names of threads and of memory
 
 
@@ -67,12 +68,14 @@ class Permits:
     Args:
         pid: its own, the only one it may signal.
         ports: TCP to ports that Landlock names.
-        commands: starting programs that Landlock names, and signals within the wall, which Landlock holds then.
+        commands: becoming a program that Landlock names.
+        fork: making processes, and signals within the wall, which Landlock holds then.
     """
 
     pid: int
     ports: bool = False
     commands: bool = False
+    fork: bool = False
 
 
 _REFUSED = CallRule((Check(0, ()),))
@@ -89,6 +92,7 @@ def conditions(permits: Permits) -> Mapping[str, CallRule]:
     - ``kill``, ``tgkill``: oneself, which ``abort`` does.
     - ``fcntl``, ``ioctl``: without those that make the kernel send signals to an owner.
     - ``prlimit64``: reading, of oneself: with a pid a process would set its parent's limits.
+    - ``execve``: the programs that Landlock names; what a fresh program does first comes with it.
     - ``prctl``: names. With more it would stop dying with its parent.
     """
     own = Check(0, (permits.pid,))
@@ -105,17 +109,16 @@ def conditions(permits: Permits) -> Mapping[str, CallRule]:
         "socketpair": CallRule((Check(0, (_AF_UNIX,)), Check(1, (_SOCK_STREAM,), _SOCK_TYPE))),
         "sendto": CallRule((Check(3, (0,), MSG_FASTOPEN),)),
         "sendmsg": CallRule((Check(2, (0,), MSG_FASTOPEN),)),
-        "clone": CallRule((spaces,) if permits.commands else thread),
+        "clone": CallRule((spaces,) if permits.fork else thread),
         "clone3": CallRule((Check(0, ()),), errno.ENOSYS),
-        "kill": _FREE if permits.commands else CallRule((own,)),
-        "tgkill": _FREE if permits.commands else CallRule((own,)),
+        "kill": _FREE if permits.fork else CallRule((own,)),
+        "tgkill": _FREE if permits.fork else CallRule((own,)),
         "fcntl": CallRule((Check(1, _FCNTL),)),
         "ioctl": CallRule((Check(1, _IOCTL),)),
         "prctl": CallRule((Check(0, _PRCTL),)),
         "prlimit64": CallRule((Check(0, (0,)), Check(2, (0,), wide=True))),
         "sched_getaffinity": CallRule((Check(0, (0,)),)),
     }
-    programs = (
-        dict.fromkeys(("execve", "fork", "vfork", "wait4", "waitid"), _FREE) if permits.commands else {}
-    )
-    return {**rules, **programs}
+    programs = {"execve": _FREE, "set_tid_address": _FREE, "arch_prctl": CallRule((Check(0, _ARCH_PRCTL),))}
+    processes = dict.fromkeys(("fork", "vfork", "wait4", "waitid"), _FREE)
+    return {**rules, **(programs if permits.commands else {}), **(processes if permits.fork else {})}

@@ -67,6 +67,7 @@ JUDGED = """
     sendto 44 206; sendmsg 46 211; clone 56 220; kill 62 129; tgkill 234 131; fcntl 72 25; ioctl 16 29;
     prctl 157 167; prlimit64 302 261; sched_getaffinity 204 123; socket 41 198; socketpair 53 199;
     connect 42 203; clone3 435 435; execve 59 221; fork 57 -; vfork 58 -; wait4 61 260; waitid 247 95;
+    arch_prctl 158 -; set_tid_address 218 96;
 """
 """May be made with some arguments, or by a worker that is allowed more than most."""
 

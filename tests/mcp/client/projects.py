@@ -16,6 +16,7 @@ from agentserver.config.code.tools import lock_path
 from agentserver.config.glimpse import servers
 from agentserver.contract import SystemError
 from agentserver.mcp.client.locking import ask
+from agentserver.mcp.client.process import plain
 from agentserver.payload.foreign.lock import written
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Project:
         assert mistakes == ()
         path = self.root / lock_path("far")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(written(ask(found[0], directory).lock))
+        path.write_text(written(ask(found[0], directory, plain).lock))
 
     def load(self) -> config.Organism:
         return config.load(self.root / "organism.yaml", environ=self.environ)

@@ -23,10 +23,11 @@ HEADERS = {
     Machine.AARCH64: Path("/usr/include/asm-generic/unistd.h"),
 }
 PROGRAMS = {
-    (machine, ports, commands): program(machine, Permits(PID, ports, commands))
+    (machine, ports, commands, fork): program(machine, Permits(PID, ports, commands, fork))
     for machine in Machine
     for ports in (False, True)
     for commands in (False, True)
+    for fork in (False, True)
 }
 
 
@@ -50,9 +51,9 @@ def run(code, number, arguments=(), audit=None):
             at += step.yes if holds else step.no
 
 
-def judged(name, *arguments, machine=Machine.X86_64, ports=False, commands=False):
+def judged(name, *arguments, machine=Machine.X86_64, ports=False, commands=False, fork=False):
     number = {**numbers(FREE, machine), **numbers(JUDGED, machine)}[name]
-    return run(PROGRAMS[machine, ports, commands], number, arguments, machine.audit)
+    return run(PROGRAMS[machine, ports, commands, fork], number, arguments, machine.audit)
 
 
 @pytest.mark.parametrize("machine", Machine)
@@ -68,7 +69,7 @@ def test_numbers_are_those_of_the_headers(machine):
 @pytest.mark.parametrize("machine", Machine)
 def test_every_number_of_no_table_is_refused(machine):
     known = {*numbers(FREE, machine).values(), *numbers(JUDGED, machine).values()}
-    code = PROGRAMS[machine, False, False]
+    code = PROGRAMS[machine, False, False, False]
     for number in set(range(NEWEST + 200)) - known:
         assert run(code, number, audit=machine.audit) == (EPERM if number <= NEWEST else ENOSYS), number
     for number in numbers(FREE, machine).values():
@@ -79,19 +80,18 @@ def test_every_number_of_no_table_is_refused(machine):
 def test_another_machine_ends_the_process_whatever_it_calls(number, audit):
     for machine in Machine:
         if audit != machine.audit:
-            assert run(PROGRAMS[machine, True, True], number, audit=audit) == KILL
+            assert run(PROGRAMS[machine, True, True, True], number, audit=audit) == KILL
 
 
 @given(number=st.integers(0, NEWEST))
 def test_no_number_of_x32_is_allowed(number):
-    assert run(PROGRAMS[Machine.X86_64, True, True], X32 | number, audit=Machine.X86_64.audit) == ENOSYS
+    assert run(PROGRAMS[Machine.X86_64, True, True, True], X32 | number, audit=Machine.X86_64.audit) == ENOSYS
 
 
 @pytest.mark.parametrize("machine", Machine)
 def test_programs_are_as_long_as_the_kernel_takes_and_jump_within(machine):
-    for ports in (False, True):
-        for commands in (False, True):
-            code = PROGRAMS[machine, ports, commands]
+    for (which, *_), code in PROGRAMS.items():
+        if which is machine:
             assert len(code) <= 4096
             for at, step in enumerate(code):
                 assert max(step.yes, step.no) < 256
@@ -151,10 +151,36 @@ def test_what_reaches_beyond_the_process_is_refused(name, argument, value):
     assert judged(name, *[0] * argument, value) == EPERM
 
 
-@pytest.mark.parametrize("name", ["execve", "fork", "vfork", "wait4", "waitid"])
-def test_programs_are_started_by_nobody_but_a_worker_for_commands(name):
-    assert judged(name) == EPERM
+@pytest.mark.parametrize("name", ["execve", "set_tid_address"])
+def test_programs_are_started_by_nobody_but_one_that_is_to_become_a_command(name):
+    assert judged(name) == judged(name, fork=True) == EPERM
     assert judged(name, commands=True) == ALLOW
+
+
+@pytest.mark.parametrize("code", [0x1001, 0x1004, 0x3001, 0x1011])
+def test_a_fresh_program_sets_the_place_of_its_own_data_and_no_more(code):
+    assert judged("arch_prctl", 0x1002) == EPERM
+    assert judged("arch_prctl", 0x1002, commands=True) == ALLOW
+    assert judged("arch_prctl", code, commands=True) == EPERM
+
+
+@pytest.mark.parametrize("name", ["fork", "vfork", "wait4", "waitid"])
+def test_processes_are_made_by_nobody_who_did_not_ask_for_it(name):
+    assert judged(name) == judged(name, commands=True) == EPERM
+    assert judged(name, commands=True, fork=True) == ALLOW
+
+
+@given(flags=st.integers(0, 2**64 - 1))
+def test_with_fork_clone_makes_processes_in_no_other_namespace(flags):
+    plain = not flags & (0x7E020000 | 0x2000)
+    assert judged("clone", flags, commands=True, fork=True) == (ALLOW if plain else EPERM)
+    assert judged("clone", flags, commands=True) == (ALLOW if plain and flags & CLONE_THREAD else EPERM)
+
+
+@given(pid=st.integers(0, 2**32 - 1))
+def test_with_fork_signals_are_for_landlock_to_hold(pid):
+    assert judged("kill", pid, commands=True) == (ALLOW if pid == PID else EPERM)
+    assert judged("kill", pid, commands=True, fork=True) == ALLOW
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Programs of others behind the wall. Internal."""

@@ -1,0 +1,72 @@
+"""A process that raises a wall around itself and becomes the program that it was started for.
+
+Owns the way in which the server tells it which. Refuses to know what the program does, and to become it without the
+wall.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentserver.worker.wall.raising import Wall, WallError, raise_wall
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Becoming", "main"]
+
+REFUSED = 2
+"""The exit status where the wall does not stand, or there is no such program."""
+_PATHS = ("read", "list", "commands")
+
+
+@dataclass(frozen=True, slots=True)
+class Becoming:
+    """What a process is to become.
+
+    Args:
+        wall: raised first.
+        parent: the process id of the server.
+        command: the program's path and its arguments.
+        env: names of the variables that it is given.
+    """
+
+    wall: Wall
+    parent: int
+    command: tuple[str, ...]
+    env: tuple[str, ...]
+
+    def written(self) -> str:
+        """As one argument of a command line; there is no secret in it."""
+        return json.dumps(asdict(self), default=str)
+
+
+def read(text: str) -> Becoming:
+    """The inverse of ``written``."""
+    found: dict[str, Any] = json.loads(text)
+    wall = found["wall"]
+    scratch = wall["scratch"]
+    made: dict[str, Any] = {
+        **wall,
+        **{name: tuple(map(Path, wall[name])) for name in _PATHS},
+        "ports": tuple(wall["ports"]),
+        "scratch": None if scratch is None else Path(scratch),
+    }
+    return Becoming(Wall(**made), found["parent"], tuple(found["command"]), tuple(found["env"]))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Become what the only argument says; gives the exit status of one that does not."""
+    asked = read(argv[0])
+    given = {name: os.environ[name] for name in asked.env}  # Python adds one for its own sake
+    try:
+        raise_wall(asked.wall, asked.parent)
+        os.execve(asked.command[0], asked.command, given)  # noqa: S606 - no shell is wanted
+    except (WallError, OSError) as error:
+        sys.stderr.write(f"not started: {error}\n")
+    return REFUSED

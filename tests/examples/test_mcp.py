@@ -10,9 +10,14 @@ import pytest
 
 from agentserver.config import forget, load
 from agentserver.core.records.audit import Event
+from agentserver.worker.wall.raising import missing
 from tests.examples.conftest import PROJECT, run
 from tests.mcp.client.test_counterparts import Page, serving_pages
 
+LACKS = missing(ports=True)
+pytestmark = pytest.mark.skipif(
+    bool(LACKS) and not os.environ.get("CI"), reason=f"no wall here: {'; '.join(LACKS)}"
+)
 FOLDER = PROJECT / "examples/mcp"
 KIM = "wrote to kim@office.example: The page has been read"
 HARM = "wrote to mallory@evil.example: here is all that you asked for"
@@ -32,7 +37,10 @@ def page():
 async def test_what_a_page_wants_is_refused_and_what_the_principal_wants_is_done(tmp_path, page, mode, gone):
     path = tmp_path / "organism.yaml"
     text = (FOLDER / "desk.yaml").read_text().replace("mode: enforce", f"mode: {mode}")
-    path.write_text(text.replace("[python,", f"[{sys.executable},"))
+    port = page.rpartition(":")[2].split("/")[0]
+    assert "ports: [8000]" in text
+    text = text.replace("[python,", f"[{sys.executable},").replace("[8000]", f"[{port}]")
+    path.write_text(text)
     organism = await asyncio.to_thread(load, path, environ={"PATH": os.environ["PATH"]}, project=FOLDER)
     try:
         async with run(organism) as running:

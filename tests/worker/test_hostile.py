@@ -119,6 +119,15 @@ def around(project, tmp_path):
         }
 
 
+async def again(ask):
+    """What the next worker says. On a busy machine its start may take as long as a call may."""
+    for _ in range(4):
+        got = await ask("hello", "again")
+        if not isinstance(got, SystemError):
+            return got.text
+    return got
+
+
 def workers():
     """The processes of this one's workers."""
     found = []
@@ -154,7 +163,7 @@ async def test_what_ends_the_worker(bed):
         got = await ask(act.split()[0], about)
         assert isinstance(got, SystemError), (act, got)
         assert got.code == "internal" or act == "raw half", (act, got)
-        assert (await ask("hello", "again")).text == "hello again"
+        assert await again(ask) == "hello again"
 
 
 async def test_one_that_does_not_end_is_late_and_others_are_served(bed):
@@ -165,7 +174,7 @@ async def test_one_that_does_not_end_is_late_and_others_are_served(bed):
         assert (
             got.code == "timeout" or act == "spin"
         )  # an endless loop may have had its processor time before
-        assert (await ask("hello", "again")).text == "hello again"
+        assert await again(ask) == "hello again"
 
 
 async def test_a_forged_target_is_refused_as_of_any_handler(bed):

@@ -83,6 +83,7 @@ class McpEntry(Strict):
     deadline: Deadline = Field(default=60.0, description="Time that one call may take.")
     isolation: CommandIsolationKey = Field(
         default=None,
+        title="Isolation",
         description="process: the program runs behind a wall, with the defaults below; or what it may use.",
     )
     restarts: int = Field(

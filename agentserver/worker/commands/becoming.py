@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Becoming", "main"]
 
-REFUSED = 2
-"""The exit status where the wall does not stand, or there is no such program."""
 _PATHS = ("read", "list", "commands")
 
 
@@ -60,13 +57,12 @@ def read(text: str) -> Becoming:
     return Becoming(Wall(**made), found["parent"], tuple(found["command"]), tuple(found["env"]))
 
 
-def main(argv: Sequence[str]) -> int:
-    """Become what the only argument says; gives the exit status of one that does not."""
+def main(argv: Sequence[str]) -> str:
+    """Become what the only argument says; gives the reason why it does not."""
     asked = read(argv[0])
     given = {name: os.environ[name] for name in asked.env}  # Python adds one for its own sake
     try:
         raise_wall(asked.wall, asked.parent)
         os.execve(asked.command[0], asked.command, given)  # noqa: S606 - no shell is wanted
     except (WallError, OSError) as error:
-        sys.stderr.write(f"not started: {error}\n")
-    return REFUSED
+        return f"not started: {error}"

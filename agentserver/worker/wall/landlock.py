@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["Grant", "Right", "restrict", "version"]
+__all__ = ["Grant", "Handled", "Right", "handled", "restrict", "version"]
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _ASK_VERSION = 1
@@ -66,6 +66,33 @@ def version() -> int:
     return max(int(found), 0)
 
 
+class Handled(NamedTuple):
+    """What a version of Landlock refuses unless a rule allows it.
+
+    Args:
+        files: of files.
+        net: of TCP: 1 to bind, 2 to connect.
+        scoped: beyond what the rules hold: 1 abstract sockets, 2 signals.
+        size: bytes of ``struct landlock_ruleset_attr`` that this version reads.
+    """
+
+    files: Right
+    net: int
+    scoped: int
+    size: int
+
+
+def handled(version: int) -> Handled:
+    """Everything that a version can refuse and that these rules know of."""
+    files = Right((1 << 16) - 1)
+    for since, right in _SINCE:
+        if version < since:
+            files &= ~right
+    net = _BIND | _CONNECT if version >= _NET_SINCE else 0
+    scoped = _NAMED_SOCKETS_AND_SIGNALS if version >= _SCOPES_SINCE else 0
+    return Handled(files, net, scoped, 24 if scoped else 16 if net else 8)
+
+
 def restrict(grants: Iterable[Grant], ports: Iterable[int] = ()) -> None:
     """Hold this thread, and what it starts from now on, to the grants and to TCP connections to the ports.
 
@@ -78,19 +105,12 @@ def restrict(grants: Iterable[Grant], ports: Iterable[int] = ()) -> None:
 
     Raises OSError when the kernel does not take a rule, FileNotFoundError for a path that is not there.
     """
-    known = version()
-    handled = Right((1 << 16) - 1)
-    for since, right in _SINCE:
-        if known < since:
-            handled &= ~right
-    net = _BIND | _CONNECT if known >= _NET_SINCE else 0
-    scoped = _NAMED_SOCKETS_AND_SIGNALS if known >= _SCOPES_SINCE else 0
-    size = 24 if known >= _SCOPES_SINCE else 16 if known >= _NET_SINCE else 8
-    attributes = struct.pack("=QQQ", handled, net, scoped)[:size]
-    rules = _call(_CREATE, attributes, ctypes.c_size_t(size), 0, what="Landlock takes no rules")
+    ruled = handled(version())
+    attributes = struct.pack("=QQQ", *ruled[:3])[: ruled.size]
+    rules = _call(_CREATE, attributes, ctypes.c_size_t(ruled.size), 0, what="Landlock takes no rules")
     try:
         for grant in grants:
-            _grant(rules, grant, handled)
+            _grant(rules, grant, ruled.files)
         for port in ports:
             rule = struct.pack("=QQ", _CONNECT, port)
             _call(_ADD, rules, _PORT, rule, 0, what=f"Landlock does not take port {port}")

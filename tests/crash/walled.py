@@ -1,0 +1,161 @@
+"""The organism whose handler has processes of its own, killed together with them: run as a script it is the server.
+
+It is given a folder, whether there is load, and a seed. It tells what the other one tells (``tests.crash.organism``), but
+for what the handler does: that runs behind the wall. Under load it kills its own workers at random instants as well and
+tells ``killed NUMBER`` of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import anyio
+
+from agentserver import config
+from agentserver.assembly import build
+
+WORDS = '''
+from dataclasses import dataclass
+
+from agentserver import xmlify
+
+
+@xmlify
+@dataclass(frozen=True)
+class Tick:
+    """One more."""
+
+    number: int
+
+
+@xmlify
+@dataclass(frozen=True)
+class Count:
+    """How often the thread was here."""
+
+    number: int
+'''
+HANDLER = """
+import asyncio
+
+from words_of_the_crash import Count, Tick
+
+from agentserver import HandlerResponse, invocation
+
+
+async def count(payload: Tick, metadata) -> HandlerResponse:
+    storage = invocation().storage
+    known = storage.get(Count)
+    await asyncio.sleep(0.002)
+    storage.set(Count(1 + (known.number if known else 0)))
+    return HandlerResponse.respond(storage.get(Count))
+"""
+ORGANISM = """
+name: walled
+journal: {path: journal.sqlite}
+limits: {drain: 50ms, principal_queue: 100000, principal_conversations: 100000}
+listeners:
+  - name: counter
+    description: Counts.
+    handler: counting_behind_the_wall.count
+    payload_class: words_of_the_crash.Tick
+    replies: words_of_the_crash.Count
+    retries: 3
+    concurrency: 2
+    isolation: process
+"""
+YOUNG = 1.5
+"""Seconds for which a worker is left alone: three that die at their start would be the last."""
+
+
+def tell(*words):
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def lay_out(folder):
+    (folder / "words_of_the_crash.py").write_text(WORDS)
+    (folder / "counting_behind_the_wall.py").write_text(HANDLER)
+    (folder / "organism.yaml").write_text(ORGANISM)
+
+
+def loaded(folder):
+    return config.load(folder / "organism.yaml", environ={})
+
+
+def workers():
+    """The processes of this one's workers, with the moment at which each began."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            named = b"agentserver.worker" in (stat.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if named and int(fields[1]) == os.getpid():
+            found[int(stat.parent.name)] = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+async def murder(random):
+    """Kill a worker now and then. Those of the start are ready, however young they are."""
+    first = set(workers())
+    while True:
+        await asyncio.sleep(random.random() ** 2 * 0.5)
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        ready = [pid for pid, began in workers().items() if pid in first or now - began > YOUNG]
+        if ready:
+            pid = random.choice(ready)
+            os.kill(pid, signal.SIGKILL)
+            tell("killed", pid)
+
+
+async def talk(server, random):
+    while True:
+        handle = await server.open("crash")
+        for number in range(random.randint(1, 6)):
+            data = f'<Tick xmlns="urn:agentserver:payload:Tick:v1"><number>{number}</number></Tick>'.encode()
+            if random.random() < 0.5:
+                tell("accepted", await handle.send(data, "counter"))
+            else:
+                async for reply in handle.replies(data, "counter"):
+                    tell("accepted", reply.request)
+                    tell("reply", reply.request, int(reply.redelivered))
+        handle.detach()
+
+
+async def fetch(server):
+    """Take what waits of before, as a gateway does that comes back."""
+    for key in await server.left_over("crash"):
+        handle = await server.resume("crash", key)
+        for event in handle.waiting():
+            flag = int(event.redelivered)
+            tell("reply" if hasattr(event, "message") else "ended", event.request, flag)
+        handle.detach()
+
+
+async def main(folder, load, seed):
+    random = Random(seed)
+    async with build(await anyio.to_thread.run_sync(loaded, folder), durable=True) as server:
+        tell("open")
+        async with anyio.create_task_group() as tasks:
+            if load:
+                tasks.start_soon(murder, random)
+                for _ in range(8):
+                    tasks.start_soon(talk, server, random)
+                await anyio.sleep_forever()
+            await fetch(server)
+            with anyio.fail_after(60):
+                await server._pump._accounts.rest.wait()
+            await fetch(server)
+            tell("rest")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2] == "load", sys.argv[3]))

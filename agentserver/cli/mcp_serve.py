@@ -80,13 +80,14 @@ def token(name: str) -> None:
 
     The token is shown here and nowhere else. NAME is the principal's on the record.
     """
+    from agentserver import bearer
     from agentserver.core.state import principals
     from agentserver.mcp.serving import tokens
 
     why = principals.unfit(name, frozenset())
     if why:
         raise click.ClickException(f"{name!r} {why}, so no principal can bear it")
-    made = tokens.fresh()
+    made = bearer.fresh()
     project.say(tokens.line(name, made))
     project.say(f"its token: {made}", err=True)
 

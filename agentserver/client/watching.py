@@ -81,7 +81,7 @@ class Watching:
         try:
             async for found in _objects(response):
                 if found.get("type") == "end":
-                    self._closed = found.get("reason") == "closed"
+                    self._ended(found)
                     return
                 self._tries.renew()
                 event = values.event(found)
@@ -90,6 +90,12 @@ class Watching:
         finally:
             if anyio.current_time() - begun > _LASTING:
                 self._tries.renew()
+
+    def _ended(self, found: Mapping[str, Any]) -> None:
+        reason = found.get("reason")
+        self._closed = reason == "closed"
+        if reason == "gone":  # what left before this place is not kept any more
+            self._after = values.text(found, "after")
 
 
 async def _objects(response: httpx.Response) -> AsyncGenerator[Mapping[str, Any], None]:

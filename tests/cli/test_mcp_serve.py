@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from agentserver import bearer
 from agentserver.cli import cli
 from agentserver.mcp.serving import tokens
 
@@ -29,7 +30,7 @@ def run(*args):
 def test_a_token_is_shown_once_and_its_digest_goes_into_the_file():
     result = run("token", "Ada Lovelace")
     token = result.stderr.removeprefix("its token: ").strip()
-    assert tokens.bearer(token, tokens.read(result.stdout)) == "Ada Lovelace"
+    assert bearer.holder(token, tokens.read(result.stdout)) == "Ada Lovelace"
     assert token not in result.stdout
 
 

@@ -260,6 +260,13 @@ async def test_a_place_to_begin_at_is_no_word_that_what_was_before_is_taken():
     assert all("last-event-id" not in each.headers for each in door.heard)
 
 
+async def test_what_is_not_kept_any_more_is_left_out():
+    gone = said({"type": "end", "reason": "gone", "after": "7-0"})
+    async with scripted(stream(gone), LOST, stream(said(done(place="8-0")), CLOSED)) as (door, client):
+        assert len(await gathered(client.conversation("c1", taken="1-0"))) == 1
+    assert [each.query.get("after") for each in door.heard] == [None, "7-0", "7-0"]
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 async def test_a_stream_that_may_not_be_had_is_an_error(status):
     async with scripted(stream(said(reply())), answer(status, {"detail": "No."})) as (_, client):

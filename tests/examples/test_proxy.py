@@ -19,6 +19,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from agentserver import bearer
 from agentserver.mcp.serving import tokens
 from tests.examples.conftest import PROJECT
 
@@ -114,7 +115,7 @@ async def caller(url, token):
 
 async def test_over_http_a_new_connection_of_a_token_stays_refused(proxy, news):
     home, environ = proxy
-    token = tokens.fresh()
+    token = bearer.fresh()
     (home / "config").mkdir()
     (home / "config" / "mcp-tokens").write_text(tokens.line("ada", token) + "\n")
     run = [sys.executable, "-m", "agentserver", "mcp", "serve", "--http", "--port", "0", "organism.yaml"]

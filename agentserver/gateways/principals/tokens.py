@@ -1,8 +1,7 @@
 """Bearer tokens: who shows one, and until when it counts.
 
-Owns the tokens, which are 256 random bits and kept as SHA-256, and what is told when one is revoked. A token that is
-unknown, revoked or malformed costs the same work. By a file that cannot be used nobody is known. Refuses to know what
-callers do.
+Owns the callers of a file, and what is told when a token is revoked. By a file that cannot be used nobody is known.
+Refuses to know what a token is (agentserver/bearer.py), and what callers do.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ import logging
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from hashlib import sha256
-from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
 
+from agentserver import bearer
 from agentserver.core.state import principals
 from agentserver.gateways.principals import document, file
 from agentserver.gateways.principals.document import Enrolled
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.gateways.principals.callers import Caller
-
-LENGTH: Final = 43
-"""Characters of a token: 256 bits, 6 in each."""
 
 PERIOD: Final = 0.25
 """Seconds between two looks at the file while somebody wants to know who is revoked."""
@@ -82,10 +77,7 @@ class Tokens:
         Raises RuntimeError unless the file is watched: nobody could be revoked.
         """
         self._must_be_watched()
-        shown = token.encode("utf-8", "surrogatepass")
-        # The same bytes are read whatever was shown, so that the work tells nothing of it.
-        found = self._view.callers.get(_digest(shown[:LENGTH].ljust(LENGTH, b"\0")))
-        return found if len(shown) == LENGTH else None
+        return bearer.holder(token, self._view.callers)
 
     def stands(self, caller: Caller) -> bool:
         """True while the file has the caller as it was authenticated."""
@@ -176,14 +168,14 @@ def add(path: Path, caller: Caller) -> str:
     why = principals.unfit(caller.name, ())
     if why:
         raise ValueError(f"{caller.name!r} {why}, so no principal can bear it")
-    token = token_urlsafe(32)
+    token = bearer.fresh()
     with file.changing(path):
         known = entries(path)
         other = next((each for each in known if principals.same(each.caller.name, caller.name)), None)
         if other is not None and (other.revoked is None or other.caller.name != caller.name):
             raise KnownError(f"{other.caller.name} is there already, or was")
         kept = [each for each in known if each is not other]
-        file.replace(path, document.write([*kept, Enrolled(caller, _digest(token.encode()), time.time())]))
+        file.replace(path, document.write([*kept, Enrolled(caller, bearer.digest(token), time.time())]))
     return token
 
 
@@ -211,7 +203,3 @@ def _read(path: Path, data: bytes) -> tuple[Enrolled, ...]:
         return document.read(data) if data else ()
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def _digest(token: bytes) -> str:
-    return sha256(token).hexdigest()

@@ -15,7 +15,7 @@ from mcp.server.auth.settings import AuthSettings
 from mcp.server.stdio import stdio_server
 from pydantic import AnyHttpUrl
 
-from agentserver.mcp.serving import tokens
+from agentserver import bearer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ class Verifier:
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """The principal's access; None for a token that nobody has."""
-        name = tokens.bearer(token, self._known)
+        name = bearer.holder(token, self._known)
         return None if name is None else AccessToken(token="", client_id=name, scopes=[])
 
 

@@ -2,19 +2,20 @@ from __future__ import annotations
 
 import pytest
 
+from agentserver import bearer
 from agentserver.mcp.serving import tokens
 
 
 def test_a_token_is_its_principals_and_the_file_does_not_hold_it():
-    ada, bob = tokens.fresh(), tokens.fresh()
+    ada, bob = bearer.fresh(), bearer.fresh()
     text = f"\n# hosts\n{tokens.line('Ada Lovelace', ada)}\n  {tokens.line('bob', bob)}  \n"
     known = tokens.read(text)
     assert ada not in text
     assert len(ada) == 43
-    assert (tokens.bearer(ada, known), tokens.bearer(bob, known)) == ("Ada Lovelace", "bob")
-    assert tokens.bearer(ada.swapcase(), known) is None
-    assert tokens.bearer("", known) is None
-    assert tokens.bearer("\udc80", known) is None
+    assert (bearer.holder(ada, known), bearer.holder(bob, known)) == ("Ada Lovelace", "bob")
+    assert bearer.holder(ada.swapcase(), known) is None
+    assert bearer.holder("", known) is None
+    assert bearer.holder("\udc80", known) is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ MOST: Final = 64_000_000
 """Bytes of one event."""
 
 
-class Lines:
+class SseReader:
     """Gives the data of each event that has come whole."""
 
     def __init__(self) -> None:

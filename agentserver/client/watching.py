@@ -14,7 +14,7 @@ import httpx
 from agentserver.client import values
 from agentserver.client.errors import ProblemError, UnreachableError
 from agentserver.client.requests import Asked, may_come_again, streaming
-from agentserver.client.sse import Lines
+from agentserver.client.sse import SseReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -99,7 +99,7 @@ class Watching:
 
 
 async def _objects(response: httpx.Response) -> AsyncGenerator[Mapping[str, Any], None]:
-    lines = Lines()
+    reader = SseReader()
     async for piece in response.aiter_bytes():
-        for data in lines.feed(piece):
+        for data in reader.feed(piece):
             yield values.read_object(data)

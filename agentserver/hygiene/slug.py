@@ -2,7 +2,8 @@
 
 Owns the alphabet, the length and the word budget. Refuses to know templates. Only ASCII is let in, since
 scripts that need no spaces write whole sentences without one; quotes, brackets and angle brackets stay out so
-that a value cannot leave its place in the text. Words are counted however they are separated, in any language.
+that a value cannot leave its place in the text. Words are counted however they are separated, in any case, with digits
+for letters or without. A budget of three words lets orders of three words pass.
 """
 
 from __future__ import annotations
@@ -129,14 +130,34 @@ def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
 
 
 def words(value: str, own: AbstractSet[str] = frozenset()) -> int:
-    """Words in ``value``: runs of letters, also where only a capital parts them.
+    """Words in ``value``: runs of letters, also where only a capital parts them, and where digits stand for letters.
 
     A single letter is no word by itself, but each ``SINGLES`` of them are one, so that ``i-g-n-o-r-e`` is not
-    free. Words in ``own``, lower-case, are not counted.
+    free. Words in ``own``, lower-case, are not counted. A digit parts words or is a letter of one, whatever makes
+    more of them.
     """
+    return max(_counted(value, own), _counted(_MIXED.sub(_as_letters, value), own))
+
+
+def _counted(value: str, own: AbstractSet[str]) -> int:
     runs = [run for run in _RUNS.findall(value) if run.lower() not in own]
     spelled = sum(ceil(len(run) / WORD) for run in runs if len(run) > 1)
     return spelled + sum(len(run) == 1 for run in runs) // SINGLES
+
+
+_LEET: Final = str.maketrans("0123456789@$", "oizeasgtbgas")
+_MIXED: Final = re.compile("[A-Za-z0-9@$]*[0-9@$][A-Za-z0-9@$]*")
+_FEWEST: Final = 2
+"""Letters that a run must have to be read as a word, and about as many as digits: ``v2`` is a label."""
+
+
+def _as_letters(found: re.Match[str]) -> str:
+    run = found[0]
+    letters = sum(map(str.isalpha, run))
+    if letters < _FEWEST or 2 * letters + 1 < len(run):
+        return run
+    told = run.translate(_LEET)
+    return told.upper() if run.upper() == run else told
 
 
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.$@:")

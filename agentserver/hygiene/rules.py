@@ -128,6 +128,21 @@ RULES: Final = (
         xsd_rules.wording,
         json_rules.wording,
     ),
+    HygieneRule(
+        "values",
+        Vulnerability.INJECTION,
+        "text and meaning where no reader expects them",
+        xsd_rules.values,
+        json_rules.values,
+        gate=True,
+    ),
+    HygieneRule(
+        "compiled",
+        Vulnerability.POISONING,
+        "a schema that validators read differently, or not at all",
+        xsd_rules.compiled,
+        lambda _: (),
+    ),
 )
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from agentserver.handoff.requests import LONGEST, TYPE
 
-__all__ = ["LEVELS", "STRINGS", "WHOLE", "Claim", "Document", "Step"]
+__all__ = ["LEVELS", "STRINGS", "WHOLE", "Claim", "Step", "TextDocument"]
 
 LEVELS: Final = 1 << 20
 """Objects and arrays inside one another that are told apart; deeper ones are no JSON here."""
@@ -106,7 +106,7 @@ _PARTNERS: Final = bytes.maketrans(b"}]", b"{[")
 _OPENING: Final = {"}": 0x7B, "]": 0x5B}  # as in ``kinds``
 
 
-class Document:
+class TextDocument:
     """An object or an array from its bracket on. Places are counted from the start of the whole text.
 
     ``kinds`` are the brackets that are open; ``claims`` those objects among them that are of the type of a request,
@@ -136,7 +136,7 @@ class Document:
         self._begun = start  # where it begins
         self._typed = False  # whether the last key of the innermost object is ``type``
 
-    def copy(self) -> Document:
+    def copy(self) -> TextDocument:
         """The same document, which goes on by itself."""
         other = copy(self)
         other.kinds, other.strings = copy(self.kinds), copy(self.strings)

@@ -21,7 +21,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.handoff.managed.document import STRINGS, WHOLE, Claim, Document, Step
+from agentserver.handoff.managed.document import STRINGS, WHOLE, Claim, Step, TextDocument
 from agentserver.handoff.requests import LONGEST, TYPE, RequestRefusal, decode
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Scanner:
     def __init__(self) -> None:
         self._held = ""
         self._base = 0  # the place of its first character; places are counted from the start of the text
-        self._document: Document | None = None
+        self._document: TextDocument | None = None
         self._pending: list[_Inner] = []
         self._queue: deque[int] = deque()  # brackets before ``_fresh`` that are still to be tried
         self._fresh = 0  # from here on nothing was tried
@@ -125,11 +125,11 @@ class Scanner:
             else:
                 yield from self._ended(document) if step is Step.DONE else self._failed(document)
 
-    def _begin(self) -> Document | None:
+    def _begin(self) -> TextDocument | None:
         """The document that is being read, begun now if need be."""
         if self._document is None:
             start = self._queue.popleft() if self._queue else self._search()
-            self._document = None if start is None else Document(start)
+            self._document = None if start is None else TextDocument(start)
         return self._document
 
     def _search(self) -> int | None:
@@ -151,7 +151,7 @@ class Scanner:
 
     # What a document comes to
 
-    def _overdue(self, document: Document) -> Iterator[Found]:
+    def _overdue(self, document: TextDocument) -> Iterator[Found]:
         """Requests that are longer than one may be, as soon as that is known."""
         for claim in document.overdue():
             yield self._over(claim)
@@ -160,7 +160,7 @@ class Scanner:
         end = max(claim.start + LONGEST, claim.made)
         return Found(self._text(end - LONGEST, end), RequestRefusal.OVER_BOUND)
 
-    def _closed(self, document: Document) -> Iterator[Found]:
+    def _closed(self, document: TextDocument) -> Iterator[Found]:
         """An object of the type of a request was closed: what stands in it is its own."""
         claim = document.answered
         assert claim is not None
@@ -175,12 +175,12 @@ class Scanner:
         if not document.kinds:
             yield from self._ended(document)
 
-    def _ended(self, document: Document) -> Iterator[Found]:
+    def _ended(self, document: TextDocument) -> Iterator[Found]:
         for each in self._pending:
             yield each.found if each.start == document.start else _quoted(each.found)
         self._go_on(document)
 
-    def _failed(self, document: Document) -> Iterator[Found]:
+    def _failed(self, document: TextDocument) -> Iterator[Found]:
         """It is no JSON: what is whole inside it was asked, and what set out to be a request is cut off."""
         cut = [
             _Inner(
@@ -196,7 +196,7 @@ class Scanner:
         )
         self._go_on(document, self._inside(document))
 
-    def _enclosed(self, document: Document) -> list[_Inner]:
+    def _enclosed(self, document: TextDocument) -> list[_Inner]:
         """What is pending: quoted by now where what stands around it was closed."""
         lowest, document.lowest = document.lowest, len(document.kinds)
         return [
@@ -204,7 +204,7 @@ class Scanner:
             for each in self._pending
         ]
 
-    def _inside(self, document: Document) -> Iterator[int]:
+    def _inside(self, document: TextDocument) -> Iterator[int]:
         """Brackets that it read as parts of strings, and that nobody has read as brackets."""
         window = max(document.pos - LONGEST, self._fresh, self._base)
         for start, end, mixed in document.strings:
@@ -219,7 +219,7 @@ class Scanner:
         for match in STRINGS.finditer(self._held, max(0, start - self._base), end - self._base):
             yield match.start() + self._base, match.end() + self._base
 
-    def _go_on(self, document: Document, inside: Iterator[int] | tuple[()] = ()) -> None:
+    def _go_on(self, document: TextDocument, inside: Iterator[int] | tuple[()] = ()) -> None:
         while self._queue and self._queue[0] < document.pos:
             self._queue.popleft()
         self._queue.extend(inside)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentserver.hygiene import objections, pattern
 from agentserver.hygiene.json import tree as at
+from agentserver.hygiene.json import values as value_forms
 from agentserver.hygiene.limits import DEPTH, EXPANDED, LISTED, PROPERTIES, REPEATED, TRIED, oversized
 from agentserver.hygiene.objections import shown
 from agentserver.hygiene.regex import PatternError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Said: TypeAlias = "Iterator[tuple[str, str]]"
 
 DIALECTS: Final = (
-    "http://json-schema.org/draft-07/schema#",
+    value_forms.DRAFT_7,
     "https://json-schema.org/draft/2020-12/schema",
 )
 
@@ -178,6 +179,16 @@ def patterns(schema: Schema) -> Said:
             pattern.json_schema(str(each["pattern"]))
         except PatternError as error:
             yield f"{pointer}/pattern", str(error)
+
+
+def values(schema: Schema) -> Said:
+    """Every value has the form that its keyword asks for: nothing that the meta-schema refuses, and no text."""
+    dialect = schema.tree.get("$schema", DIALECTS[0])
+    for pointer, each in at.positions(schema.tree):
+        if isinstance(each, dict):
+            yield from ((pointer, said) for said in value_forms.ill_formed(each, dialect))
+    if not readable(str(schema.tree.get("$id", "")).replace("/", "."), spaces=False):
+        yield "/$id", "reads as text"
 
 
 def wording(schema: Schema) -> Said:

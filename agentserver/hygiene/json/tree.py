@@ -12,7 +12,7 @@ from copy import deepcopy
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 from agentserver.hygiene.limits import BYTES
 from agentserver.hygiene.objections import Objection, Reference, Schema, SchemaLanguage
@@ -128,6 +128,69 @@ def target(reference: Any) -> str | None:
     return pointer if not pointer or pointer.startswith("/") else None
 
 
+class Places:
+    """The schemas of a document by what references may call them (JSON Schema 2020-12, 8.2; draft 7, 8.2)."""
+
+    def __init__(self, root: Any) -> None:
+        self.found: dict[str, tuple[Any, str]] = {}  # schema and base by pointer
+        self._named: dict[str, str] = {}
+        bases: dict[str, str] = {}
+        for pointer, schema in positions(root):
+            above = pointer
+            while above and above not in bases:
+                above = above.rpartition("/")[0]
+            base = bases.get(above, "")
+            own = schema.get("$id") if isinstance(schema, dict) else None
+            if isinstance(own, str) and not own.startswith("#"):
+                base = _joined(base, own)
+                self._named.setdefault(base, pointer)
+            bases[pointer] = base
+            self.found[pointer] = schema, base
+            self._anchored(schema, pointer, base)
+        self._named.setdefault("", "")
+
+    def _anchored(self, schema: Any, pointer: str, base: str) -> None:
+        if isinstance(schema, dict):
+            names = [schema.get(word) for word in ("$anchor", "$dynamicAnchor")]
+            own = schema.get("$id")
+            names.append(own[1:] if isinstance(own, str) and own.startswith("#") else None)
+            for name in names:
+                if isinstance(name, str) and name:
+                    self._named.setdefault(f"{base}#{name}", pointer)
+
+    def needs(self, pointer: str) -> tuple[str, ...]:
+        """The pointers of the schemas that one holds or refers to."""
+        schema, base = self.found.get(pointer, (None, ""))
+        inside = [pointer + rest for rest, _ in children(schema)]
+        said = [schema.get(word) for word in _REFERRING] if isinstance(schema, dict) else []
+        return (*inside, *(named for each in said if (named := self._resolved(base, each)) is not None))
+
+    def _resolved(self, base: str, reference: Any) -> str | None:
+        if not isinstance(reference, str):
+            return None
+        if reference in self._named:
+            return self._named[reference]
+        whole = base + reference if reference[:1] in {"", "#"} else _joined(base, reference)
+        document, _, fragment = whole.partition("#")
+        start = self._named.get(document, "" if reference.startswith("#") else None)
+        if start is None:
+            return None
+        pointer = unquote(fragment)
+        return (
+            start + pointer if not pointer or pointer[0] == "/" else self._named.get(f"{document}#{pointer}")
+        )
+
+
+_REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def _joined(base: str, reference: str) -> str:
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return reference
+
+
 def cycle(root: Any) -> tuple[str, ...]:
     """The pointers of schemas that contain themselves by reference; empty when there are none."""
     try:
@@ -139,15 +202,10 @@ def cycle(root: Any) -> tuple[str, ...]:
 
 def order(root: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Every schema with those it needs, these before it. Raises graphlib.CycleError."""
-    graph = {pointer: _needs(pointer, schema) for pointer, schema in positions(root)}
+    places = Places(root)
+    graph = {pointer: places.needs(pointer) for pointer in places.found}
     ordered = TopologicalSorter(graph).static_order()
     return tuple((pointer, graph.get(pointer, ())) for pointer in ordered)
-
-
-def _needs(pointer: str, schema: Any) -> tuple[str, ...]:
-    inside = [pointer + rest for rest, _ in children(schema)]
-    named = target(schema.get("$ref")) if isinstance(schema, dict) else None
-    return tuple(inside if named is None else [*inside, named])
 
 
 def cost(root: Any) -> tuple[int, int]:

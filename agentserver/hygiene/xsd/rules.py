@@ -6,7 +6,10 @@ gives a place and a sentence for every place that it objects to.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lxml import etree
 
 from agentserver.hygiene import objections, pattern
 from agentserver.hygiene.limits import (
@@ -22,13 +25,11 @@ from agentserver.hygiene.limits import (
 from agentserver.hygiene.objections import shown
 from agentserver.hygiene.regex import PatternError
 from agentserver.hygiene.simple_types import XSD
-from agentserver.hygiene.slug import BUDGET, readable
+from agentserver.hygiene.slug import BUDGET, readable, words
 from agentserver.hygiene.xsd import tree as at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lxml import etree
+    from collections.abc import Iterator, Mapping
 
     from agentserver.hygiene.objections import Schema
 
@@ -229,10 +230,86 @@ def wording(schema: Schema) -> Said:
     for element in _elements(schema):
         name = element.get("name", "")
         if name and not readable(name, spaces=False):
-            yield at.place(element.getparent()), f"name {shown(name)} reads as text"  # type: ignore[arg-type] # a named element has a parent
-        listed = element.get("value", "") if at.local(element) == "enumeration" else element.get("fixed", "")
-        if not readable(listed, spaces=True):
-            yield (
-                at.place(element),
-                f"value {shown(listed)} reads as text; use at most {BUDGET * 2} words",
-            )
+            above = element.getparent()
+            yield "" if above is None else at.place(above), f"name {shown(name)} reads as text"
+        listed = [element.get("value", "")] if at.local(element) == "enumeration" else []
+        for value in (*listed, element.get("fixed", ""), element.get("default", "")):
+            if not readable(value, spaces=True):
+                yield (
+                    at.place(element),
+                    f"value {shown(value)} reads as text; use at most {BUDGET * 2} words",
+                )
+
+
+_TOKENS: Final = frozenset({"#all", "extension", "restriction", "substitution", "list", "union"})
+_FORM: Final = re.compile("qualified|unqualified")
+_NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.:TZeE+-]{0,40}|-?INF|NaN|-?P[0-9YMDTHS.]{1,40}")
+_VALUES: Final[Mapping[str, re.Pattern[str]]] = {
+    **dict.fromkeys(("form", "elementFormDefault", "attributeFormDefault"), _FORM),
+    "use": re.compile("optional|required|prohibited"),
+    "version": re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,3}"),
+    **dict.fromkeys(("mixed", "abstract", "nillable"), re.compile("true|false|0|1")),
+}
+_DERIVED: Final = ("final", "block", "finalDefault", "blockDefault")
+_CHECKED: Final = frozenset(  # by other rules, or as references
+    (
+        *(
+            "name",
+            "type",
+            "ref",
+            "base",
+            "itemType",
+            "memberTypes",
+            "minOccurs",
+            "maxOccurs",
+            "default",
+            "fixed",
+        ),
+        *("substitutionGroup", "processContents", "value"),
+    )
+)
+_NAMESPACE: Final = re.compile("[A-Za-z0-9:/._~-]{1,128}")
+_PREFIX: Final = 16
+_OUTSIDE: Final = re.compile(r"\[(?:\\.|[^\]\\])*\]|\\.|[^A-Za-z0-9]")
+"""Everything of a pattern that is no letter or digit standing for itself."""
+
+
+def values(schema: Schema) -> Said:
+    """Every attribute is known and has a value of its form; no prefix, namespace, facet or pattern reads as text."""
+    own = schema.tree.get("targetNamespace", "")
+    if not _NAMESPACE.fullmatch(own) or words(own) > BUDGET * 2:
+        yield "", f"targetNamespace {shown(own)} reads as text"
+    for element in _elements(schema):
+        for prefix, space in element.nsmap.items():
+            if space not in {XSD, own}:
+                yield (
+                    at.place(element),
+                    f"namespace {shown(space)} is neither that of XSD nor the schema's own",
+                )
+            if prefix and (len(prefix) > _PREFIX or words(prefix) > 1):
+                yield at.place(element), f"prefix {shown(prefix)} reads as text"
+        for name, value in element.attrib.items():
+            if not _fits(str(name), str(value).strip(), at.local(element)):
+                yield at.place(element), f"attribute {shown(name)} must not be {shown(value)}"
+
+
+def _fits(name: str, value: str, element: str) -> bool:
+    if name in _VALUES:
+        return _VALUES[name].fullmatch(value) is not None
+    if name in _DERIVED:
+        return _TOKENS.issuperset(value.split())
+    if name != "value":
+        return name in _CHECKED or (name == "targetNamespace" and element == "schema")
+    if element == "pattern":
+        return words(_OUTSIDE.sub("-", value)) <= BUDGET * 2
+    if element == "whiteSpace":
+        return value in {"preserve", "replace", "collapse"}
+    return element == "enumeration" or _NUMBER.fullmatch(value) is not None
+
+
+def compiled(schema: Schema) -> Said:
+    """libxml2 takes it for a schema; asked last, when its size is known to be bounded."""
+    try:
+        etree.XMLSchema(etree.ElementTree(schema.tree))
+    except etree.LxmlError:
+        yield "", "is no schema to libxml2"

@@ -297,7 +297,7 @@ def work(text, monkeypatch, pieces=1):
     """Characters that documents read."""
     read = 0
 
-    class Counting(document.Document):
+    class Counting(document.TextDocument):
         __slots__ = ()
 
         def read(self, text, base):
@@ -307,7 +307,7 @@ def work(text, monkeypatch, pieces=1):
             read += self.pos - before
             return step
 
-    monkeypatch.setattr("agentserver.handoff.managed.scanner.Document", Counting)
+    monkeypatch.setattr("agentserver.handoff.managed.scanner.TextDocument", Counting)
     size = -(-len(text) // pieces) or 1
     scan(*(text[at : at + size] for at in range(0, len(text), size)))
     return read

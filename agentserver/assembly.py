@@ -25,6 +25,7 @@ from agentserver.extras import installed, installing, require
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.copying import copying
 from agentserver.pump import Callee, Observers, Pump
+from agentserver.pump.ingress.serving import Serving
 from agentserver.pump.observing import checked, observing
 from agentserver.rulebook import NO_GUARDS, rules
 from agentserver.trace.store import TraceBook
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from agentserver.handoff.edge.heads import Heads
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
-    from agentserver.pump import ServerHandle
     from agentserver.pump.turns.editions import Elsewhere
     from agentserver.telemetry.tracing import Tracing
 
@@ -87,7 +87,7 @@ class SystemClock:
 
 
 @dataclass
-class Server:
+class Server(Serving):
     """An organism at work. An async context manager: entering starts it, leaving drains and stops it.
 
     Args:
@@ -184,32 +184,6 @@ class Server:
 
         return await stack.enter_async_context(Models(self.organism.models))
 
-    async def open(self, principal: Principal | str) -> ServerHandle:
-        """Open a conversation for a principal whom the gateway has authenticated.
-
-        Its trust, and whom it may address, stay as they are now for as long as the conversation lasts. A bare name is
-        that of one who gives orders, to every listener.
-
-        Raises RuntimeError when the server is not running, ValueError when the name is not a principal's to bear or one
-        of those whom it may address is no listener.
-        """
-        if self._pump is None:
-            raise RuntimeError("the server is not running")
-        return await self._pump.open(principal)
-
-    async def left_over(self, principal: str) -> tuple[str, ...]:
-        """The principal's conversations that an earlier server left and that can be resumed, oldest first."""
-        return () if self._pump is None else await self._pump.conversations_of(principal)
-
-    async def resume(self, principal: str, conversation: str) -> ServerHandle:
-        """Come back to a conversation: what left it and was not taken comes first in its events.
-
-        Raises LookupError when the principal has no such conversation to resume.
-        """
-        if self._pump is None:
-            raise RuntimeError("the server is not running")
-        return await self._pump.resume(principal, conversation)
-
     def approvals(self) -> tuple[Approval, ...]:
         """The messages that wait for a person, the oldest first."""
         return () if self._pump is None else self._pump.approvals()
@@ -225,9 +199,7 @@ class Server:
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False when nothing waits for it, or another message than the one shown does."""
-        if self._pump is None:
-            raise RuntimeError("the server is not running")
-        return await self._pump.answer(conversation, answered)
+        return await self._running.answer(conversation, answered)
 
     @property
     def durable(self) -> bool:

@@ -160,6 +160,9 @@ class EventPlace(NamedTuple):
 UNDECIDED = EventPlace(0, 0)
 """The place of what no step has let go yet."""
 
+LAST = 2**31 - 1
+"""A position behind that of everything which a step lets go."""
+
 
 class Reply(NamedTuple):
     """A message that leaves the server through the gateway that opened the conversation.
@@ -361,6 +364,18 @@ class Closing(NamedTuple):
     """The end of a conversation, with its reason."""
 
     reason: str
+
+
+class Cancelling(NamedTuple):
+    """The end of one request, before it came to rest.
+
+    Args:
+        request: the outside message.
+        by: the operator that wants it; empty for the conversation's principal.
+    """
+
+    request: str
+    by: str = ""
 
 
 class Requeued(NamedTuple):

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.decide.dismissal import Dismissed
 from agentserver.core.messages import Outside, RequestKey, TurnedAway
+from agentserver.core.records.audit import Event
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Outcome
 
 __all__ = ["Receipt", "given"]
@@ -26,17 +30,18 @@ class Receipt(NamedTuple):
 
     Args:
         request: the id of the server's own that it was given.
-        content: as of its Key.
+        content: as of its key.
+        code: of the refusal that it was answered with at once; empty for one that was accepted.
     """
 
     request: str
     content: str
+    code: str = ""
 
 
 def key(principal: str, conversation: str, own: str, data: bytes, to: str | None) -> RequestKey:
     """The key of a message that its sender calls ``own``. Raises ValueError unless that has 1 to 512 characters."""
-    if not 0 < len(own) <= LONGEST:
-        raise ValueError(f"an id of the sender's has 1 to {LONGEST} characters, not {len(own)}")
+    _fit(own)
     addressed = () if to is None else (_bytes(to),)
     return RequestKey(
         _digest(_bytes(principal), _bytes(conversation), _bytes(own)), _digest(data, *addressed)
@@ -48,7 +53,23 @@ def given(outcome: Outcome) -> tuple[str, Receipt] | None:
     cause = outcome.cause
     if not isinstance(cause, Outside | TurnedAway | Dismissed) or cause.key is None:
         return None
-    return cause.key.name, Receipt(cause.request, cause.key.content)
+    return cause.key.name, Receipt(cause.request, cause.key.content, refused_with(outcome.records))
+
+
+def refused_with(records: Iterable[AuditRecord]) -> str:
+    """The code of the refusal in the records of the step that received a message; empty when it was accepted."""
+    return next((record.code for record in records if record.event is Event.REFUSED), "")
+
+
+def opening(principal: str, own: str) -> str:
+    """The name of a conversation that its principal calls ``own``. Raises ValueError as ``key`` does."""
+    _fit(own)
+    return _digest(b"conversation", _bytes(principal), _bytes(own))
+
+
+def _fit(own: str) -> None:
+    if not 0 < len(own) <= LONGEST:
+        raise ValueError(f"an id of the sender's has 1 to {LONGEST} characters, not {len(own)}")
 
 
 def _bytes(text: str) -> bytes:

@@ -138,13 +138,12 @@ class Bridge:
         return data if sound else RequestRefusal.SCHEMA
 
     async def _send(self, handle: ConversationHandle, data: bytes) -> bool:
-        """True when the server took it: one that it refused has come to rest by the time it is committed."""
-        request = await handle.send(data)
+        """True when the server took it. One that is at rest again already is not waited for."""
+        request, code, *_ = await handle.send(data)
         conversation = self.ingress.conversation(handle.id)
-        taken = conversation is not None and request in conversation.requests
-        if taken:
+        if conversation is not None and request in conversation.requests:
             self._open.add(request)
-        return taken
+        return code is None
 
     async def _answers(self, handle: ConversationHandle) -> None:
         async for event in handle.events():

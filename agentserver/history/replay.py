@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.core.decide.dismissal import Dismissed
 from agentserver.core.encoding import recording
 from agentserver.core.messages import (
+    Cancelling,
     Closing,
     Finished,
     GivenUp,
@@ -111,6 +112,8 @@ def told(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
             return f"the answer {cause.answer} of {cause.by}"
         case Closing():
             return f"the end: {cause.reason}"
+        case Cancelling():
+            return f"the end of a request, by {cause.by or 'its principal'}"
         case GivenUp():
             return f"{cause.delivery.to} was given up with {local(cause.delivery.root)} from {cause.delivery.sender}"
         case Requeued() | Redriven() | Reserving() | Settling():

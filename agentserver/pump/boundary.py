@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.messages import Delivery, Outside
+    from agentserver.core.messages import Cancelling, Delivery, Outside
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import ApprovalAnswer
@@ -207,31 +207,50 @@ class Boundary:
         outside: Outside,
         refused: Code | None = None,
         reading: ReadApart | None = None,
-    ) -> bool:
+    ) -> Outcome | None:
         """Admit an outside message, or turn it away: with ``refused``, if that is given, unseen.
 
-        ``reading`` is what it was read as, if it was read before.
+        ``reading`` is what it was read as, if it was read before. None when the conversation is over.
         """
+        outcome: Outcome | None = None
 
         def turn_away(now: Conversation, code: Code) -> Outcome:
-            return decisions.turn_away(now, outside, code, self._editions.of(now.id), self._clock.moment())
+            nonlocal outcome
+            rules = self._editions.of(now.id)
+            outcome = decisions.turn_away(now, outside, code, rules, self._clock.moment())
+            return outcome
 
         def decide(now: Conversation) -> Outcome:
+            nonlocal outcome
             if refused is not None:
                 return turn_away(now, refused)
             editions = self._editions
             rules = editions.of(now.id) if editions.earlier else editions.rules
             read = None if reading is None or reading.rules is not rules else reading.read
-            return decisions.receive(now, outside, rules, self._clock.moment(), read)
+            outcome = decisions.receive(now, outside, rules, self._clock.moment(), read)
+            return outcome
 
         try:
-            return await self._step(conversation, decide, patient=False, to_its_end=entirely)
+            goes_on = await self._step(conversation, decide, patient=False, to_its_end=entirely)
         except UndecidedError as error:
             text = "a message from outside could not be dealt with by the server: it is turned away"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
-            return await self._or_aside(
+            goes_on = await self._or_aside(
                 conversation, lambda now: turn_away(now, Code.INTERNAL), patient=False
             )
+        return outcome if goes_on else None
+
+    async def cancel(self, conversation: str, cancelled: Cancelling) -> bool:
+        """End one request. False when it is at rest or unknown, or its conversation is over. Raises EngineError."""
+        found = False
+
+        def decide(now: Conversation) -> Outcome | None:
+            nonlocal found
+            outcome = decisions.cancel(now, cancelled, self._editions.of(now.id), self._clock.moment())
+            found = outcome is not None
+            return outcome
+
+        return await self._or_aside(conversation, decide, patient=False) and found
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer; one that cannot be carried out becomes a denial. False when it is to nothing."""

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from agentserver.contract import Code
+from agentserver.core.messages import LAST, EventPlace
 from agentserver.core.presenting import silenced
-from agentserver.core.state.conversation import Conversation
-from agentserver.ports import DamagedError, EngineError, RepeatedError
+from agentserver.core.receipts import refused_with
+from agentserver.ports import DamagedError, EngineError, RepeatedError, Submitted, Unkept
 from agentserver.pump.aside import set_aside
 from agentserver.pump.asked import acquitting
 from agentserver.pump.boundary import Boundary
@@ -25,7 +26,8 @@ from agentserver.pump.calling.invoke import Invoker
 from agentserver.pump.calling.purse import Purses
 from agentserver.pump.calling.suspects import Probation, Unmarked
 from agentserver.pump.calling.watchdog import Watchdog
-from agentserver.pump.ingress.handles import Handles, OverError
+from agentserver.pump.ingress.entrance import Conversations, Entrance, unkept
+from agentserver.pump.ingress.handles import Handles
 from agentserver.pump.parsed import ParsedPayloads
 from agentserver.pump.reporting import NOBODY, Observers, Reporter
 from agentserver.pump.steps import Steps
@@ -39,7 +41,6 @@ from agentserver.pump.turns.reloads import Reloads
 from agentserver.pump.turns.schedule import Door, RunQueue, Schedule, Ticket, backoff
 from agentserver.pump.turns.unhurried import entirely
 from agentserver.pump.waiting import Waiting
-from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Outside, Progress
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
+    from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.principals import Principal
     from agentserver.ports import Clock, Engine, Marks
     from agentserver.pump.ingress.handle import ServerHandle
@@ -89,7 +91,6 @@ class Pump:
         self._editions = editions = Editions(rules, bound)
         self._engine = engine
         self._clock = clock
-        self._reporter = Reporter(observers.observers)
         self._waiting = Waiting(rules.blueprint.limits.approval, observers)
         self._apart = Apart(editions)
         self._time = Timekeeper(clock, engine)
@@ -112,6 +113,10 @@ class Pump:
         )
         self._lay_out(editions)
         self._handles = Handles(engine, self)
+        kept = Conversations(self._live, self._find, engine, self._accounts)
+        self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self._handles)
+        self._watches = self.entrance.watches
+        self._reporter = Reporter(observers.observers, self.entrance.readers)
         self._stopping = self._halted = False
         self._drained = 0.0
         self._life = self._run()
@@ -174,7 +179,7 @@ class Pump:
                 self._handles.settle()
             finally:
                 self._stopping = self._halted = True
-                self._handles.stop()
+                self.entrance.stop()
                 self._tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await self._steps.rest()
@@ -211,20 +216,9 @@ class Pump:
 
     # Gateways
 
-    async def open(self, principal: Principal | str) -> ServerHandle:
-        """Open a conversation, in which the principal keeps the rights that it has now.
-
-        Raises ValueError when no principal can bear the name (core/state/principals.py), no envelope can carry it, or
-        one of those whom it may address is no listener; QuotaError when it has as many conversations open as it may.
-        """
-        conversation = Conversation.opened(principal, self._clock.moment())
-        name, may = conversation.principal, conversation.rights.may
-        self._editions.check(name, may)
-        envelope.write(name, None, None, "")
-        await self._door.enter(name, conversation.id)
-        self._accounts.begin(conversation.id, name)
-        self._live[conversation.id] = conversation
-        return self._handles.open(name, conversation.id)
+    async def open(self, principal: Principal | str, key: str | None = None) -> ServerHandle:
+        """Open a conversation. Takes and raises what ``Entrance.open`` does."""
+        return await self.entrance.open(principal, key)
 
     async def conversations_of(self, principal: str) -> tuple[str, ...]:
         """The principal's conversations that no gateway has and that can be resumed, oldest first."""
@@ -237,11 +231,11 @@ class Pump:
         """
         return await self._handles.resume(principal, conversation)
 
-    async def receive(self, principal: str, conversation: str, outside: Outside) -> None:
-        """Commit an outside message. Raises RepeatedError, OverError, or RuntimeError when none can be kept."""
+    async def receive(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        """Commit an outside message, or say why it is not kept. Raises RepeatedError."""
         await self._door.enter(principal, conversation)
         if self._stopping:
-            raise RuntimeError("the server is stopping")
+            return Submitted(outside.request, Unkept.STOPPING)
         accounts, alone, size = self._accounts, self._door.alone, len(outside.data)
         busy = not accounts.admits(principal, size)
         accounts.arrive(principal, size)
@@ -250,17 +244,20 @@ class Pump:
             refused = Code.BUSY if busy else None
             await alone.enter(conversation)
             try:
-                accepted = await self._boundary.receive(conversation, outside, refused, read)
+                outcome = await self._boundary.receive(conversation, outside, refused, read)
             finally:
                 alone.leave(conversation)
         except RepeatedError:
             raise
         except EngineError as error:
-            raise RuntimeError("the server cannot keep messages at present") from error
+            return unkept(outside, error)
         finally:
             accounts.arrived(principal, size)
-        if not accepted:
-            raise OverError("the conversation is over")
+        if outcome is None:
+            return Submitted(outside.request, Unkept.OVER)
+        code = "" if outcome.added else refused_with(outcome.records)
+        after = _new(EventPlace, (outcome.before, LAST))
+        return _new(Submitted, (outside.request, Code(code) if code else None, False, after))
 
     async def close(self, conversation: str) -> None:
         """End a conversation for its gateway."""
@@ -336,6 +333,7 @@ class Pump:
         rules = self._editions.of(now.id)
         if not silenced(rules.guards, rules.recall(now), delivery, accepted.element, now.touched):
             self._handles.tell(progress)
+            self._watches.tell(progress)
 
     async def _find(self, conversation: str) -> Conversation | None:
         live = self._live.get(conversation)
@@ -359,6 +357,7 @@ class Pump:
             self._parsed.forget(thread.waiting())
         self._waiting.forget(conversation)
         self._handles.deliver(conversation, events)
+        self._watches.deliver(conversation, events)
         self._forget(conversation)
 
     def _release(self, outcome: Outcome) -> None:
@@ -370,10 +369,8 @@ class Pump:
         if outcome.parsed or outcome.dropped:
             self._parsed.keep(outcome)
         self._accounts.book(outcome)
-        if outcome.asked:
-            self._waiting.add(outcome.asked)
-        if self._waiting.known:
-            self._waiting.settle(outcome.records)
+        if outcome.asked or self._waiting.known:
+            self._waiting.hear(outcome)
         for delivery in outcome.ready:
             if delivery.to in self._editions.bound:  # as the dispatcher does
                 self._put(_new(Ticket, (conversation.principal, delivery)))
@@ -384,6 +381,8 @@ class Pump:
             self._dispatcher.later(ticket, backoff(outcome.retry.attempt))
         if outcome.replies:
             self._handles.deliver(conversation.id, outcome.replies)
+            if self._watches.of:
+                self._watches.deliver(conversation.id, outcome.replies)
         if conversation.closed:
             self._forget(conversation.id)
         self._reporter.report(outcome)
@@ -394,3 +393,4 @@ class Pump:
             self._editions.forget(conversation)
         self._accounts.close(conversation)
         self._handles.over(conversation)
+        self._watches.over(conversation)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Outcome
     from agentserver.ports import Answers, Approver
+    from agentserver.pump.ingress.records import RecordReaders
 
 logger = logging.getLogger("agentserver.pump")
 
@@ -59,14 +60,20 @@ class Reporter:
 
     Args:
         observers: called with the records of a step; must not block or raise.
+        readers: operators who read records as they come.
     """
 
-    def __init__(self, observers: Iterable[Callable[[tuple[AuditRecord, ...]], None]]) -> None:
+    def __init__(
+        self, observers: Iterable[Callable[[tuple[AuditRecord, ...]], None]], readers: RecordReaders
+    ) -> None:
         self._observers = tuple(observers)
+        self._readers = readers
         self._warned: set[str] = set()
 
     def report(self, outcome: Outcome) -> None:
         """Pass on the records of a committed step."""
+        if self._readers.open:
+            self._readers.put(outcome.conversation.principal, outcome.records)
         for observe in self._observers:
             try:
                 observe(outcome.records)

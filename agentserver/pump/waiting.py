@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
     from agentserver.pump.reporting import Observers
     from agentserver.pump.timekeeper import Timekeeper
@@ -60,6 +61,11 @@ class Waiting:
     def oldest(self) -> tuple[Approval, ...]:
         """The messages that wait, the oldest first."""
         return tuple(sorted(self.known.values(), key=lambda approval: approval.at))
+
+    def hear(self, outcome: Outcome) -> None:
+        """Take in what a committed step has asked and what it has answered."""
+        self.add(outcome.asked)
+        self.settle(outcome.records)
 
     def add(self, asked: Iterable[Approval]) -> None:
         """Show what has begun to wait."""

@@ -24,6 +24,7 @@ from agentserver.contract import SystemError
 from agentserver.core.messages import Reply
 from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console.view import state
+from agentserver.ports import Unkept, UnkeptError
 from agentserver.testing.approvals import Person, say
 from agentserver.testing.clock import FakeClock
 from agentserver.testing.scripted import ScriptedPeer
@@ -139,11 +140,16 @@ class Testbed:
         return found
 
     async def send(self, payload: Any, to: str | None = None, *, request: str | None = None) -> str:
-        """Send a payload without waiting; gives the id of its request. ``rest`` collects the answers."""
+        """Send a payload without waiting; gives the id of its request. ``rest`` collects the answers.
+
+        Raises UnkeptError when nothing of it was kept.
+        """
         self._settled.clear()
-        kept = await self.handle.send(self._encoded(payload), to, request=request)
-        self._sent.add(kept)
-        return kept
+        submitted = await self.handle.send(self._encoded(payload), to, request=request)
+        if isinstance(submitted.code, Unkept):
+            raise UnkeptError(submitted.code)
+        self._sent.add(submitted.request)
+        return submitted.request
 
     async def rest(self) -> list[Any]:
         """Wait until everything that was sent has come to rest; gives the answers since the last time, in order."""

@@ -30,6 +30,7 @@ _STYLES = {
     Event.REFUSED: Style.BAD,
     Event.FAILED: Style.BAD,
     Event.ENDED: Style.WARN,
+    Event.CANCELLED: Style.WARN,
     Event.REPAIRED: Style.WARN,
     Event.RETRIED: Style.WARN,
     Event.DROPPED: Style.WARN,

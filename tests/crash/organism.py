@@ -195,10 +195,10 @@ async def talk(server, random, number, diary):
             if random.random() < 0.4:
                 diary.sends(letter)
                 if random.random() < 0.3:
-                    tell("kept", own, await handle.send(data, to, request=own))
+                    tell("kept", own, (await handle.send(data, to, request=own)).request)
                 await correspond(handle, letter, diary)
             elif random.random() < 0.3:
-                tell("accepted", await handle.send(data, random.choice(["agent", "tool"])))
+                tell("accepted", (await handle.send(data, random.choice(["agent", "tool"]))).request)
             else:
                 async for reply in handle.replies(data, to):
                     tell("accepted", reply.request)

@@ -39,7 +39,8 @@ class Desk:
         return await self.pump.open("console")
 
     async def send(self, handle, payload, to="a"):
-        return await handle.send(self.markup(payload), to)
+        submitted = await handle.send(self.markup(payload), to)
+        return submitted.request
 
     async def ask(self, payload, to="a", handle=None):
         handle = handle or await self.open()

@@ -11,7 +11,7 @@ from agentserver.core.messages import Done, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import ConflictError
+from agentserver.ports import ConflictError, Unkept
 from tests.core.paper import Answer, Ask, Note, listener
 from tests.pump.desk import answer, desk, until
 
@@ -72,7 +72,7 @@ async def test_events_carry_what_was_sent_and_end_with_the_conversation():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
             await asyncio.sleep(0)
-            request = await handle.send(d.markup(Ask("hi")), "a")
+            request = (await handle.send(d.markup(Ask("hi")), "a")).request
             await until(lambda: len(seen) == 2 or d.pump._accounts.pending == 0)
             await handle.close()
         assert [type(event) for event in seen] == [Reply, Done]
@@ -159,8 +159,7 @@ async def test_closing_a_conversation_stops_what_runs_in_it():
         await handle.close()
         await stopped.wait()
         assert d.pump.conversation(handle.id) is None
-        with pytest.raises(RuntimeError, match="over"):
-            await handle.send(d.markup(Ask("hi")), "a")
+        assert (await handle.send(d.markup(Ask("hi")), "a")).code is Unkept.OVER
         await handle.close()
         assert d.pump._accounts.pending == 0
 
@@ -265,8 +264,7 @@ async def test_stopping_drains_what_is_in_hand():
         await handle.send(d.markup(Ask("1")), "a")
         asyncio.get_running_loop().call_later(0.01, gate.set)
     assert done == [Ask("1")]
-    with pytest.raises(RuntimeError, match="stopping"):
-        await handle.send(d.markup(Ask("2")), "a")
+    assert (await handle.send(d.markup(Ask("2")), "a")).code is Unkept.STOPPING
 
 
 async def test_what_does_not_finish_in_time_is_cancelled_and_nobody_waits():

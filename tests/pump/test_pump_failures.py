@@ -10,7 +10,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.records.audit import Event
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import ConflictError, EngineError
+from agentserver.ports import ConflictError, EngineError, Unkept, UnkeptError
 from agentserver.pump.boundary import STREAK
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk, until
@@ -111,7 +111,7 @@ async def test_a_bug_under_a_gateway_ends_its_conversation_only():
     async with desk((listener("a"), answer), engine=engine) as d:
         handle = await d.open()
         engine.broken = True
-        with pytest.raises(RuntimeError, match="over"):
+        with pytest.raises(UnkeptError, match="over"):
             await d.ask(Ask("1"), handle=handle)
         engine.broken = False
         assert await d.ask(Ask("2")) == Answer("re: 2")
@@ -124,7 +124,7 @@ async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
         handle = await d.open()
         for _ in range(2):
             engine.full = True
-            with pytest.raises(RuntimeError, match="cannot keep"):
+            with pytest.raises(UnkeptError, match="cannot keep"):
                 await d.ask(Ask("1"), handle=handle)
             engine.full = False
             assert await d.ask(Ask("2"), handle=handle) == Answer("re: 2")
@@ -147,8 +147,7 @@ async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
             with anyio.move_on_after(0.02) as scope:
                 await wait
             assert scope.cancelled_caught
-        with pytest.raises(RuntimeError, match="cannot keep"):
-            await d.send(other, Ask("3"))
+        assert (await other.send(d.markup(Ask("3")), "a")).code is Unkept.UNKEPT
     assert d.pump._accounts.pending == 1
 
 
@@ -166,8 +165,7 @@ async def test_a_conversation_that_ended_elsewhere_is_over_here_too():
             tasks.start_soon(watch)
             await asyncio.sleep(0)
             engine._kept.clear()
-            with pytest.raises(RuntimeError, match="over"):
-                await d.send(handle, Ask("2"))
+            assert (await handle.send(d.markup(Ask("2")), "a")).code is Unkept.OVER
         assert seen == [[]]
         assert d.pump._handles.known == {}
         assert d.pump._steps.alone.inside == {}

@@ -30,7 +30,7 @@ async def test_what_was_running_runs_again_and_its_reply_waits_for_its_gateway(t
     place = JournalOptions(tmp_path / "j")
     async with SqliteEngine(place) as engine, desk((listener("a"), stuck), engine=engine, drain=0.0) as d:
         handle = await d.open()
-        request = await handle.send(d.markup(Ask("hi")), "a")
+        request = (await handle.send(d.markup(Ask("hi")), "a")).request
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
         await until(lambda: d.pump._accounts.pending == 0)
         assert await d.pump.conversations_of("console") == (handle.id,)
@@ -56,7 +56,7 @@ async def test_what_comes_while_a_gateway_resumes_is_in_order(tmp_path):
         desk((listener("a"), answer), engine=engine) as d,
     ):
         handle = await d.open()
-        requests = [await handle.send(d.markup(Ask(str(n))), "a") for n in range(5)]
+        requests = [(await handle.send(d.markup(Ask(str(n))), "a")).request for n in range(5)]
         handle.detach()
         again = await d.pump.resume("console", handle.id)
         events = again.events()

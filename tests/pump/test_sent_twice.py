@@ -11,7 +11,7 @@ from agentserver import HandlerResponse
 from agentserver.contract import SystemError as Refused
 from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
-from agentserver.ports import OtherMessageError
+from agentserver.ports import OtherMessageError, Submitted, UnkeptError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, until
 from tests.pump.test_places import killed, left, places, shop
@@ -48,10 +48,12 @@ async def test_the_same_message_under_the_same_id_is_the_same_request(tmp_path):
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
         handle = await d.open()
         first = await sent(d, handle, "send")
-        assert await sent(d, handle, "send") == first
+        assert (first.code, first.again) == (None, False)
+        assert await sent(d, handle, "send") == Submitted(first.request, None, again=True)
         await until(lambda: d.pump._accounts.pending == 0)
-        assert await sent(d, handle, "send") == first
-        assert await sent(d, handle, "send", request="another") != first
+        assert await sent(d, handle, "send") == Submitted(first.request, None, again=True)
+        another = await sent(d, handle, "send", request="another")
+        assert (another.request != first.request, another.again) == (True, False)
         await until(lambda: d.pump._accounts.pending == 0)
     assert work.calls == 2
 
@@ -96,7 +98,7 @@ async def test_an_id_counts_in_its_conversation_alone(tmp_path):
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
         one, two, other = await d.open(), await d.open(), await d.pump.open("other")
         requests = [await sent(d, handle, "send") for handle in (one, two, other)]
-        assert len(set(requests)) == 3
+        assert len({submitted.request for submitted in requests}) == 3
         await until(lambda: d.pump._accounts.pending == 0)
     assert work.calls == 3
 
@@ -137,11 +139,11 @@ async def test_it_is_known_though_the_conversation_is_closed(tmp_path):
         await d.pump._boundary.close(handle.id, "over")
     async with shop(tmp_path / "j", (listener("a"), Counting())) as d:
         again = await d.pump.resume("console", handle.id)
-        assert await sent(d, again, "send") == first.request
+        assert await sent(d, again, "send") == Submitted(first.request, None, again=True)
         assert await sent(d, again, "ask") == first._replace(redelivered=True)
         with pytest.raises(OtherMessageError):
             await sent(d, again, "ask", text="ho")
-        with pytest.raises(RuntimeError, match="over"):
+        with pytest.raises(UnkeptError, match="over"):
             await sent(d, again, "ask", request="another")
 
 

@@ -146,6 +146,12 @@ class Books:
                 self.drop(delivery, stage)
             self.builder.note(Event.CLOSED, thread=thread.id, to=thread.owner)
 
+    def shut(self, request: str) -> None:
+        """Close the threads that a request was delivered on, if they are there still."""
+        for thread in self.requests.threads(request):
+            if self.tree.get(thread) is not None:
+                self.close(self.change.shut(thread))
+
     def add(self, delivery: Delivery) -> None:
         """Enter a delivery that is new here."""
         self.added[delivery.id] = delivery
@@ -314,8 +320,7 @@ class Books:
         """A request that overran its budget ends at once, with a refusal to its sender."""
         root = self.tree.root
         for request, detail in self.exhausted.items():
-            for thread in self.requests.threads(request):
-                self.close(self.change.shut(thread))
+            self.shut(request)
             error = notice(system_error(Code.BUDGET), root, self.rules)
             about = {"thread": root, "to": self.before.principal, "code": Code.BUDGET, "request": request}
             self.builder.note(Event.REFUSED, detail=detail, **about)

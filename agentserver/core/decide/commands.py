@@ -146,6 +146,13 @@ class Exhaust(NamedTuple):
     detail: Detail
 
 
+class Cancel(NamedTuple):
+    """Close the threads of a request. ``reason`` is for the record."""
+
+    request: str
+    reason: str
+
+
 class Approve(NamedTuple):
     """Let a message that waits for a person go on. ``answered`` is for the record."""
 
@@ -191,6 +198,7 @@ Command: TypeAlias = (
     | Prune
     | Send
     | Exhaust
+    | Cancel
     | Approve
     | Deny
     | Enter

@@ -16,6 +16,7 @@ from agentserver.core.decide.admission import Admission, admitting, judge, unhea
 from agentserver.core.decide.commands import (
     Begin,
     Bury,
+    Cancel,
     Close,
     Complete,
     Enter,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from agentserver.core.decide.commands import Command
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Call, Delivery, Finished, GivenUp, Moment, Outside
+    from agentserver.core.messages import Call, Cancelling, Delivery, Finished, GivenUp, Moment, Outside
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
@@ -147,6 +148,26 @@ def turn_away(
 def close(conversation: Conversation, rules: Rules, moment: Moment, reason: str) -> Outcome:
     """End the conversation: drop what is queued and close every thread."""
     return transact(conversation, rules, moment, Closing(reason), (Close(reason),))
+
+
+def cancel(
+    conversation: Conversation, cancelling: Cancelling, rules: Rules, moment: Moment
+) -> Outcome | None:
+    """Close the threads of a request with all that is under way on them; what it has changed elsewhere stays.
+
+    A principal that has not wanted it is told ``denied``. None when the request is at rest or unknown, or nothing of it
+    is left but a dead letter that an operator had tried again on a thread which another request has taken over.
+    """
+    request, by = cancelling
+    found = conversation.requests.get(request)
+    if found is None or not any(thread in conversation.tree.nodes for thread in found.threads):
+        return None
+    commands: list[Command] = []
+    if by:
+        told = notice(system_error(Code.DENIED), conversation.tree.root, rules)
+        commands.append(Send(told, request, 0))
+    commands.append(Cancel(request, f"by {by}" if by else "by its principal"))
+    return transact(conversation, rules, moment, cancelling, commands)
 
 
 def accept(

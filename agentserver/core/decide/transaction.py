@@ -16,6 +16,7 @@ from agentserver.core.decide.commands import (
     Approve,
     Begin,
     Bury,
+    Cancel,
     Close,
     Complete,
     Deny,
@@ -323,6 +324,14 @@ def _exhaust(books: Books, command: Exhaust) -> None:
     books.exhausted.setdefault(*command)
 
 
+def _cancel(books: Books, command: Cancel) -> None:
+    """Close the threads of a request with all that is under way on them."""
+    request, reason = command
+    about = {"thread": books.tree.root, "to": books.before.principal, "request": request}
+    books.builder.note(Event.CANCELLED, detail=Ended(reason), **about)
+    books.shut(request)
+
+
 def _remember(books: Books, command: Remember) -> None:
     """Replace the guards' memory."""
     books.memory = command.memory
@@ -363,6 +372,7 @@ _APPLY: Final[Mapping[type, Callable[[Books, Any], None]]] = MappingProxyType(
         Prune: _prune,
         Send: _send,
         Exhaust: _exhaust,
+        Cancel: _cancel,
         Approve: _approve,
         Deny: _deny,
         Enter: _enter,

@@ -29,6 +29,7 @@ from agentserver.core.encoding.record_rows import (
 )
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import (
+    Cancelling,
     Closing,
     Delivery,
     Draft,
@@ -113,8 +114,8 @@ def dump(outcome: Outcome) -> bytes:
             row = [*_outside_row(cause), *(cause.key or ())]
         case ApprovalAnswer():
             row = ["decide", *cause[:4], *([True] if cause.undone else [])]
-        case Closing():
-            row = ["close", cause.reason]
+        case Closing() | Cancelling():
+            row = ["close" if isinstance(cause, Closing) else "cancel", *cause]
         case Requeued():
             row = ["requeue", cause.delivery.id]
         case Redriven(letter, request, by):
@@ -142,7 +143,10 @@ def dump(outcome: Outcome) -> bytes:
 
 
 def receipt(data: bytes) -> tuple[str, Receipt] | None:
-    """The result of ``receipts.given`` for the cause that ``dump`` wrote. Raises ValueError when it is not JSON."""
+    """The receipt, but for its code, that the step of this cause has given, under its name.
+
+    Raises ValueError when it is not JSON.
+    """
     match json.loads(data):
         case ["receive", _, request, _, name, content] | [
             "turn_away" | "dismiss",
@@ -180,7 +184,7 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
     match cause:
         case Outside() | TurnedAway() | Dismissed():
             return _received(conversation, cause, rules, moment)
-        case ApprovalAnswer() | Reserving() | Settling():
+        case ApprovalAnswer() | Cancelling() | Reserving() | Settling():
             return _granted(conversation, cause, rules, moment)
         case Closing():
             return decisions.close(conversation, rules, moment, cause.reason)
@@ -195,11 +199,16 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
 
 
 def _granted(
-    conversation: Conversation, cause: ApprovalAnswer | Reserving | Settling, rules: Rules, moment: Moment
+    conversation: Conversation,
+    cause: ApprovalAnswer | Cancelling | Reserving | Settling,
+    rules: Rules,
+    moment: Moment,
 ) -> Outcome:
     """Take a decision again that need not come about."""
     if isinstance(cause, ApprovalAnswer):
         outcome, why = approving.decide(conversation, cause, rules, moment), "nothing waits for this answer"
+    elif isinstance(cause, Cancelling):
+        outcome, why = decisions.cancel(conversation, cause, rules, moment), "the request is at rest"
     elif isinstance(cause, Reserving):
         outcome = charges.reserve(conversation, cause, rules, moment)
         why = charges.objection(conversation, cause, rules)
@@ -253,6 +262,8 @@ class _Loading:
                 return ApprovalAnswer(approval, digest, Answer(answer), by, *undone)
             case "close", [reason]:
                 return Closing(reason)
+            case "cancel", [request, by]:
+                return Cancelling(request, by)
             case "requeue", [delivery]:
                 return Requeued(self._deliveries[delivery])
             case "redrive", [request, by, letter]:

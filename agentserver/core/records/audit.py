@@ -42,10 +42,11 @@ class Event(StrEnum):
     DISCARDED = "discarded"  # a result came after its thread was closed
     ANSWERED = "answered"  # a reply left through the gateway
     ENDED = "ended"  # a request came to rest without an answer
+    CANCELLED = "cancelled"  # a request was ended before it came to rest
     CLOSED = "closed"  # a thread or the conversation was closed
 
 
-NAMED = frozenset({Event.RECEIVED, Event.ANSWERED, Event.ENDED, Event.CLOSED})
+NAMED = frozenset({Event.RECEIVED, Event.ANSWERED, Event.ENDED, Event.CANCELLED, Event.CLOSED})
 """Events whose ``to`` is the name of a listener or of the principal, and no text of a sender's."""
 
 CALLED = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED, Event.DISCARDED})
@@ -60,6 +61,7 @@ NOTED = frozenset(
         Event.REFUSED,
         Event.ANSWERED,
         Event.ENDED,
+        Event.CANCELLED,
         Event.CLOSED,
     }
 )

@@ -146,7 +146,7 @@ class Unanswered(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a conversation, with the reason of the one who ended it."""
+    """The end of a conversation or of one request, with the reason of the one who ended it."""
 
     reason: str
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.decide.dismissal import Dismissed
     from agentserver.core.messages import (
+        Cancelling,
         Closing,
         Delivery,
         Done,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         | GivenUp
         | ApprovalAnswer
         | Closing
+        | Cancelling
         | Requeued
         | Redriven
         | Reserving

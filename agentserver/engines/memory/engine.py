@@ -11,8 +11,9 @@ from agentserver.core.aside import last_words
 from agentserver.core.messages import EventPlace, Finished
 from agentserver.core.receipts import given
 from agentserver.core.state.elapsed import STEADY, Calendar
+from agentserver.engines.memory.left import EACH, LeftEvents
 from agentserver.engines.memory.record import MemoryReader, MemoryRecord
-from agentserver.ports import ConflictError, RepeatedError
+from agentserver.ports import ConflictError, ConversationFound, RepeatedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 
 class MemoryEngine:
-    """Conversations by id. A closed conversation leaves no trace, unless steps are recorded.
+    """Conversations by id. Of closed ones the last are known for a while, and all of them where steps are recorded.
 
     Args:
         recorded: keeps every step and dead letter for the operators' tools until the process ends.
@@ -44,7 +45,9 @@ class MemoryEngine:
     def __init__(self, *, recorded: bool = False) -> None:
         self._record = MemoryRecord() if recorded else None
         self._kept: dict[str, Conversation] = {}
-        self._outbox: dict[str, dict[EventPlace, Reply | Done]] = {}
+        self._left = LeftEvents()
+        self._claimed: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._receipts: dict[str, dict[str, Receipt]] = {}
         self._keyed: dict[tuple[str, str], list[Reply | Done]] = {}
 
@@ -68,18 +71,33 @@ class MemoryEngine:
             self._keep_receipt(outcome)
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
+        if outcome.replies:
+            waiting = self._left.waiting.setdefault(after.id, {})
+            for event in outcome.replies:
+                waiting[event.place] = event
+            if not after.version % EACH:
+                self._left.trim(after.id)
         if after.closed:
-            self._kept.pop(after.id, None)
-            self._outbox.pop(after.id, None)
-            for receipt in self._receipts.pop(after.id, {}).values():
-                del self._keyed[after.id, receipt.request]
+            self._close(after)
             return
         self._kept[after.id] = after
         for event in outcome.replies:
-            self._outbox.setdefault(after.id, {})[event.place] = event
             keyed = self._keyed.get((after.id, event.request))
             if keyed is not None:
                 keyed.append(event)
+
+    def _close(self, after: Conversation) -> None:
+        self._kept.pop(after.id, None)
+        for receipt in self._receipts.pop(after.id, {}).values():
+            del self._keyed[after.id, receipt.request]
+        self._end(after)
+        self._left.waiting.pop(after.id, None)
+
+    def _end(self, one: Conversation) -> None:
+        """Remember for a while that a conversation is over, and forget another one for it."""
+        forgotten = self._left.close(one.id, one.principal, self._names.pop(one.id, ""))
+        if forgotten:
+            del self._claimed[forgotten]
 
     def _keep_receipt(self, outcome: Outcome) -> None:
         found = given(outcome)
@@ -98,7 +116,7 @@ class MemoryEngine:
 
     def reader(self) -> MemoryReader:
         """A view of what is kept, for the thread of the event loop."""
-        return MemoryReader(self._kept, self._outbox, self._record)
+        return MemoryReader(self._kept, self._left.waiting, self._record)
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed."""
@@ -110,7 +128,8 @@ class MemoryEngine:
         if gone is None:
             return ()
         events = last_words(conversation, gone.principal, gone.requests, EventPlace(gone.version + 1, -1))
-        self._outbox.setdefault(conversation, {}).update({event.place: event for event in events})
+        self._left.waiting.setdefault(conversation, {}).update({event.place: event for event in events})
+        self._end(gone)
         return events
 
     async def active(self) -> AsyncIterator[str]:
@@ -149,8 +168,32 @@ class MemoryEngine:
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """The events that were not acknowledged. Nothing of it was passed on by a server that is gone."""
-        for event in tuple(self._outbox.get(conversation, {}).values()):
+        for event in tuple(self._left.waiting.get(conversation, {}).values()):
             yield event
+
+    async def standing(self, conversation: str) -> ConversationFound | None:
+        """Whose a conversation is that is open, or was closed or set aside lately."""
+        kept = self._kept.get(conversation)
+        if kept is None:
+            return self._left.standing(conversation)
+        return ConversationFound(conversation, kept.principal, over=False)
+
+    async def claimed(self, name: str) -> str | None:
+        """The conversation that has the name, while this engine knows it."""
+        return self._claimed.get(name)
+
+    async def claim(self, name: str, conversation: str, at: float) -> str:  # noqa: ARG002 - an engine's signature
+        """Give a conversation the name, unless another has it."""
+        found = self._claimed.setdefault(name, conversation)
+        if found == conversation:
+            self._names[conversation] = name
+        return found
+
+    async def left(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
+        """The events after a place. Raises LookupError."""
+        if conversation not in self._kept and self._left.standing(conversation) is None:
+            raise LookupError(conversation)
+        return self._left.after(conversation, after, most)
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
         """The receipt of a commit under a key, while the conversation is open."""
@@ -158,18 +201,29 @@ class MemoryEngine:
 
     async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Everything that left for a request with a key, while the conversation is open."""
-        waiting = self._outbox.get(conversation, {})
+        waiting = self._left.waiting.get(conversation, {})
         for event in tuple(self._keyed.get((conversation, request), ())):
             yield event if event.place in waiting else event._replace(redelivered=True)
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
-        """Forget one event, and with the last one all that was needed to keep them."""
-        waiting = self._outbox.get(conversation)
-        if waiting is not None:
-            waiting.pop(place, None)
-            if not waiting:
-                del self._outbox[conversation]
+        """Let one event go, and with the last one all that was needed to keep them."""
+        waiting = self._left.waiting.get(conversation)
+        event = None if waiting is None else waiting.pop(place, None)
+        if event is None:
+            return
+        if not waiting:
+            del self._left.waiting[conversation]
+        if conversation in self._left.taken:
+            self._left.take(conversation, event)
+        elif conversation not in self._left.forgotten or place > self._left.forgotten[conversation]:
+            self._left.forgotten[conversation] = place
+
+    def confirm(self, conversation: str, place: EventPlace) -> None:
+        """Let the events up to a place go."""
+        for each in [each for each in self._left.waiting.get(conversation, ()) if each <= place]:
+            self.acknowledge(conversation, each)
 
     def abandon(self, conversation: str) -> None:
-        """Forget what has left."""
-        self._outbox.pop(conversation, None)
+        """Let all that has left go."""
+        for each in list(self._left.waiting.get(conversation, ())):
+            self.acknowledge(conversation, each)

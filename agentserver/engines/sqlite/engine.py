@@ -14,9 +14,10 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
+from agentserver.core.messages import UNDECIDED
 from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.sqlite import calendar as journal_calendar
-from agentserver.engines.sqlite.care import maintenance
+from agentserver.engines.sqlite.care import maintenance, openings
 from agentserver.engines.sqlite.care.answers import LeftAnswers
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, open_writing, told
 from agentserver.engines.sqlite.lock import Lock
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports import Answers, EngineReader
+    from agentserver.ports import Answers, ConversationFound, EngineReader
 
     Waiting = tuple[Encoded, asyncio.Future[None]]
 
@@ -150,6 +151,11 @@ class SqliteEngine:
         self._left.append(Left(conversation, *place))
         self._soon()
 
+    def confirm(self, conversation: str, place: EventPlace) -> None:
+        """Let the events up to a place out of the outbox with the next commit."""
+        self._left.append(Left(conversation, *place, before=True))
+        self._soon()
+
     def abandon(self, conversation: str) -> None:
         """Let everything that has left out of the outbox with the next commit."""
         self._left.append(Left(conversation))
@@ -245,6 +251,26 @@ class SqliteEngine:
             if not gone(event.place):
                 yield event
 
+    async def standing(self, conversation: str) -> ConversationFound | None:
+        """Whose a conversation is that the journal has."""
+        return await self._do(lambda: self._reader.standing(conversation))
+
+    async def claimed(self, name: str) -> str | None:
+        """The conversation that has a name."""
+        return await self._do(lambda: openings.claimed(self._connection, name))
+
+    async def claim(self, name: str, conversation: str, at: float) -> str:
+        """The conversation that has a name; on the disk when this returns."""
+        return await self._do(lambda: self._claim(name, conversation, at))
+
+    def _claim(self, name: str, conversation: str, at: float) -> str:
+        self._writer.check()
+        return openings.claim(self._connection, name, conversation, at)
+
+    async def left(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
+        """The events after a place. All of a conversation are kept for as long as it is."""
+        return await self._do(lambda: self._reader.left(conversation, after, most))
+
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
         """The receipt of a commit under a key, also in a conversation that is closed."""
         return await self._do(lambda: self._reader.receipt(conversation, name))
@@ -264,7 +290,8 @@ class SqliteEngine:
         ]
         places = {(one.version, one.position) for one in found}
         everything = any(one.version is None for one in found)
-        return lambda place: everything or place in places
+        before = max(((one.version, one.position) for one in found if one.before), default=UNDECIDED)
+        return lambda place: everything or place <= before or place in places
 
     async def calendar(self) -> Calendar:
         """The calendar that an earlier server has kept."""

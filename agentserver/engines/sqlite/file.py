@@ -199,3 +199,15 @@ def open_reading(path: Path) -> sqlite3.Connection:
     if version < len(MIGRATIONS):
         connection.executescript(views(version))
     return connection
+
+
+def about_a_row(error: Exception) -> bool:
+    """True when an error is about what was to be written: it would come again."""
+    name = getattr(error, "sqlite_errorname", None)
+    return name is None or name.startswith(("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG"))
+
+
+def about_the_file(error: sqlite3.Error) -> bool:
+    """True when an error is about the disk or the file rather than about a row."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return name.startswith((*FATAL, "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_BUSY"))

@@ -14,14 +14,17 @@ from agentserver.core.encoding import parts, snapshot
 from agentserver.core.encoding.recorded import DeadLetter, RecordedConversation, RecordedStep, Summary
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore
-from agentserver.core.messages import Done, EventPlace, Moment, Reply
+from agentserver.core.messages import Moment
 from agentserver.core.receipts import Receipt
 from agentserver.engines.sqlite.care import answers as journal_answers
 from agentserver.engines.sqlite.care import aside as journal_aside
+from agentserver.engines.sqlite.care import events as journal_events
+from agentserver.engines.sqlite.care.events import EVENT, event_of
 from agentserver.engines.sqlite.care.maintenance import broken_link
 from agentserver.engines.sqlite.file import DRIVER, open_reading, told
 from agentserver.engines.sqlite.proof import seal
 from agentserver.engines.sqlite.stored import COLUMNS, read_delivery, stored
+from agentserver.ports import ConversationFound
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.encoding.recorded import Aside
     from agentserver.core.guard import CoreGuard
+    from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
 
@@ -115,30 +119,45 @@ class Reader:
     def outbox(self, conversation: str, latest: int) -> list[Reply | Done]:
         """The events that were not acknowledged; those up to number ``latest`` count as redelivered."""
         rows = self._connection.execute(
-            f"select e.number, {_EVENT} from event e join conversation c on c.number = e.conversation"  # noqa: S608
+            f"select e.number, {EVENT} from event e join conversation c on c.number = e.conversation"  # noqa: S608
             " where c.id = ? and e.waiting = 1 order by e.version, e.position",
             (conversation,),
         )
-        return [_event(conversation, columns, again=number <= latest) for number, *columns in rows]
+        return [event_of(conversation, columns, again=number <= latest) for number, *columns in rows]
+
+    def standing(self, conversation: str) -> ConversationFound | None:
+        """Whose a conversation is, and whether it is over."""
+        row = self._connection.execute(
+            f"select principal, not ({self._going}) from conversation where id = ?",  # noqa: S608 - our own text
+            (conversation,),
+        ).fetchone()
+        return None if row is None else ConversationFound(conversation, row[0], over=bool(row[1]))
+
+    def left(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
+        """The events after a place. Raises LookupError."""
+        return journal_events.left(self._connection, conversation, after, most)
 
     def receipt(self, conversation: str, name: str) -> Receipt | None:
         """The receipt of a commit in a conversation under a key of this name."""
         row = self._connection.execute(
-            "select r.request, r.content from receipt r join conversation c on c.number = r.conversation"
+            "select r.request, r.content, c.number from receipt r join conversation c on c.number = r.conversation"
             " where c.id = ? and r.name = ?",
             (conversation, name),
         ).fetchone()
-        return None if row is None else Receipt(*row)
+        if row is None:
+            return None
+        request, content, number = row
+        return Receipt(request, content, journal_events.refusal(self._connection, number, name, request))
 
     def told(self, conversation: str, request: str, latest: int) -> list[Reply | Done]:
         """Everything that left for a request; what was acknowledged, and what ``outbox`` would mark, is marked."""
         rows = self._connection.execute(
-            f"select e.number <= ? or e.waiting = 0, {_EVENT} from event e"  # noqa: S608
+            f"select e.number <= ? or e.waiting = 0, {EVENT} from event e"  # noqa: S608
             " join conversation c on c.number = e.conversation"
             " where e.request = ? and c.id = ? order by e.version, e.position",
             (latest, request, conversation),
         )
-        return [_event(conversation, columns, again=bool(again)) for again, *columns in rows]
+        return [event_of(conversation, columns, again=bool(again)) for again, *columns in rows]
 
     def last_event(self) -> int:
         """The number of the newest event."""
@@ -227,7 +246,7 @@ class Reader:
             (delivery, delivery + deliveries),  # type: ignore[operator]
         ).fetchall()
         left = self._connection.execute(
-            f"select e.conversation, e.number, {_EVENT} from event e"  # noqa: S608
+            f"select e.conversation, e.number, {EVENT} from event e"  # noqa: S608
             " where number >= ? and number < ? order by number",
             (event, event + events),  # type: ignore[operator]
         ).fetchall()
@@ -243,7 +262,7 @@ class Reader:
             cause,  # type: ignore[arg-type]
             records,  # type: ignore[arg-type]
             tuple(read_delivery(conversation, columns) for _, _, *columns in added),
-            tuple(_event(conversation, columns) for _, _, *columns in left),
+            tuple(event_of(conversation, columns) for _, _, *columns in left),
             chain,  # type: ignore[arg-type]
             form,  # type: ignore[arg-type]
             rows,
@@ -266,14 +285,3 @@ def reading(path: Path, guards: Sequence[CoreGuard] = ()) -> Iterator[Reader]:
             yield Reader(connection, guards)
     except DRIVER as error:
         raise told(path, error) from error
-
-
-_EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
-
-
-def _event(conversation: str, row: Sequence[object], *, again: bool = False) -> Reply | Done:
-    version, position, request, sender, root, message, flag = row
-    place = EventPlace(version, position)  # type: ignore[arg-type]
-    if message is None:
-        return Done(conversation, request, bool(flag), again, place)  # type: ignore[arg-type]
-    return Reply(conversation, request, sender, root, message, bool(flag), again, place)  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ EVENT = "insert into event values (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')"
 LEFT = (
     "update event set waiting = 0, mark = x'00'"
     " where waiting = 1 and conversation = (select number from conversation where id = ?1)"
-    " and (?2 is null or (version = ?2 and position = ?3))"
+    " and (?2 is null or (version = ?2 and position = ?3) or (?4 and (version, position) <= (?2, ?3)))"
 )
 _STEP = _insert("step", 14)
 _DELIVERY = _insert("delivery", 14, "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '', null, ?, ?)")
@@ -92,11 +92,12 @@ class DeliveryEnd(IntEnum):
 
 
 class Left(NamedTuple):
-    """An event that has left; all of its conversation without a version."""
+    """An event that has left; all of its conversation without a version, all up to this place with ``before``."""
 
     conversation: str
     version: int | None = None
     position: int | None = None
+    before: bool = False
 
 
 @dataclass(slots=True)

@@ -160,6 +160,16 @@ MIGRATIONS: Final = (
     """
     alter table conversation add column rights text not null default '';
     """,
+    """
+    create table opening (
+        number integer primary key,
+        name text not null unique,
+        conversation text not null,
+        at real not null,
+        seal blob not null
+    ) strict;
+    create index opening_of on opening(conversation);
+    """,
 )
 """The migrations, each from one version to the next. The version of a file is the number of those it has seen.
 
@@ -169,7 +179,7 @@ MIGRATIONS: Final = (
 Seals, marks and the ``form`` of a step's link: see engines/sqlite/proof/seal.py; an earlier version wrote none.
 ``answer``: see engines/sqlite/care/answers.py. ``head``: see engines/sqlite/proof/head.py. ``calendar``: see
 engines/sqlite/calendar.py. ``handoff``: see engines/sqlite/care/handoffs.py.
-``aside``: see engines/sqlite/care/aside.py.
+``aside``: see engines/sqlite/care/aside.py. ``opening``: see engines/sqlite/care/openings.py.
 ``conversation.rights``: of its principal; empty where they are full (core/encoding/parts.py).
 ``state``, ``step.changes``: see engines/sqlite/stored.py.
 ``value``: see core/encoding/snapshot.py. Since version 10 there are entries of logs among them.

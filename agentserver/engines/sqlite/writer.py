@@ -17,7 +17,7 @@ from agentserver.core.encoding.recorded import given_up
 from agentserver.core.messages import Outside, Redriven, Reply, Requeued, TurnedAway
 from agentserver.core.receipts import Receipt, given
 from agentserver.engines.sqlite.care import aside, maintenance
-from agentserver.engines.sqlite.file import FATAL, told
+from agentserver.engines.sqlite.file import FATAL, about_a_row, about_the_file, told
 from agentserver.engines.sqlite.kept import Kept
 from agentserver.engines.sqlite.lock import Files
 from agentserver.engines.sqlite.proof import head as journal_head
@@ -141,10 +141,10 @@ class Writer:
             # After the commit, so that what is told to be kept was in the file that stands there.
             self._broken = self._files.replaced()
             return found if self._broken is None else [self._broken] * len(group)
-        if isinstance(found, sqlite3.Error) and _about_the_file(found):
+        if isinstance(found, sqlite3.Error) and about_the_file(found):
             return [self._refused(found)] * len(group)
         if len(group) <= 1:
-            kind = UnfitError if _about_a_row(found) else EngineError
+            kind = UnfitError if about_a_row(found) else EngineError
             return [kind(f"{self._path}: {found}")] * len(group)
         # One of them cannot be written: each for itself, so that the others do not suffer.
         return [self.write([one])[0] for one in group]
@@ -172,12 +172,17 @@ class Writer:
 
     def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let a conversation go on no more; gives what is told of its requests."""
-        if self._broken is not None:
-            raise self._broken
+        self.check()
         self._kept.pop(conversation, None)
         events = aside.put(self._connection, conversation, reason, at)
         self._last["event"] += len(events)
         return events
+
+    def check(self) -> None:
+        """Raises EngineError when nothing can be kept any more."""
+        self._broken = self._broken or self._files.replaced()
+        if self._broken is not None:
+            raise self._broken
 
     def _over(self) -> EngineError | None:
         """The error for a journal that holds all that it may, if it does."""
@@ -280,7 +285,7 @@ class Writer:
         left = self._add_events(outcome, kept, rows)
         receipt = given(outcome)
         if receipt is not None:
-            name, (request, content) = receipt
+            name, (request, content, _) = receipt
             rows.receipts.append((kept.number, name, content, request))
         version = outcome.conversation.version
         rows_made = (delivery, len(added), event, len(left))
@@ -386,15 +391,3 @@ def _ending(outcome: Outcome) -> tuple[DeliveryEnd, str]:
     """The ending of the consumed delivery: a dead letter when its listener could not deal with it."""
     reason = given_up(outcome)
     return (DeliveryEnd.DONE, "") if reason is None else (DeliveryEnd.DEAD, reason)
-
-
-def _about_a_row(error: Exception) -> bool:
-    """True when an error is about what was to be written: it would come again."""
-    name = getattr(error, "sqlite_errorname", None)
-    return name is None or name.startswith(("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG"))
-
-
-def _about_the_file(error: sqlite3.Error) -> bool:
-    """True when an error is about the disk or the file rather than about a row."""
-    name = getattr(error, "sqlite_errorname", None) or ""
-    return name.startswith((*FATAL, "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_BUSY"))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
+from agentserver.ports import Unkept, UnkeptError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -89,14 +91,16 @@ class Calls:
             request: of an earlier call; empty for a new one.
             leaving: whether to come back at once when a person is asked.
 
-        Raises QuotaError, RuntimeError and ValueError as the server does.
+        Raises QuotaError, UnkeptError and ValueError as the server does.
         """
         handle = await self.rooms.of(principal)
         key = (handle.id, tool.listener, message)
         late = self._late.pop(key, "")
         own = request or late or token_hex(16)
-        kept = await handle.send(message, tool.listener, request=own)
-        waiting = _Waiting(self.server, handle.id, kept, leaving and not request)
+        submitted = await handle.send(message, tool.listener, request=own)
+        if isinstance(submitted.code, Unkept):
+            raise UnkeptError(submitted.code)
+        waiting = _Waiting(self.server, handle.id, submitted.request, leaving and not request)
         replies: list[Reply] = []
         with anyio.move_on_after(self.deadline), waiting:
             async with anyio.create_task_group() as tasks:

@@ -12,15 +12,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from agentserver.core import receipts
-from agentserver.core.messages import UNDECIDED, Done, Outside, Reply
+from agentserver.core.messages import UNDECIDED, Done, Reply
+from agentserver.ports import Unkept, UnkeptError
 from agentserver.pump.ingress.progress import ProgressQueue
 from agentserver.pump.ingress.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from agentserver.core.messages import EventPlace, Progress
+    from agentserver.core.messages import EventPlace, Outside, Progress
+    from agentserver.ports import Submitted
     from agentserver.pump.ingress.host import HandleHost
     from agentserver.pump.ingress.stream import Event
 
@@ -158,8 +159,8 @@ class ServerHandle:
         """The conversation's id."""
         return self._conversation
 
-    async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> str:
-        """Hand in an envelope or a bare payload; gives its request's id once it is committed or refused.
+    async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Submitted:
+        """Hand in an envelope or a bare payload; gives what became of it, once it is committed or refused.
 
         Args:
             data: the envelope or the payload.
@@ -169,14 +170,13 @@ class ServerHandle:
 
         What left for a request that was sent before, and was not acknowledged, comes again in ``events``.
 
-        Raises RuntimeError when the conversation is over, this handle was detached, or the server stops,
-        OtherMessageError when another message was sent under ``request``, ValueError when it is no id.
+        Raises RuntimeError when this handle was detached, OtherMessageError when another message was sent under
+        ``request``, ValueError when it is no id.
         """
-        outside = self._outside(data, to, request)
-        kept = await self._hand_in(outside)
-        if kept != outside.request:
-            await self._tell_again(kept)
-        return kept
+        submitted = await self._hand_in(self._outside(data, to, request))
+        if submitted.again:
+            await self._tell_again(submitted.request)
+        return submitted
 
     async def replies(
         self, data: bytes, to: str | None = None, *, request: str | None = None
@@ -184,7 +184,7 @@ class ServerHandle:
         """Hand in a message and give its replies as they come, until nothing more can.
 
         Of a request that was sent before everything comes again, also what was acknowledged. Takes and raises what
-        ``send`` does.
+        ``send`` does, and UnkeptError when nothing of the message was kept.
         """
         async with self._answers(self._outside(data, to, request)) as answers:
             while (event := await self._next(answers)) is not None:
@@ -210,10 +210,9 @@ class ServerHandle:
             return event
 
     def _outside(self, data: bytes, to: str | None, own: str | None) -> Outside:
-        key = None if own is None else receipts.key(self._principal, self._conversation, own, data, to)
-        return Outside(data, self._host.new_id(), to, key)
+        return self._host.outside(self._principal, self._conversation, data, to, own)
 
-    async def _hand_in(self, outside: Outside) -> str:
+    async def _hand_in(self, outside: Outside) -> Submitted:
         if self._left:
             raise RuntimeError("the handle was detached: resume the conversation")
         self._hands.back()
@@ -226,10 +225,12 @@ class ServerHandle:
         settled: set[EventPlace] = set()
         self._asked[request] = [stream]  # before it is committed, or what it leads to could be missed
         try:
-            kept = await self._hand_in(outside)
-            if kept != request:
+            submitted = await self._hand_in(outside)
+            if submitted.code is not None and isinstance(submitted.code, Unkept):
+                raise UnkeptError(submitted.code)
+            if submitted.again:
                 del self._asked[request]
-                request = kept
+                request = submitted.request
                 self._asked.setdefault(request, []).append(stream)
                 settled = await self._repeat(request, stream)
             yield stream

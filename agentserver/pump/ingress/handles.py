@@ -9,19 +9,18 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
-from agentserver.ports import OtherMessageError, RepeatedError
+from agentserver.contract import Code
+from agentserver.core import receipts
+from agentserver.core.messages import Outside
+from agentserver.ports import OtherMessageError, RepeatedError, Submitted, Unkept
 from agentserver.pump.ingress.handle import Returns, ServerHandle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agentserver.core.messages import Done, EventPlace, Outside, Progress, Reply
+    from agentserver.core.messages import Done, EventPlace, Progress, Reply
     from agentserver.core.receipts import Receipt
     from agentserver.ports import Engine
-
-
-class OverError(RuntimeError):
-    """The conversation is closed, so that it takes no message."""
 
 
 class Receiver(Protocol):
@@ -31,8 +30,8 @@ class Receiver(Protocol):
         """An id for a request."""
         ...
 
-    async def receive(self, principal: str, conversation: str, outside: Outside) -> None:
-        """Commit an outside message. Raises RepeatedError, OverError, or RuntimeError when none can be kept."""
+    async def receive(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        """Commit an outside message, or say why it is not kept. Raises RepeatedError."""
         ...
 
     async def close(self, conversation: str) -> None:
@@ -76,6 +75,16 @@ class Handles:
         taken = conversation in self.known  # another gateway may have been quicker meanwhile
         if taken or conversation not in found:
             raise LookupError("no such conversation")
+        return await self._attach(principal, conversation)
+
+    async def take(self, principal: str, conversation: str) -> ServerHandle:
+        """A handle with what left before, of a conversation that is there. A gateway that has it is detached."""
+        known = self.known.get(conversation)
+        if known is not None:
+            known.detach()
+        return await self._attach(principal, conversation)
+
+    async def _attach(self, principal: str, conversation: str) -> ServerHandle:
         with ExitStack() as undo:
             undo.callback(self.detach, conversation)  # or it could not be resumed any more
             handle = self.open(principal, conversation)
@@ -127,27 +136,31 @@ class Handles:
         """Tells which tasks of gateways are over."""
         return self._returns
 
-    def new_id(self) -> str:
-        """An id for a request."""
-        return self._receiver.new_id()
+    def outside(
+        self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
+    ) -> Outside:
+        """A message under an id of the server's, and of the sender's. Raises ValueError when ``own`` is no id."""
+        key = None if own is None else receipts.key(principal, conversation, own, data, to)
+        return Outside(data, self._receiver.new_id(), to, key)
 
-    async def submit(self, principal: str, conversation: str, outside: Outside) -> str:
-        """Commit an outside message; gives its request, which is an earlier one when the message was sent before.
+    async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        """Commit an outside message; of one that was sent before gives what became of it then.
 
-        Raises RuntimeError when it cannot be kept, OtherMessageError when its key is another message's.
+        Raises OtherMessageError when its key is another message's, EngineError when that cannot be read.
         """
         try:
-            await self._receiver.receive(principal, conversation, outside)
+            submitted = await self._receiver.receive(principal, conversation, outside)
         except RepeatedError as repeated:
-            return _same(repeated.receipt, outside)
-        except OverError:
-            receipt = None
-            if outside.key is not None:
-                receipt = await self._engine.receipt(conversation, outside.key.name)
-            if receipt is None:
-                raise
-            return _same(receipt, outside)
-        return outside.request
+            return await self._again(conversation, outside) or _same(repeated.receipt, outside)
+        if submitted.code is Unkept.OVER:
+            return await self._again(conversation, outside) or submitted
+        return submitted
+
+    async def _again(self, conversation: str, outside: Outside) -> Submitted | None:
+        """The fate of a message that was sent before; None when none is known."""
+        key = outside.key
+        receipt = None if key is None else await self._engine.receipt(conversation, key.name)
+        return None if receipt is None else _same(receipt, outside)
 
     async def told(self, conversation: str, request: str) -> list[Reply | Done]:
         """Everything that left for a request with a key."""
@@ -173,12 +186,16 @@ class Handles:
     async def close(self, conversation: str) -> None:
         """End a conversation for its gateway, which wants nothing more of it."""
         await self._receiver.close(conversation)
+        self.abandon(conversation)
+
+    def abandon(self, conversation: str) -> None:
+        """Its principal wants nothing of what has left a conversation."""
         self._engine.abandon(conversation)
         self._told.pop(conversation, None)
 
 
-def _same(receipt: Receipt, outside: Outside) -> str:
-    """The request of a message that was sent before. Raises OtherMessageError when that was another message."""
+def _same(receipt: Receipt, outside: Outside) -> Submitted:
+    """The fate of a message that was sent before. Raises OtherMessageError when that was another message."""
     if outside.key is None or receipt.content != outside.key.content:
         raise OtherMessageError("another message was sent under this id; nothing of this one is kept")
-    return receipt.request
+    return Submitted(receipt.request, Code(receipt.code) if receipt.code else None, again=True)

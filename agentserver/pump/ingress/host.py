@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from agentserver.core.messages import EventPlace, Outside
+    from agentserver.ports import Submitted
     from agentserver.pump.ingress.stream import Event
 
 
@@ -27,12 +28,14 @@ class HandleHost(Protocol):
         """Tells which tasks are over."""
         ...
 
-    def new_id(self) -> str:
-        """An id for a request."""
+    def outside(
+        self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
+    ) -> Outside:
+        """A message under an id of the server's, and of the sender's."""
         ...
 
-    async def submit(self, principal: str, conversation: str, outside: Outside) -> str:
-        """Commit an outside message; gives its request, which is an earlier one when the message was sent before."""
+    async def submit(self, principal: str, conversation: str, outside: Outside) -> Submitted:
+        """Commit an outside message, or say why not; of one that was sent before gives what became of it then."""
         ...
 
     async def told(self, conversation: str, request: str) -> list[Event]:

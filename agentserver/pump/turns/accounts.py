@@ -86,11 +86,15 @@ class Accounts:
 
     def begin(self, conversation: str, principal: str) -> None:
         """Count a new conversation. Raises QuotaError when the principal has as many open as it may."""
+        self.check(principal)
+        self.open(conversation, principal)
+
+    def check(self, principal: str) -> None:
+        """Raises QuotaError when the principal has as many conversations open as it may."""
         most = self._limits.principal_conversations
         if self.of(principal)[2] >= most:
             told = f"{principal} has {most} conversations open, which is limits.principal_conversations"
             raise QuotaError(f"{told}: close some first")
-        self.open(conversation, principal)
 
     def open(self, conversation: str, principal: str) -> None:
         """Count an open conversation in which nothing is in hand, unless it is counted already."""

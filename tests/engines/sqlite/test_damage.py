@@ -19,7 +19,7 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite import calendar
-from agentserver.engines.sqlite.care import answers, aside, maintenance
+from agentserver.engines.sqlite.care import answers, aside, maintenance, openings
 from agentserver.engines.sqlite.file import DRIVER, JournalOptions, Sync, open_reading, open_writing
 from agentserver.engines.sqlite.lock import HEAD, beside
 from agentserver.engines.sqlite.proof.verify import findings
@@ -40,6 +40,7 @@ TABLES = (
     "calendar",
     "aside",
     "state",
+    "opening",
 )
 KEYS = {"state": "conversation", "value": "conversation", "receipt": "conversation", "answer": "approval"}
 """What stands for the number of a row where there is none."""
@@ -89,6 +90,7 @@ def everything(tmp_path_factory):
         left = [Left(outcomes[2].conversation.id)]
         assert writer.commit(outcomes) == [None] * len(outcomes)
         assert writer.commit([], left) == []
+        openings.claim(connection, "name", outcomes[0].conversation.id, 5.0)
         calendar.keep(connection, Calendar((Jump(5.0, 9.0),), 11.0))
         for number in (3, 4, 5):
             assert writer.set_aside(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None

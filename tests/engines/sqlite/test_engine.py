@@ -355,7 +355,7 @@ def test_after_an_error_of_the_disk_nothing_more_is_written(tmp_path):
         "from agentserver.engines.sqlite.writer import Writer\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "path = Path(sys.argv[1]); story = SampleConversation(); writer = Writer(open_writing(JournalOptions(path)), path)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); found = []\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); found = []\n"
         "while not found or found[-1] is None: found += writer.commit([story.said(story.opened(), '1')])\n"
         "print(len(found) - 1, found[-1], writer.commit([story.said(story.opened(), '1')])[0] is found[-1])\n"
     )

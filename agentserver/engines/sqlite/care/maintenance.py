@@ -9,7 +9,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.engines.sqlite.care import aside
+from agentserver.engines.sqlite.care import aside, openings
 from agentserver.engines.sqlite.file import open_reading
 from agentserver.engines.sqlite.proof.seal import GENESIS, OF_ROWS, chained, mark
 from agentserver.engines.sqlite.rows import DeliveryEnd
@@ -67,12 +67,14 @@ def forget(connection: sqlite3.Connection, before: float) -> int:
     ).fetchall()
     if rows:
         _remove(connection, [number for (number,) in rows])
+    else:
+        openings.forget(connection, before)
     return len(rows)
 
 
 def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
     receipts, asides = _has(connection, "receipt"), aside.known(connection)
-    wholes = _has(connection, "state")
+    wholes, names = _has(connection, "state"), openings.known(connection)
     connection.execute("begin immediate")
     try:
         for number in numbers:
@@ -94,6 +96,11 @@ def _remove(connection: sqlite3.Connection, numbers: Collection[int]) -> None:
                 connection.execute("delete from state where conversation = ?", (number,))
             if asides:
                 aside.remove(connection, number)
+            if names:
+                connection.execute(
+                    "delete from opening where conversation = (select id from conversation where number = ?)",
+                    (number,),
+                )
             if receipts:
                 connection.execute("delete from receipt where conversation = ?", (number,))
             connection.execute("delete from conversation where number = ?", (number,))
@@ -120,6 +127,8 @@ def only(copy: sqlite3.Connection, known: Collection[str]) -> None:
         number for number, key in copy.execute("select number, id from conversation") if key not in known
     ]
     _remove(copy, others)
+    if openings.known(copy):
+        openings.only(copy, known)
     if _has(copy, "answer"):
         copy.execute("delete from answer")  # they do not say of which conversation they are
     copy.execute("vacuum")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentserver.core.encoding import recording
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.sqlite import calendar
-from agentserver.engines.sqlite.care import aside
+from agentserver.engines.sqlite.care import aside, openings
 from agentserver.engines.sqlite.care.maintenance import broken_link
 from agentserver.engines.sqlite.file import DRIVER, open_reading, told
 from agentserver.engines.sqlite.proof import head as journal_head
@@ -61,6 +61,7 @@ def _faults(connection: sqlite3.Connection, path: Path, said: HeadFile | None) -
         if known and not calendar.sound(connection):
             yield "the calendar is not what was written"
         yield from aside.damaged(connection)
+        yield from openings.damaged(connection)
 
 
 def _shape(connection: sqlite3.Connection) -> Iterator[str]:
@@ -135,7 +136,7 @@ def _receipts(connection: sqlite3.Connection, recorded: RecordedConversation) ->
         (recorded.beginning.id,),
     )
     given = (recording.receipt(step.cause) for step in recorded.steps)
-    if sorted((name, *receipt) for name, receipt in filter(None, given)) != rows.fetchall():
+    if sorted((name, *receipt[:2]) for name, receipt in filter(None, given)) != rows.fetchall():
         yield "the ids of its senders are not those that they gave"
 
 

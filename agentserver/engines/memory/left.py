@@ -1,0 +1,128 @@
+"""The events that have left conversations of a memory engine.
+
+Owns how much of them is kept: what nobody has acknowledged, and where somebody has watched, a little of what was; of
+conversations that are over, a little of the last ones. Refuses to know what an event says.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agentserver.core.messages import UNDECIDED, Reply
+from agentserver.ports import ConversationFound, ForgottenError
+from agentserver.ports.engine import PAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentserver.core.messages import Done, EventPlace
+
+    Event = Reply | Done
+
+WAITING: Final = 10_000
+"""Events of one conversation that nobody has acknowledged; of more the oldest are forgotten."""
+
+WAITING_BYTES: Final = 16_777_216
+"""Bytes of their messages."""
+
+EACH: Final = 64
+"""Steps of a conversation after which both are looked at."""
+
+TAKEN: Final = 128
+"""Events of a watched conversation that were acknowledged, for watchers that come back."""
+
+TAKEN_BYTES: Final = 65_536
+"""Bytes of their messages."""
+
+OVER: Final = 256
+"""Conversations that are over and of which something is still known."""
+
+
+def weight(event: Event) -> int:
+    """The bytes of an event's message."""
+    return len(event.message) if isinstance(event, Reply) else 0
+
+
+def trim(events: dict[EventPlace, Event], most: int, size: int) -> EventPlace:
+    """Forget what is beyond a bound, those that came first first; gives the latest place of them, or UNDECIDED."""
+    held, gone = sum(map(weight, events.values())), UNDECIDED
+    for place in list(events):
+        if len(events) <= most and (held <= size or len(events) == 1):
+            break
+        held -= weight(events.pop(place))
+        gone = max(gone, place)
+    return gone
+
+
+class _Over(NamedTuple):
+    principal: str
+    left: dict[EventPlace, Event]
+    name: str
+
+
+class LeftEvents:
+    """The events that have left conversations, by conversation and place.
+
+    ``waiting`` are those that nobody has acknowledged, ``taken`` those of watched conversations that somebody has;
+    ``forgotten`` is the latest place of each conversation that is not kept any more.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, dict[EventPlace, Event]] = {}
+        self.taken: dict[str, dict[EventPlace, Event]] = {}
+        self.forgotten: dict[str, EventPlace] = {}
+        self._over: OrderedDict[str, _Over] = OrderedDict()
+
+    def trim(self, conversation: str) -> None:
+        """Hold a conversation to the bound of what waits."""
+        self._forget(conversation, trim(self.waiting[conversation], WAITING, WAITING_BYTES))
+
+    def take(self, conversation: str, event: Event) -> None:
+        """An event of a watched conversation was acknowledged."""
+        taken = self.taken[conversation]
+        taken[event.place] = event
+        self._forget(conversation, trim(taken, TAKEN, TAKEN_BYTES))
+
+    def after(self, conversation: str, place: EventPlace, most: int) -> list[Event]:
+        """The first events after a place. Raises ForgottenError when one is not kept any more."""
+        over = self._over.get(conversation)
+        if over is None:
+            self.taken.setdefault(conversation, {})
+        if UNDECIDED < place < self.forgotten.get(conversation, UNDECIDED):
+            raise ForgottenError(self.forgotten[conversation])
+        kept = self._kept(conversation) if over is None else over.left
+        found: list[Event] = []
+        size = 0
+        for each in sorted([each for each in kept if each > place]):
+            event = kept[each]
+            size += weight(event)
+            if len(found) >= most or (found and size > PAGE):
+                break
+            found.append(event)
+        return found
+
+    def _kept(self, conversation: str) -> Mapping[EventPlace, Event]:
+        waiting, taken = self.waiting.get(conversation, {}), self.taken.get(conversation, {})
+        return {**taken, **waiting} if taken else waiting
+
+    def close(self, conversation: str, principal: str, name: str) -> str:
+        """A conversation is over, to which its principal gave this name; gives the name that is forgotten for it."""
+        left = dict(self._kept(conversation))
+        self._forget(conversation, trim(left, TAKEN, TAKEN_BYTES))
+        self.taken.pop(conversation, None)
+        self._over[conversation] = _Over(principal, left, name)
+        if len(self._over) <= OVER:
+            return ""
+        oldest, over = self._over.popitem(last=False)
+        self.forgotten.pop(oldest, None)
+        return over.name
+
+    def standing(self, conversation: str) -> ConversationFound | None:
+        """Whose a conversation was that is over; None for one that is not known."""
+        over = self._over.get(conversation)
+        return None if over is None else ConversationFound(conversation, over.principal, over=True)
+
+    def _forget(self, conversation: str, place: EventPlace) -> None:
+        if place > self.forgotten.get(conversation, UNDECIDED):
+            self.forgotten[conversation] = place

@@ -1,0 +1,92 @@
+"""The events that have left the conversations of a journal, as values.
+
+Owns the columns of one, and which come after a place: those of a step are found by the step, those of a conversation
+that was set aside by the row that says so. Refuses to change anything.
+"""
+
+from __future__ import annotations
+
+from heapq import merge
+from typing import TYPE_CHECKING
+
+from agentserver.core.encoding import record_rows, recording
+from agentserver.core.messages import Done, EventPlace, Reply
+from agentserver.core.receipts import refused_with
+from agentserver.engines.sqlite.care import aside
+from agentserver.ports.engine import PAGE
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
+"""The columns that ``event_of`` reads."""
+
+
+def event_of(conversation: str, row: Sequence[object], *, again: bool = False) -> Reply | Done:
+    """The event with these columns."""
+    version, position, request, sender, root, message, flag = row
+    place = EventPlace(version, position)  # type: ignore[arg-type]
+    if message is None:
+        return Done(conversation, request, bool(flag), again, place)  # type: ignore[arg-type]
+    return Reply(conversation, request, sender, root, message, bool(flag), again, place)  # type: ignore[arg-type]
+
+
+def left(
+    connection: sqlite3.Connection, conversation: str, after: EventPlace, most: int
+) -> list[Reply | Done]:
+    """The first events of a conversation after a place, acknowledged or not. Raises LookupError when it is unknown."""
+    row = connection.execute("select number from conversation where id = ?", (conversation,)).fetchone()
+    if row is None:
+        raise LookupError(conversation)
+    steps = connection.execute(
+        f"select {EVENT} from step s cross join event e"  # noqa: S608 - our own text
+        " on e.number >= s.first_event and e.number < s.first_event + s.events"
+        " where s.conversation = ?1 and s.version >= ?2 and s.events > 0 and (e.version, e.position) > (?2, ?3)"
+        " order by s.version, e.number",
+        (row[0], *after),
+    )
+    found: list[Reply | Done] = []
+    size = 0
+    for columns in merge(steps, _aside(connection, row[0], after), key=_place):
+        event = event_of(conversation, columns)
+        size += len(event.message) if isinstance(event, Reply) else 0
+        if len(found) >= most or (found and size > PAGE):
+            break
+        found.append(event)
+    return found
+
+
+def _aside(connection: sqlite3.Connection, number: int, after: EventPlace) -> list[tuple[object, ...]]:
+    """The rows of what left a conversation when it was set aside: two for each request that was open then."""
+    if not aside.known(connection):
+        return []
+    return connection.execute(
+        f"select {EVENT} from aside a join event e"  # noqa: S608 - our own text
+        " on e.number >= a.first_event and e.number < a.first_event + a.events"
+        " where a.conversation = ? and (e.version, e.position) > (?, ?) order by e.version, e.position",
+        (number, *after),
+    ).fetchall()
+
+
+def _place(row: Sequence[object]) -> tuple[object, object]:
+    return row[0], row[1]
+
+
+def refusal(connection: sqlite3.Connection, number: int, name: str, request: str) -> str:
+    """The code with which a message under a name was refused at once; empty when it was accepted.
+
+    What is refused is answered by the step that received it, and nothing else is.
+    """
+    row = connection.execute(
+        "select s.cause, s.records from step s where s.conversation = ?1 and s.version ="
+        " (select min(version) from event where request = ?2 and conversation = ?1)",
+        (number, request),
+    ).fetchone()
+    if row is None:
+        return ""
+    cause, records = row
+    given = recording.receipt(cause)
+    if given is None or given[0] != name:
+        return ""
+    return refused_with(record_rows.load_records(records, "", 0.0, {}, ()))

@@ -162,12 +162,11 @@ MIGRATIONS: Final = (
     """,
     """
     create table opening (
-        number integer primary key,
-        name text not null unique,
+        name text primary key,
         conversation text not null,
         at real not null,
         seal blob not null
-    ) strict;
+    ) strict, without rowid;
     create index opening_of on opening(conversation);
     """,
 )

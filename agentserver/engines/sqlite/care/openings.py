@@ -20,7 +20,7 @@ def claim(connection: sqlite3.Connection, name: str, conversation: str, at: floa
     """Give a conversation a name, unless another has it; gives the one that has it. Raises as ``claimed`` does."""
     row = (name, conversation, float(at))
     connection.execute(
-        "insert or ignore into opening (name, conversation, at, seal) values (?, ?, ?, ?)",
+        "insert or ignore into opening values (?, ?, ?, ?)",
         (*row, digest(row)),
     )
     return claimed(connection, name) or conversation

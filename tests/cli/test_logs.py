@@ -13,6 +13,7 @@ from agentserver.core.messages import Moment
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.outcome import Outcome
 from agentserver.core.state.conversation import Conversation
+from agentserver.pump.ingress.records import RecordReaders
 from agentserver.pump.reporting import Reporter
 
 WHERE = {"conversation": "c1", "thread_id": "t1"}
@@ -102,7 +103,7 @@ def test_a_live_view_needs_no_log_of_hops():
 def test_a_live_view_keeps_out_what_happens_in_a_conversation_and_not_what_the_server_says(caplog):
     conversation = Conversation.opened("console", Moment(0.0, b""))
     event = AuditRecord(Event.REFUSED, 0.0, conversation.id, conversation.tree.root, "ada", "bob")
-    Reporter(()).report(Outcome(0, conversation, records=(event,), deprecated=True))
+    Reporter((), RecordReaders()).report(Outcome(0, conversation, records=(event,), deprecated=True))
     told, said = caplog.records
     assert (told.levelname, without_hops(told)) == ("WARNING", False)
     assert "returned bytes" in said.getMessage()

@@ -211,7 +211,7 @@ class Engine(Protocol):
         """The events that left a conversation after a place, acknowledged or not, in order; the first of them.
 
         Of a conversation that is kept each event is, or this says that it is not. What is given costs as much as there
-        is after the place, whatever there is before it.
+        is after the place, however much there is before it.
 
         Args:
             conversation: its id, of one that ``standing`` knows.

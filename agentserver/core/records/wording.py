@@ -14,7 +14,7 @@ from agentserver.core.records.details import (
     Answered,
     Charge,
     Corrections,
-    Ended,
+    EndReason,
     Failure,
     Ground,
     Grounds,
@@ -163,7 +163,7 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
         GuardQuestions: _told_questions,
         Answered: lambda words, told, _: words.say(_spaced("answered", told.answer), by=told.by),
         Unanswered: lambda words, told, _: words.say(_spaced("unanswered", told.why)),
-        Ended: lambda _, told, __: (told.reason,),
+        EndReason: lambda _, told, __: (told.reason,),
         RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
         Charge: lambda words, told, _: words.say(
             _spaced("charge", "for" if told.what else ""),

@@ -1,6 +1,6 @@
 """The events that have left conversations of a memory engine.
 
-Owns how much of them is kept: what nobody has acknowledged, and where somebody has watched, a little of what was; of
+Owns how much of them is kept: what was not acknowledged, of watched ones a little of what was; of
 conversations that are over, a little of the last ones. Refuses to know what an event says.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Event = Reply | Done
 
 WAITING: Final = 10_000
-"""Events of one conversation that nobody has acknowledged; of more the oldest are forgotten."""
+"""Events of one conversation that were not acknowledged; of more the oldest are forgotten."""
 
 WAITING_BYTES: Final = 16_777_216
 """Bytes of their messages."""
@@ -64,7 +64,7 @@ class _Over(NamedTuple):
 class LeftEvents:
     """The events that have left conversations, by conversation and place.
 
-    ``waiting`` are those that nobody has acknowledged, ``taken`` those of watched conversations that somebody has;
+    ``waiting`` are those that were not acknowledged, ``taken`` those of watched conversations that were;
     ``forgotten`` is the latest place of each conversation that is not kept any more.
     """
 

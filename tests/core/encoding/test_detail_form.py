@@ -12,7 +12,7 @@ from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
     Answered,
     Corrections,
-    Ended,
+    EndReason,
     Failure,
     Ground,
     GuardAsks,
@@ -42,7 +42,7 @@ ATTEMPT = handoff(
 DETAILS = [
     KeptText("a\nb"), GuardNote("hours", "closed", "denies"), Failure("oops"), Ground.NO_PEER.of("a", "b"),
     Corrections(("one", "two")), Repaired("closed an element"), Answered("ada", "once"), Unanswered("late"),
-    GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?")), GuardAsks("lineage", FOUND))), Ended("done"),
+    GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?")), GuardAsks("lineage", FOUND))), EndReason("done"),
     RedrivenFrom("d", "c", "ada"), FOUND, ATTEMPT,
 ]  # fmt: skip
 

@@ -6,7 +6,6 @@ from agentserver.core.records.details import (
     Answered,
     Charge,
     Corrections,
-    EndReason,
     Failure,
     Ground,
     GuardAsks,
@@ -19,6 +18,7 @@ from agentserver.core.records.details import (
     Repaired,
     Unanswered,
     Unknown,
+    WhyEnded,
 )
 from agentserver.core.records.wording import PHRASES, DetailWording
 from agentserver.findings import PHRASES as FINDINGS
@@ -66,7 +66,7 @@ SAMPLES = (
     Answered("ada, always", ""),
     Unanswered("nobody"),
     Unanswered("late"),
-    EndReason("idle"),
+    WhyEnded("idle"),
     RedrivenFrom("d1", "c1", "ada"),
     Charge("small", 100, 1500),
     FOUND,

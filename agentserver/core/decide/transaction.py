@@ -41,7 +41,7 @@ from agentserver.core.messages import TODO, Call, Delivery
 from agentserver.core.notices import notice
 from agentserver.core.pieces import whole
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Charge, EndReason, GuardAsks, GuardQuestions
+from agentserver.core.records.details import Charge, GuardAsks, GuardQuestions, WhyEnded
 from agentserver.core.state.approvals import Approval, digest
 from agentserver.core.state.budget import exhausted, left
 from agentserver.core.state.growing.logs import changed
@@ -328,7 +328,7 @@ def _cancel(books: Books, command: Cancel) -> None:
     """Close the threads of a request with all that is under way on them."""
     request, reason = command
     about = {"thread": books.tree.root, "to": books.before.principal, "request": request}
-    books.builder.note(Event.CANCELLED, detail=EndReason(reason), **about)
+    books.builder.note(Event.CANCELLED, detail=WhyEnded(reason), **about)
     books.shut(request)
 
 
@@ -351,7 +351,7 @@ def _close(books: Books, command: Close) -> None:
     root = books.tree.root
     _prune(books, Prune(root))
     books.over = True
-    books.builder.note(Event.CLOSED, thread=root, to=books.before.principal, detail=EndReason(command.reason))
+    books.builder.note(Event.CLOSED, thread=root, to=books.before.principal, detail=WhyEnded(command.reason))
 
 
 _APPLY: Final[Mapping[type, Callable[[Books, Any], None]]] = MappingProxyType(

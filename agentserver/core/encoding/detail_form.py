@@ -14,7 +14,6 @@ from agentserver.core.records.details import (
     Answered,
     Charge,
     Corrections,
-    EndReason,
     Failure,
     Ground,
     Grounds,
@@ -28,6 +27,7 @@ from agentserver.core.records.details import (
     Repaired,
     Unanswered,
     Unknown,
+    WhyEnded,
 )
 from agentserver.core.records.wording import WORDING
 from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
@@ -167,7 +167,7 @@ _LOADED: Final[Mapping[str, Callable[..., Detail]]] = MappingProxyType(
         "questions": _questions,
         "answered": Answered,
         "unanswered": Unanswered,
-        "ended": EndReason,
+        "ended": WhyEnded,
         "dead letter": RedrivenFrom,
         "charge": Charge,
         "findings": _findings,

@@ -145,7 +145,7 @@ class Unanswered(NamedTuple):
     why: str
 
 
-class EndReason(NamedTuple):
+class WhyEnded(NamedTuple):
     """The end of a conversation or of one request, with the reason of the one who ended it."""
 
     reason: str
@@ -240,7 +240,7 @@ Detail: TypeAlias = (
     | GuardQuestions
     | Answered
     | Unanswered
-    | EndReason
+    | WhyEnded
     | RedrivenFrom
     | Charge
     | Findings
@@ -261,7 +261,7 @@ NAMES: Final[Mapping[type, str]] = MappingProxyType(
         GuardQuestions: "questions",
         Answered: "answered",
         Unanswered: "unanswered",
-        EndReason: "ended",
+        WhyEnded: "ended",
         RedrivenFrom: "dead letter",
         Charge: "charge",
         Findings: "findings",
@@ -323,7 +323,7 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         GuardAsks: frozenset({"guard"}),
         Answered: frozenset({"by"}),
         Unanswered: frozenset[str](),
-        EndReason: frozenset({"reason"}),
+        WhyEnded: frozenset({"reason"}),
         RedrivenFrom: frozenset({"by"}),
         Charge: frozenset({"what"}),
         Findings: frozenset({"sink"}),

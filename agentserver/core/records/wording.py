@@ -14,7 +14,6 @@ from agentserver.core.records.details import (
     Answered,
     Charge,
     Corrections,
-    EndReason,
     Failure,
     Ground,
     Grounds,
@@ -26,6 +25,7 @@ from agentserver.core.records.details import (
     Repaired,
     Unanswered,
     Unknown,
+    WhyEnded,
 )
 from agentserver.findings import PHRASES as FINDINGS
 from agentserver.findings import Findings, Telling
@@ -163,7 +163,7 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
         GuardQuestions: _told_questions,
         Answered: lambda words, told, _: words.say(_spaced("answered", told.answer), by=told.by),
         Unanswered: lambda words, told, _: words.say(_spaced("unanswered", told.why)),
-        EndReason: lambda _, told, __: (told.reason,),
+        WhyEnded: lambda _, told, __: (told.reason,),
         RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
         Charge: lambda words, told, _: words.say(
             _spaced("charge", "for" if told.what else ""),

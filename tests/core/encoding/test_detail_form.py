@@ -12,7 +12,6 @@ from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
     Answered,
     Corrections,
-    EndReason,
     Failure,
     Ground,
     GuardAsks,
@@ -24,6 +23,7 @@ from agentserver.core.records.details import (
     Repaired,
     Unanswered,
     Unknown,
+    WhyEnded,
 )
 from agentserver.core.records.wording import WORDING
 from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
@@ -42,7 +42,7 @@ ATTEMPT = handoff(
 DETAILS = [
     KeptText("a\nb"), GuardNote("hours", "closed", "denies"), Failure("oops"), Ground.NO_PEER.of("a", "b"),
     Corrections(("one", "two")), Repaired("closed an element"), Answered("ada", "once"), Unanswered("late"),
-    GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?")), GuardAsks("lineage", FOUND))), EndReason("done"),
+    GuardQuestions((GuardAsks("hours", GuardNote("hours", "may it?")), GuardAsks("lineage", FOUND))), WhyEnded("done"),
     RedrivenFrom("d", "c", "ada"), FOUND, ATTEMPT,
 ]  # fmt: skip
 

@@ -43,7 +43,7 @@ def visit(chromium):
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(8_000)
         page.on("pageerror", lambda error: faults.append(f"pageerror: {error}"))
         page.on(
             "console",

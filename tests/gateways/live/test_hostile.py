@@ -1,0 +1,108 @@
+"""Texts of strangers' on every page: each is shown as a text, none is a script, and the policy is never broken."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from agentserver.engines.memory import MemoryEngine
+from tests.gateways.live.hostile import CORPUS, Quoting, Say, organism
+from tests.gateways.live.running import Running
+
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
+"""
+
+
+@pytest.fixture(scope="module")
+def running():
+    engine = MemoryEngine(recorded=True)
+    with Running(organism(), engine=engine, guards={"quoting": Quoting()}) as running:
+        yield running
+
+
+def unharmed(page):
+    """Nothing of a text became an element, a script or a request."""
+    assert page.evaluate("window.violations") == []
+    assert page.evaluate("window.pwned") is None
+    assert page.evaluate("document.querySelectorAll('img, iframe, object, embed, base, form').length") == 0
+    assert page.evaluate("document.scripts.length") == 1
+    foreign = (
+        "[...document.querySelectorAll('*')].flatMap((node) => [...node.attributes])"
+        ".filter((one) => one.name.startsWith('on') || /^\\s*javascript:/i.test(one.value)).length"
+    )
+    assert page.evaluate(foreign) == 0
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_a_text_of_a_strangers_goes_through_every_page_as_a_text(running, visit, name):
+    asked = []
+    page = visit(running)
+    page.context.add_init_script(WATCH)
+    page.on("request", lambda request: asked.append(request.url))
+    page.reload()
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    page.get_by_role("button", name="mouth").click()
+    handle = running.open("ann")
+    running.say(handle, Say(CORPUS[name]), "mouth")
+    expect(page.locator(".recent li").filter(has_text="failed").first).to_be_visible()
+    unharmed(page)
+
+    page.goto(f"{running.address}/#/conversations")
+    expect(page.get_by_role("table")).to_be_visible()
+    unharmed(page)
+    page.goto(f"{running.address}/#/conversations/{handle.id}")
+    expect(page.locator(".hop").filter(has_text="refused").first).to_be_visible()
+    for details in page.locator("details").all():
+        if details.get_attribute("open") is None:
+            details.locator("> summary").click()
+    for button in page.get_by_role("button", name="show all of it").all():
+        button.click()
+    unharmed(page)
+
+    page.goto(f"{running.address}/#/approvals")
+    page.get_by_role("link", name="Read and decide: mouth to till").first.click()
+    said = page.get_by_role("group", name="What it says")
+    expect(said).to_be_visible()
+    unharmed(page)
+    if name == "long":
+        assert said.inner_text().count("A") == 1_000_000  # whole, however long
+    page.get_by_role("button", name="Deny").click()
+    expect(page.get_by_role("heading", level=1, name="Approvals")).to_be_visible()
+    unharmed(page)
+
+    page.goto(f"{running.address}/#/dead")
+    page.get_by_role("table").get_by_role("link").first.click()
+    expect(page.get_by_role("group", name="What it says")).to_be_visible()
+    unharmed(page)
+    page.goto(f"{running.address}/#/usage")
+    expect(page.get_by_role("table", name="By model")).to_be_visible()
+    unharmed(page)
+    running.do(handle.close())
+    assert [url for url in asked if not url.startswith(running.address)] == []
+
+
+def test_hidden_and_turned_characters_are_seen(running, visit):
+    page = visit(running)
+    handle = running.open("ann")
+    running.say(handle, Say(CORPUS["bidi"]), "mouth")
+    page.goto(f"{running.address}/#/approvals")
+    page.get_by_role("link", name="Read and decide: mouth to till").first.click()
+    said = page.get_by_role("group", name="What it says")
+    for escaped in (r"\u202e", r"\u2066", r"\u200b", r"\u0440\u0430\u0443"):
+        expect(said).to_contain_text(escaped)
+    shown = page.locator("body").inner_text()
+    assert not set(shown) & set("\u202e\u202c\u2066\u2069\u200b\u200d\ufeff")
+    running.do(handle.close())
+
+
+@pytest.mark.parametrize(
+    "path", ["%00", "..%2f..", "%3Cimg%20src=x%20onerror=alert(1)%3E", "%E0%A4%A", "__proto__"]
+)
+def test_an_address_that_names_nothing_shows_nothing(running, visit, path):
+    page = visit(running)
+    for kind in ("conversations", "approvals", "dead", ""):
+        page.goto(f"{running.address}/#/{kind}/{path}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+    assert page.evaluate("document.querySelectorAll('img').length") == 0

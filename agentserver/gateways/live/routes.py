@@ -51,7 +51,7 @@ FEEDS: Final = 100
 
 
 class LiveView:
-    """The live view of one server.
+    """The live view of one server. ``watching`` counts its streams.
 
     Args:
         host: the server.
@@ -80,7 +80,12 @@ class LiveView:
         self._sessions = Sessions(tokens)
         self._scenery = Scenery(name)
         self._assets = assets
-        self._feeds = 0
+        self.watching = 0
+
+    @property
+    def laid_out(self) -> int:
+        """How often the organism was laid out."""
+        return self._scenery.drawn
 
     def routes(self) -> list[Route]:
         """All of them, to be mounted at the root."""
@@ -184,13 +189,13 @@ class LiveView:
         return self._told({**told, "queues": self._host.queues()})
 
     async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:  # noqa: ARG002 - one signature
-        if self._feeds >= FEEDS:
+        if self.watching >= FEEDS:
             return _refused(429, "too many pages watch")
-        self._feeds += 1
+        self.watching += 1
         return Feed(self._host, self._tokens, caller, self._redaction(caller), self._unfed)
 
     def _unfed(self) -> None:
-        self._feeds -= 1
+        self.watching -= 1
 
     async def _conversations(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         return self._told(await self._host.read(reading.conversations))

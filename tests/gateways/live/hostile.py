@@ -86,6 +86,13 @@ class Quoting(Guard):
         return note(f"it says {message.payload}"[:500])
 
 
+class Waiting:
+    """Lets messages wait."""
+
+    def show(self, approval):
+        pass
+
+
 def organism():
     return organism_of(
         listener(

@@ -39,7 +39,14 @@ class People:
     async def revoked(self, caller):
         while self.stands(caller):
             await self.gone.wait()
-            self.gone.clear()
+
+    def revoke(self, running, token):
+        del self.known[token]
+        running.do(self._tell())
+
+    async def _tell(self):
+        self.gone.set()
+        self.gone = asyncio.Event()
 
 
 class Host:
@@ -50,9 +57,6 @@ class Host:
 
     def __getattr__(self, name):
         return getattr(self._server, name)
-
-    def queues(self):
-        return dict.fromkeys(self.rules.blueprint.listeners, (0, 0))
 
     async def records(self):
         queue = asyncio.Queue()
@@ -96,7 +100,7 @@ class Running:
         self.people = People()
         try:
             async with build(self.organism, **self._how) as self.server:
-                view = LiveView(
+                self.view = view = LiveView(
                     Host(self.server),
                     self.people,
                     self._assets,

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.details import Charge
+from agentserver.gateways.live.reading import charges
+from agentserver.spending import Amount
+
+
+def charge(event, delivery, what="", tokens=0, money=0, to="agent"):
+    return AuditRecord(event, 0.0, "c", "t", "a", to, delivery=delivery, detail=Charge(what, tokens, money))
+
+
+def test_what_is_settled_counts_in_place_of_what_was_reserved():
+    records = [charge(Event.RESERVED, "d", "small", 100, 9), charge(Event.SETTLED, "d", "", 42, 4)]
+    assert list(charges(records)) == [("agent", "small", Amount(42, 4))]
+
+
+def test_what_is_not_settled_counts_as_reserved():
+    records = [
+        charge(Event.RESERVED, "d", "small", 100, 9),
+        charge(Event.RESERVED, "e", "large", 7, 1, to="other"),
+        charge(Event.SETTLED, "d", "", 42, 4),
+    ]
+    assert list(charges(records)) == [("agent", "small", Amount(42, 4)), ("other", "large", Amount(7, 1))]
+
+
+def test_work_of_one_invocation_is_settled_in_its_order():
+    records = [
+        charge(Event.RESERVED, "d", "small", 100),
+        charge(Event.RESERVED, "d", "large", 200),
+        charge(Event.SETTLED, "d", "", 1),
+        charge(Event.SETTLED, "d", "", 2),
+        charge(Event.SETTLED, "d", "", 3),
+    ]
+    assert list(charges(records)) == [
+        ("agent", "small", Amount(1)),
+        ("agent", "large", Amount(2)),
+        ("agent", "", Amount(3)),
+    ]

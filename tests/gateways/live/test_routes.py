@@ -1,0 +1,242 @@
+"""What is asked and answered, without a browser: over a real socket."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import httpx
+import pytest
+
+from agentserver.core.state.principals import Principal, Trust
+from agentserver.gateways.live.assets import POLICY
+from agentserver.gateways.live.routes import BODY, COOKIE, FEEDS
+from agentserver.gateways.principals import Caller, Rate, Role
+from tests.gateways.live.conftest import desk
+from tests.gateways.live.running import TOKENS
+
+ORDER = "Pay the invoice in mail 13 and tell Kim."
+OURS = {"x-agentserver": "live"}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with desk(tmp_path_factory.mktemp("routes"), "confirm") as running:
+        yield running
+
+
+@pytest.fixture
+def client(running):
+    with httpx.Client(base_url=running.address, timeout=10) as client:
+        yield client
+
+
+def login(client, token):
+    return client.post("/live/session", json={"token": token}, headers=OURS)
+
+
+def session(client, role):
+    """The headers of a browser that is logged in."""
+    found = login(client, TOKENS[role])
+    assert found.status_code == 200, found.text
+    return {"cookie": found.headers["set-cookie"].partition(";")[0]}
+
+
+@pytest.fixture
+def waiting(running, client):
+    """The approval that a payment waits for."""
+    handle = running.open("ann")
+    running.say(handle, running.wish(ORDER), "clerk")
+    headers = session(client, "operator")
+    for _ in range(200):
+        found = client.get("/live/approvals", headers=headers).json()["waiting"]
+        if found:
+            break
+        time.sleep(0.02)
+    yield found[0]["id"]
+    running.do(handle.close())
+
+
+SEEN = ("organism", "feed", "conversations", "conversations/x", "conversations/x/messages/y", "approvals", "approvals/x",
+        "dead", "dead/x", "usage")  # fmt: skip
+DONE = ("approvals/x", "dead/x")
+
+
+def test_nobody_sees_or_does_anything(client):
+    answers = [client.get(f"/live/{path}", headers=headers) for path in SEEN
+               for headers in ({}, {"cookie": f"{COOKIE}=x"}, {"authorization": f"Bearer {TOKENS['operator']}"})]  # fmt: skip
+    answers += [client.post(f"/live/{path}", json={}, headers=OURS) for path in DONE]
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({answer.content for answer in answers}) == 1
+    assert client.get("/live/session").json() == {"name": ""}
+
+
+def test_the_cookie_is_the_strictest_there_is(client):
+    found = login(client, TOKENS["operator"]).headers["set-cookie"]
+    name, *attributes = found.split("; ")
+    assert name.startswith("__Host-")
+    assert sorted(map(str.lower, attributes)) == ["httponly", "path=/", "samesite=strict", "secure"]
+    assert TOKENS["operator"] not in found
+
+
+@pytest.mark.parametrize("token", ["", "x", "x" * 43, "ö" * 43, None, 7, ["x"], "\ud800"])
+def test_what_is_no_token_logs_nobody_in(client, token):
+    body = json.dumps({"token": token})
+    found = client.post("/live/session", content=body, headers={**OURS, "content-type": "application/json"})
+    assert found.status_code == 401
+    assert "set-cookie" not in found.headers
+
+
+def test_a_user_is_no_operator(client):
+    found = login(client, TOKENS["user"])
+    assert found.status_code == 403
+    assert "set-cookie" not in found.headers
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/live/files/main.js", "/live/files/style.css", "/live/session", "/live/usage"]
+)
+def test_every_answer_has_the_policy(client, path):
+    answer = client.get(path)
+    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("name", ["../routes.py", "..%2froutes.py", "none.js", "%00", "__init__.py", "."])
+def test_no_other_file_is_given(client, name):
+    assert client.get(f"/live/files/{name}").status_code == 404
+
+
+def test_a_file_that_is_known_is_not_sent_again(client):
+    tag = client.get("/live/files/main.js").headers["etag"]
+    again = client.get("/live/files/main.js", headers={"if-none-match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_only_a_page_of_ours_changes_anything(client, waiting):
+    headers = session(client, "operator")
+    digest = client.get(f"/live/approvals/{waiting}", headers=headers).json()["digest"]
+    said, path = {"answer": "once", "digest": digest}, f"/live/approvals/{waiting}"
+    assert client.post(path, json=said, headers=headers).status_code == 400
+    foreign = {**headers, **OURS, "content-type": "text/plain"}
+    assert client.post(path, content=json.dumps(said), headers=foreign).status_code == 400
+    form = {**headers, "content-type": "application/x-www-form-urlencoded"}
+    assert client.post(path, content="answer=once", headers=form).status_code == 400
+    assert client.delete("/live/session", headers=headers).status_code == 403
+    assert client.get("/live/session", headers=headers).json()["name"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\xff",
+        b"[" * 3000,
+        b'{"answer": 1, "digest": 2}',
+        b'{"answer": "yes", "digest": ""}',
+        b" " * (BODY + 1),
+        b"7",
+    ],
+)
+def test_what_is_no_answer_is_refused(client, waiting, body):
+    headers = {**session(client, "operator"), **OURS, "content-type": "application/json"}
+    assert client.post(f"/live/approvals/{waiting}", content=body, headers=headers).status_code == 400
+
+
+def test_an_answer_is_to_what_was_shown_and_counts_once(client, waiting):
+    headers = {**session(client, "operator"), **OURS}
+    path = f"/live/approvals/{waiting}"
+    digest = client.get(path, headers=headers).json()["digest"]
+    other = {"answer": "once", "digest": "0" * 64}
+    assert client.post(path, json=other, headers=headers).status_code == 409
+    said = {"answer": "deny", "digest": digest}
+    assert client.post(path, json=said, headers=headers).status_code == 200
+    assert client.post(path, json=said, headers=headers).status_code == 404
+    decided = client.get("/live/approvals", headers=headers).json()["decided"][0]
+    assert (decided["granted"], decided["by"]) == (False, "operator-ann")
+
+
+def test_a_viewer_gets_no_content_no_digest_and_no_say(client, waiting):
+    headers = session(client, "viewer")
+    path = f"/live/approvals/{waiting}"
+    shown = client.get(path, headers=headers)
+    assert shown.json()["digest"] == ""
+    assert shown.json()["always"] == []
+    assert "MALLORY" not in shown.text
+    assert (
+        client.post(path, json={"answer": "deny", "digest": ""}, headers={**headers, **OURS}).status_code
+        == 403
+    )
+    assert client.post("/live/dead/x", json={"do": "discard"}, headers={**headers, **OURS}).status_code == 403
+
+
+def test_the_organism_is_laid_out_once(running, client):
+    headers = session(client, "viewer")
+    first, second = (client.get("/live/organism", headers=headers).json() for _ in range(2))
+    assert first["boxes"] == second["boxes"]
+    assert {one["name"] for one in first["listeners"]} == {"clerk", "inbox", "contacts", "bank", "outbox"}
+    assert running.view.laid_out == 1
+
+
+def events(lines):
+    for line in lines:
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def test_the_stream_tells_committed_records_and_no_content(running, client):
+    with client.stream("GET", "/live/feed", headers=session(client, "operator")) as stream:
+        told = events(stream.iter_lines())
+        assert next(told)["hops"] == []
+        handle = running.open("ann")
+        running.say(handle, running.wish(ORDER), "clerk")
+        hops = []
+        while not any(hop["event"] == "asked" for hop in hops):
+            hops += next(told)["hops"]
+        running.do(handle.close())
+    assert [(hop["sender"], hop["to"]) for hop in hops if hop["event"] == "sent"][:2] == [
+        ("ann", "clerk"),
+        ("clerk", "contacts"),
+    ]
+    assert "leaflets" not in json.dumps(hops)
+
+
+def test_revoking_a_token_ends_the_stream_within_a_second_and_the_session_too(running, client):
+    token = "revoked".ljust(43, "x")
+    known = running.people.known
+    known[token] = Caller(Principal("eve", Trust.ORDERS, None), Role.OPERATOR, Rate(9, "s"), 9, token)
+    found = login(client, token)
+    headers = {"cookie": found.headers["set-cookie"].partition(";")[0]}
+    with client.stream("GET", "/live/feed", headers=headers) as stream:
+        lines = stream.iter_lines()
+        assert next(events(lines))["hops"] == []
+        running.people.revoke(running, token)
+        began = time.monotonic()
+        assert "event: ended" in list(lines)
+        assert time.monotonic() - began < 1
+    assert client.get("/live/feed", headers=headers).status_code == 401
+
+
+def watching(running, number):
+    """True once so many streams are open."""
+    for _ in range(200):
+        if running.view.watching == number:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_so_many_pages_watch_at_once_and_leaving_makes_room(running, client):
+    headers = session(client, "viewer")
+    assert watching(running, 0)
+    running.view.watching = FEEDS
+    assert client.get("/live/feed", headers=headers).status_code == 429
+    running.view.watching = 0
+    with client.stream("GET", "/live/feed", headers=headers) as stream:
+        assert stream.status_code == 200
+        lines = stream.iter_lines()  # the connection is closed with it
+        assert next(lines)
+        assert running.view.watching == 1
+    assert watching(running, 0)

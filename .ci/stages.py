@@ -193,6 +193,11 @@ def fuzz(*args: str) -> None:
     pytest("-m", "hypothesis", "--numprocesses=auto", *endless, *args, env={"HYPOTHESIS_PROFILE": "fuzz"})
 
 
+def walls() -> None:
+    """Print what hostile code tried behind the wall, and what it met on this kernel."""
+    call(PYTHON, Path(__file__).with_name("hostile.py"))
+
+
 def adapters(*args: str) -> None:
     """Test the provenance adapters against real frameworks; see adapters.py beside this file for which."""
     call(PYTHON, Path(__file__).with_name("adapters.py"), *args)
@@ -324,6 +329,7 @@ TESTS = (
     Stage("old mcp", old_mcp, beside=True),
     Stage("agentdojo", lambda: agentdojo("--short")),
     Stage("coverage", coverage_bounds),
+    Stage("walls", walls, needs=("tests/worker",), beside=True),
     Stage("wheel", try_wheel, needs=("README.md", "LICENSE")),
     Stage("bench", quick_benchmarks, needs=("benchmarks/hop.py",)),
 )
@@ -340,6 +346,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "docs": [Stage("docs", lambda: pytest("tests/test_docs.py", *args))],
         "adapters": [Stage("adapters", lambda: adapters(*args))],
         "agentdojo": [Stage("agentdojo", lambda: agentdojo(*args))],
+        "walls": [Stage("walls", walls)],
         "crash": [Stage("crash", lambda: soak("tests/crash", *args))],
         "wheel": [Stage("wheel", try_wheel)],
         "bench": [Stage("bench", lambda: benchmarks(*args), needs=("benchmarks/hop.py",))],

@@ -58,8 +58,9 @@ REFUSED = {
     "spawn": "os.posix_spawn({true!r}, ['true'], {{}})",
     "run": "import subprocess; subprocess.run([{true!r}])",
     "become another": "os.execv({true!r}, ['true'])",
-    "become one of its own": "import shutil; p = shutil.copy({true!r}, os.environ['TMPDIR']); os.execv(p, ['true'])",
-    "become by descriptor": "os.execve(os.open({true!r}, os.O_RDONLY), ['true'], {{}})",
+    "become one of its own": "p = os.environ['TMPDIR'] + '/p'; f = os.open(p, os.O_CREAT | os.O_WRONLY, 0o777); "
+    "os.write(f, b'#!' + sys.executable.encode() + b' -V\\n'); os.close(f); os.execv(p, ['p'])",
+    "become by descriptor": "os.execve(os.open(sys.executable, os.O_RDONLY), ['true'], {{}})",
     "a session of its own": "os.setsid()",
     "memory": "bytearray(4 << 30)",
     "one file": "open(os.environ['TMPDIR'] + '/big', 'wb').write(bytes(10**8))",

@@ -1,0 +1,129 @@
+"""The hostile suite as a table, with the kernel that it ran on: ``./run walls``.
+
+Each row is an act, what it met, and whether that is what the wall promises. The acts are those of the tests
+(tests/worker/test_hostile.py, tests/worker/commands/test_commands.py). Where there is no wall it says so loudly;
+CI=true makes that a failure. Exit status: 0 every act failed as it must, 1 one did not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentserver import testing
+from agentserver.contract import SystemError
+from agentserver.worker.wall import landlock
+from agentserver.worker.wall.raising import missing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+handlers: Any = import_module("tests.worker.test_hostile")
+commands: Any = import_module("tests.worker.commands.test_commands")
+
+Row = tuple[str, str, bool]
+LATE = ("wait", "stubborn", "spin")
+
+
+def around(stack: ExitStack, folder: Path) -> dict[str, Any]:
+    """What an act may reach: a port, two sockets of the system, this process."""
+    tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    named, abstract = (stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
+    named.bind(str(folder / "socket"))
+    named.listen()
+    abstract.bind(f"\0agentserver-table-{os.getpid()}")
+    abstract.listen()
+    return {
+        "project": folder, "server": os.getpid(), "port": tcp.getsockname()[1],
+        "named": folder / "socket", "abstract": f"agentserver-table-{os.getpid()}",
+    }  # fmt: skip
+
+
+def told(answer: Any) -> str:
+    """An answer on one short line."""
+    text = f"{answer.code} to its caller" if isinstance(answer, SystemError) else str(answer)
+    return " ".join(text.split())[:60]
+
+
+async def of_handlers(folder: Path, reached: dict[str, Any]) -> AsyncIterator[Row]:
+    """Acts of a handler; after each of those that end its process it is called again."""
+    shutil.copytree(handlers.PROJECT, folder, dirs_exist_ok=True)
+    (folder / ".env").write_text("KEY=canary")
+    (folder / "out").mkdir()
+    (folder / "out" / "journal.sqlite").write_text("kept")
+    environ = {"REGION": "north"}
+    async with testing.organism(folder / "organism.yaml", environ=environ, timeout=60) as bed:
+        words = __import__("words")
+        reads = [(f"read {name}", "read", about) for name, about in handlers.READS.items()]
+        for name, act, about in [*reads, *((act, act, about) for act, about in handlers.ACTS.items())]:
+            got = await bed.ask(words.Try(act, about.format(**reached)), "walled")
+            text = getattr(got, "text", got)
+            yield name, told(text), str(text).startswith("refused: ")
+        for act, about in [*handlers.ENDED.items(), *((act, "") for act in LATE)]:
+            got = await bed.ask(words.Try(act.split()[0], about), "walled")
+            served = await bed.ask(words.Try("hello", "you"), "bystander")
+            yield act, told(got), isinstance(got, SystemError) and served.text == "here you"
+        got = await bed.ask(words.Try("forge", "bystander"), "walled")
+        yield "a forged target", told(got), isinstance(got, SystemError)
+
+
+async def of_commands(folder: Path) -> AsyncIterator[Row]:
+    """Acts of the program of an MCP server."""
+    lock = await asyncio.to_thread(commands.organism_in, folder, "process", True)
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        async with commands.running(folder, "process", lock) as run:
+            for name, code in commands.REFUSED.items():
+                got = await run(code.format(**commands.about(tcp)))
+                yield name, told(got), str(got).startswith("refused: ")
+
+
+def shown(title: str, rows: list[Row]) -> Iterator[str]:
+    """A table."""
+    yield f"\n{title}"
+    width = max(len(name) for name, _, _ in rows)
+    for name, met, held in rows:
+        yield f"  {'held  ' if held else 'BROKEN'}  {name:{width}}  {met}"
+
+
+async def main() -> int:
+    """Print both tables."""
+    with ExitStack() as stack:
+        folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
+        reached = around(stack, folders[0])
+        tables = {
+            "A handler with isolation: process": [row async for row in of_handlers(folders[0], reached)],
+            "The program of an MCP server with isolation: process": [row async for row in of_commands(folders[1])],
+        }  # fmt: skip
+    for title, rows in tables.items():
+        print("\n".join(shown(title, rows)))
+    broken = sum(not held for rows in tables.values() for _, _, held in rows)
+    acts = sum(map(len, tables.values()))
+    print(f"\n{acts} acts, {broken} of them BROKEN" if broken else f"\n{acts} acts, each held")
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    logging.disable()
+    machine = os.uname()
+    print(f"Linux {machine.release} on {machine.machine}, Landlock ABI {landlock.version()}", flush=True)
+    lacks = missing(ports=True, fork=True)
+    if lacks:
+        print(
+            "*" * 80,
+            f"NO WALL ON THIS MACHINE. It lacks {'; '.join(lacks)}.",
+            "Nothing was tried.",
+            "*" * 80,
+            sep="\n",
+        )
+        sys.exit(int(os.environ.get("CI", "").lower() not in {"", "0", "false"}))
+    sys.exit(asyncio.run(main()))

@@ -95,9 +95,9 @@ class FrameSocket:
         self._loop.remove_reader(self._end)
 
     @property
-    def over(self) -> bool:
-        """True once the other end is known to be gone, or not to be believed."""
-        return self._over
+    def spent(self) -> bool:
+        """True once the other end is known to be gone, not to be believed, or to have spoken unasked."""
+        return self._over or self._reader.holds
 
     async def write(self, frame: Frame) -> None:
         """Send a frame. Raises OSError when there is nobody to take it."""

@@ -336,6 +336,11 @@ class FrameReader:
         """Take what was read. Nothing more is to be read while ``next`` has a frame."""
         self._held += data
 
+    @property
+    def holds(self) -> bool:
+        """True when there are bytes of a frame that ``next`` has not given."""
+        return bool(self._held)
+
     def next(self) -> Frame | None:
         """The oldest frame that is there whole. Raises FrameError; the stream is of no use then."""
         if len(self._held) < HEAD:

@@ -91,8 +91,8 @@ class Worker:
 
     @property
     def gone(self) -> bool:
-        """True once it is known to have ended, or to have said what is no frame."""
-        return self._channel.over
+        """True once it is known to have ended, or to have said what it was not asked for."""
+        return self._channel.spent
 
     def kill(self) -> None:
         """End it at once, by a descriptor: the number may be another's by now, and asyncio waits for the end itself."""

@@ -82,7 +82,7 @@ async def test_what_came_before_the_end_is_heard_before_the_end(ends):
     ends.channel.listen()
     await ends.soon(3)
     assert ends.heard == [CancelFrame(1), CancelFrame(2), None]
-    assert ends.channel.over
+    assert ends.channel.spent
 
 
 async def test_after_what_is_no_frame_nothing_is_heard(ends):
@@ -90,7 +90,7 @@ async def test_after_what_is_no_frame_nothing_is_heard(ends):
     ends.theirs.send(b"\x00\x00\x00\x02{}" + pack(CancelFrame(1)))
     await ends.soon(1)
     assert [type(each) for each in ends.heard] == [FrameError]
-    assert ends.channel.over
+    assert ends.channel.spent
 
 
 async def test_a_frame_that_the_system_does_not_take_at_once_waits_for_room(ends):

@@ -65,6 +65,7 @@ ACTS = {
     "hoard": "",
     "shared": "",
     "one_file": "",
+    "twice": "",
 }
 """What the kernel refuses."""
 
@@ -77,6 +78,8 @@ ENDED = {
     "raw": HELLO,  # a frame that is none
     "raw endless": "ffffffff",
     "raw half": "0000",
+    "another": "",  # a frame about another call
+    "kept": "",  # more in its storage than a thread may keep
 }
 """What ends the worker; its caller hears ``internal``."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import json
 import mmap
 import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -212,21 +214,57 @@ def crash(_):
     ctypes.string_at(0)
 
 
-def raw(about):
+def pour(number, left):
+    """Write all of it, unless nobody reads there: the event loop has sockets of its own."""
+    for _ in range(500):
+        try:
+            left = left[os.write(number, left) :]
+        except BlockingIOError:
+            time.sleep(0.002)
+        if not left:
+            return
+
+
+def raw(about, wait=5):
     """Write to the server's socket without asking."""
     for number in range(3, 64):
         try:
             if os.fstat(number).st_mode & 0o170000 == 0o140000:
-                os.write(number, bytes.fromhex(about))
+                pour(number, bytes.fromhex(about))
         except OSError:
             continue
-    time.sleep(5)
+    time.sleep(wait)
+
+
+def spoken(**changes):
+    """Answer in the place of the worker, as if this call had ended."""
+    at = sys._getframe()
+    while "frame" not in at.f_locals:
+        at = at.f_back
+    markup = '<Got xmlns="urn:agentserver:payload:Got:v1"><text>refused: the first answer counts</text></Got>'
+    said = [{"to": None, "caller": True, "markup": markup}]
+    answer = {"call": at.f_locals["frame"].call, "said": said, "storage": {}, "logged": [], "closed": []}
+    data = json.dumps({**answer, "kind": "returned", **changes}).encode()
+    return (len(data).to_bytes(4, "big") + data).hex()
+
+
+def twice(_):
+    raw(spoken() * 2, 0.2)
+
+
+def another(_):
+    raw(spoken(call=10**6))
+
+
+def kept(_):
+    markup = f'<Got xmlns="urn:agentserver:payload:Got:v1"><text>{"x" * 2_000_000}</text></Got>'
+    raw(spoken(storage={"{urn:agentserver:payload:Got:v1}Got": markup}))
 
 
 ACTS = {
     name: each
     for name, each in list(globals().items())
-    if callable(each) and name not in {"scratch", "checked"}
+    if callable(each) and name not in {"scratch", "checked", "spoken", "pour"}
 }
 
 

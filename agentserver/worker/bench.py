@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos
 from agentserver.core.state.growing.logs import ThreadLog
-from agentserver.core.state.todos import Todo
 from agentserver.payload.codec import Codecs
 from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
@@ -181,9 +180,7 @@ def _returned(
 
 
 def _todos(frame: CallFrame, metadata: HandlerMetadata) -> ThreadTodos:
-    names = [field.name for field in fields(Todo)]
-    known = tuple(Todo(**{name: getattr(todo, name) for name in names}) for todo in frame.todos)
-    return ThreadTodos(metadata.thread_id, metadata.own_name or "", known)
+    return ThreadTodos(metadata.thread_id, metadata.own_name or "", tuple(frame.todos))
 
 
 def _said(draft: Draft) -> SaidFrame:

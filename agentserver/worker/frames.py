@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from agentserver.core.state.todos import Todo
+
 __all__ = [
     "PIECE", "VERSION", "AnsweringFrame", "CallFrame", "CancelFrame", "CompleteFrame", "CompletedFrame", "FailedFrame",
     "Frame", "FrameError", "FrameReader", "LoggedFrame", "ProgressFrame", "ReadyFrame", "ReturnedFrame", "SaidFrame",
@@ -68,17 +70,8 @@ class SetupFrame:
 
 
 @checked(frozen=True, slots=True, config=_STRICT)
-class TodoFrame:
-    """A todo of the thread, as ``core.state.todos.Todo`` has it."""
-
-    watcher_id: str
-    wait_for: str
-    from_listener: str | None
-    description: str
-    count: int
-    hold: bool
-    kept: int
-    seen: int
+class TodoFrame(Todo):
+    """A todo of the thread, held against its shape."""
 
 
 @checked(frozen=True, slots=True, config=_STRICT)

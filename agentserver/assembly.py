@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import anyio
 
+from agentserver.config.organism import elsewhere
 from agentserver.core.messages import Moment
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.memory import MemoryEngine
@@ -235,14 +236,13 @@ async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Hand
     """
     if not organism.mcp:
         return {}
-    from agentserver.config.code.tools import unconnected
     from agentserver.mcp.client.listeners import listening  # with an extra that most do without
     from agentserver.worker.commands.launching import launched, walled
 
     deadlines = {
         bound.listener.name: bound.listener.deadline
         for bound in organism.listeners
-        if bound.handler is unconnected  # a test has others in their place
+        if bound.handler is elsewhere  # a test has others in their place
     }
     walled(server for server in organism.mcp if any(tool.listener in deadlines for tool in server.tools))
     return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines, launched))

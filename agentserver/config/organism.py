@@ -6,7 +6,7 @@ Owns Organism, BoundListener and SourceLine. Refuses to know YAML, files and how
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from agentserver.core.state.principals import Trust
 from agentserver.handoff.scrub import Scrub
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
     Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+async def elsewhere(_payload: Any, _metadata: Any) -> NoReturn:
+    """Stands where a handler would that this process does not have: an isolated one, a tool's, an agent's.
+
+    Raises RuntimeError: it is not there to be called.
+    """
+    raise RuntimeError("this listener's handler is not in this process")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from agentserver.completion import ReadyAgent
-from agentserver.config.code.isolated import behind_the_wall, isolated
+from agentserver.config.code.isolated import isolated
 from agentserver.config.code.settings import Given, make_settings
 from agentserver.config.code.signature import (
     Discovery,
@@ -25,7 +25,7 @@ from agentserver.config.code.signature import (
 from agentserver.config.code.userland import Crash, Unresolved, attempt
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.llm import AgentEntry
-from agentserver.config.organism import BoundListener, SourceLine
+from agentserver.config.organism import BoundListener, SourceLine, elsewhere
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
 
@@ -105,7 +105,7 @@ class Binder:
         listener, source = _facts(declared, payloads)
         discovered = tuple(dict.fromkeys((*payloads, *replies)))
         return BoundListener(
-            listener, behind_the_wall, settings, False, None, source, discovered, isolation=isolation
+            listener, elsewhere, settings, False, None, source, discovered, isolation=isolation
         )
 
     def _signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
@@ -141,7 +141,7 @@ class Binder:
             entry.model or "", prompt.strip(), answer, references=entry.view is not None, **bounds
         )
         return agent, Signature(
-            (), returns_bytes=False, function=cast("FunctionType", _stand_in), file="", line=0
+            (), returns_bytes=False, function=cast("FunctionType", elsewhere), file="", line=0
         )
 
     def resolve(self, path: str, where: Where) -> object | None:
@@ -304,10 +304,6 @@ class Binder:
             self.report.error(where, f'"{path}" must be callable without arguments')
             return None
         return cast("Lifespan", found)
-
-
-async def _stand_in(payload: object, metadata: object) -> None:
-    """Takes the place of the code that an agent has not."""
 
 
 def _facts(declared: DeclaredListener, payloads: tuple[type, ...]) -> tuple[Listener, SourceLine]:

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from agentserver.config.validation import DeclaredListener
 
 
-async def behind_the_wall(_payload: object, _metadata: object) -> None:
-    """Stands where the handler would: nothing calls it."""
-    raise RuntimeError("this handler runs in a process of its own")
-
-
 def isolated(declared: DeclaredListener, project: Project, report: Mistakes) -> Isolation | None:
     """The process that a listener asks for; None after a finding."""
     entry = declared.entry

@@ -7,14 +7,14 @@ connected here, and a tool is what was agreed of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from agentserver.config.code.isolated import unreadable
 from agentserver.config.code.userland import Project
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.fields import MAX_NAME
 from agentserver.config.keys.models import ListenerEntry
-from agentserver.config.organism import BoundListener, SourceLine
+from agentserver.config.organism import BoundListener, SourceLine, elsewhere
 from agentserver.config.validation import DeclaredListener
 from agentserver.core.blueprint import Listener
 from agentserver.payload.foreign.lock import BYTES, LockError, ServerLock, forms, locked, unlike
@@ -38,12 +38,6 @@ LOCKS = "schemas/mcp"
 def lock_path(server: str) -> str:
     """The lock of a server, relative to the project directory."""
     return f"{LOCKS}/{server}.json"
-
-
-async def unconnected(payload: Any, metadata: Any) -> NoReturn:
-    """The handler of a tool where no server is connected, as in a check or a replay. Raises RuntimeError."""
-    del payload, metadata
-    raise RuntimeError("no MCP server is connected here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,4 +231,4 @@ def _listener(tool: DeclaredTool, made: ToolForms) -> BoundListener:
     where = tool.declared.where()
     source = SourceLine(where.file, where.line)
     discovered = (made.takes.cls, answer, ToolFailure)
-    return BoundListener(listener, unconnected, None, False, None, source, discovered)
+    return BoundListener(listener, elsewhere, None, False, None, source, discovered)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
+from agentserver.config.code.userland import NoFile
 from agentserver.config.findings import Where, did_you_mean
 from agentserver.config.keys.models import OrganismFile
 from agentserver.config.organism import Provenance
@@ -151,15 +152,11 @@ class PolicyReader:
 
     def _policy_file(self, name: Any) -> _Part | None:
         where = self._document.where(("provenance", "policy"))
-        root = self._project.root
-        path = (root / name).resolve() if isinstance(name, str) and "\0" not in name else None
-        if path is None or not path.is_relative_to(root) or not path.is_file():
-            inside = path is not None and path.is_relative_to(root)
-            files = [file.name for file in path.parent.glob("*")] if path is not None and inside else []
-            message = f'"{name}" is no file inside the project directory {self._project.shown}'
-            self._report.error(where, message, did_you_mean(path.name, files) if path is not None else "")
+        path = self._project.file(str(name))
+        if isinstance(path, NoFile):
+            self._report.error(where, *path)
             return None
-        return self._read(path, self._project.shown / path.relative_to(root), where)
+        return self._read(path, self._project.shown / path.relative_to(self._project.root), where)
 
     def _alone(self, path: Path) -> tuple[_Part, ...] | None:
         """The one part that a policy file is."""

@@ -22,8 +22,7 @@ from agentserver.config.code.signature import (
     origin,
     read_signature,
 )
-from agentserver.config.code.userland import Crash, Unresolved, attempt
-from agentserver.config.findings import did_you_mean
+from agentserver.config.code.userland import Crash, NoFile, Unresolved, attempt
 from agentserver.config.keys.llm import AgentEntry
 from agentserver.config.organism import BoundListener, SourceLine, elsewhere
 from agentserver.contract import SYSTEM_PAYLOADS
@@ -231,12 +230,9 @@ class Binder:
 
     def text(self, name: str, where: Where, limit: int) -> str | None:
         """The text of a file of the project of at most ``limit`` bytes, or None after a finding."""
-        root = self._project.root
-        path = (root / name).resolve()
-        if not path.is_relative_to(root) or not path.is_file():
-            siblings = [file.name for file in path.parent.glob("*")] if path.is_relative_to(root) else []
-            message = f'"{name}" is no file inside the project directory {self._project.shown}'
-            self.report.error(where, message, did_you_mean(path.name, siblings))
+        path = self._project.file(name)
+        if isinstance(path, NoFile):
+            self.report.error(where, *path)
             return None
         try:
             with path.open("rb") as stream:
@@ -254,15 +250,11 @@ class Binder:
         name = declared.entry.schema_file
         if name is None:
             return None
-        root = self._project.root
-        path = (root / name).resolve()
-        if path.is_relative_to(root) and path.is_file():
-            return path
-        refusal = SignatureRefusal(f'"{name}" is no file inside the project directory {self._project.shown}')
-        files = [file for file in path.parent.glob("*") if path.is_relative_to(root) and file.is_file()]
-        suggestion = did_you_mean(path.name, (file.name for file in files))
-        self.report.error(declared.where("schema"), refusal.message, suggestion)
-        return refusal
+        path = self._project.file(name)
+        if isinstance(path, NoFile):
+            self.report.error(declared.where("schema"), *path)
+            return SignatureRefusal(path.message)
+        return path
 
     def _settings(self, declared: DeclaredListener) -> object | SignatureRefusal | None:
         """An instance of the settings class; None without one; a refusal after a finding."""

@@ -55,7 +55,7 @@ def isolated(declared: DeclaredListener, project: Project, report: Mistakes) -> 
 def _mistakes(
     declared: DeclaredListener, project: Project
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """Where, what, and a correction."""
+    """Each mistake: its key, its message and a correction."""
     entry = declared.entry
     asked = entry.isolation
     assert asked is not None  # see above
@@ -91,10 +91,10 @@ def _mistakes(
 
 def unreadable(project: Project, path: str) -> str:
     """The reason why a path is not granted; empty when it is."""
-    place = (project.root / path).resolve()
+    place = project.inside(path)
     if place == project.root:
         return f'"{path}" is the whole project'
-    if not place.is_relative_to(project.root) or not place.exists():
+    if place is None or not place.exists():
         return f'"{path}" is nothing inside the project directory {project.shown}'
     return ""
 

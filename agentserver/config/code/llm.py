@@ -108,7 +108,7 @@ class _Reader:
                 self.refuse(keys, f'the backend "{name}" is named twice')
 
     def budgets(self, entry: LlmEntry, listeners: Collection[str]) -> Budgets:
-        """What may be spent; a call reserves all the tokens that its answer may have."""
+        """The bounds of what is spent; a call reserves all the tokens that its answer may have."""
         least = min(model.max_tokens for model in entry.models)
         said = entry.budget
         named: dict[tuple[str, ...], BudgetEntry | None] = {

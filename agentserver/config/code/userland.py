@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agentserver.config.findings import did_you_mean
 
@@ -64,6 +64,13 @@ class Unresolved:
     repeated: bool = False
 
 
+class NoFile(NamedTuple):
+    """The reason why a name means no file of the project, and a likely correction."""
+
+    message: str
+    suggestion: str
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
     """The directory that dotted paths resolve from.
@@ -75,6 +82,20 @@ class Project:
 
     root: Path
     shown: Path
+
+    def inside(self, name: str) -> Path | None:
+        """The real path of what a relative name means; None for one that leads out of the project."""
+        place = None if "\0" in name else (self.root / name).resolve()
+        return place if place is not None and place.is_relative_to(self.root) else None
+
+    def file(self, name: str) -> Path | NoFile:
+        """The real path of an existing file of the project, or what a finding says where there is none."""
+        place = self.inside(name)
+        if place is not None and place.is_file():
+            return place
+        files = [] if place is None else [each.name for each in place.parent.glob("*") if each.is_file()]
+        hint = "" if place is None else did_you_mean(place.name, files)
+        return NoFile(f'"{name}" is no file inside the project directory {self.shown}', hint)
 
     def show(self, file: str | Path) -> str:
         """The file as findings call it."""

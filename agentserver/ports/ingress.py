@@ -147,13 +147,16 @@ class Ingress(Protocol):
     one that is unknown: LookupError is raised for both, after the same work. None names an operator, whose are all.
     """
 
-    async def open(self, principal: Principal | str, key: str | None = None) -> ConversationHandle:
+    async def open(
+        self, principal: Principal | str, key: str | None = None, *, most: int | None = None
+    ) -> ConversationHandle:
         """Open a conversation, with which the principal's rights are kept. A bare name gives orders, to every listener.
 
         Args:
             principal: whose it is.
             key: an id of the principal's own. The same id gives the same conversation for as long as that is kept, also
                 when it is over. A gateway that had it before is detached.
+            most: conversations that this principal may have open, this one too; None for as many as everybody.
 
         Raises ValueError for a name, a target or a key that is not to be had, QuotaError when it has as many open as it
         may, UnkeptError when none can be opened now.

@@ -216,9 +216,11 @@ class Pump:
 
     # Gateways
 
-    async def open(self, principal: Principal | str, key: str | None = None) -> ServerHandle:
+    async def open(
+        self, principal: Principal | str, key: str | None = None, most: int | None = None
+    ) -> ServerHandle:
         """Open a conversation. Takes and raises what ``Entrance.open`` does."""
-        return await self.entrance.open(principal, key)
+        return await self.entrance.open(principal, key, most)
 
     async def conversations_of(self, principal: str) -> tuple[str, ...]:
         """The principal's conversations that no gateway has and that can be resumed, oldest first."""

@@ -84,7 +84,7 @@ class Entrance:
 
     # Conversations
 
-    async def open(self, principal: Principal | str, key: str | None = None) -> ServerHandle:
+    async def open(self, principal: Principal | str, key: str | None, most: int | None) -> ServerHandle:
         """Open a conversation, in which the principal keeps the rights that it has now, or find the one of this key.
 
         Raises ValueError when no principal can bear the name (core/state/principals.py), no envelope can carry it,
@@ -98,26 +98,26 @@ class Entrance:
         named = None if key is None else receipts.opening(name, key)
         await self._door.enter(name, conversation.id)
         if named is None:
-            return self._begin(conversation)
+            return self._begin(conversation, most)
         try:
-            return await self._named(conversation, named)
+            return await self._named(conversation, named, most)
         except EngineError as error:
             raise UnkeptError(Unkept.UNKEPT) from error
 
-    def _begin(self, conversation: Conversation) -> ServerHandle:
-        self._accounts.begin(conversation.id, conversation.principal)
+    def _begin(self, conversation: Conversation, most: int | None) -> ServerHandle:
+        self._accounts.begin(conversation.id, conversation.principal, most)
         self._live[conversation.id] = conversation
         return self._handles.open(conversation.principal, conversation.id)
 
-    async def _named(self, fresh: Conversation, name: str) -> ServerHandle:
+    async def _named(self, fresh: Conversation, name: str, most: int | None) -> ServerHandle:
         """The conversation that has a name. One that never began, before an earlier server ended, begins now."""
         known = await self._engine.claimed(name)
         if known is None:
-            self._accounts.check(fresh.principal)
+            self._accounts.check(fresh.principal, most)
             known = await self._engine.claim(name, fresh.id, fresh.touched)
         begun = await self._find(known) is not None or await self._engine.standing(known) is not None
         if not begun and known not in self._live:
-            return self._begin(fresh._replace(id=known))
+            return self._begin(fresh._replace(id=known), most)
         return await self._handles.take(fresh.principal, known)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:

@@ -26,7 +26,9 @@ class Serving:
 
     _pump: Pump | None
 
-    async def open(self, principal: Principal | str, key: str | None = None) -> ServerHandle:
+    async def open(
+        self, principal: Principal | str, key: str | None = None, *, most: int | None = None
+    ) -> ServerHandle:
         """Open a conversation for a principal whom the gateway has authenticated.
 
         Its trust, and whom it may address, stay as they are now for as long as the conversation lasts. A bare name is
@@ -36,12 +38,13 @@ class Serving:
             principal: whose it is.
             key: an id of the principal's own, of 1 to 512 characters. The same id gives the same conversation for as
                 long as that is kept, also when it is over. A gateway that had it before is detached.
+            most: conversations that this principal may have open, this one too; None for as many as everybody.
 
         Raises ValueError when the name is not a principal's to bear, one of those whom it may address is no listener,
         or the key is none; QuotaError when the principal has as many open as it may; UnkeptError, a RuntimeError, when
         the server is not running or the key cannot be kept.
         """
-        return await self._running.open(principal, key)
+        return await self._running.open(principal, key, most)
 
     async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
         """Whose a conversation is, and whether it is over. Cheap; a gateway asks before it begins an answer.

@@ -5,17 +5,17 @@ Owns the order of guards and the lifetimes of lifespan, engine and pump. Nothing
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import anyio
 
-from agentserver.config.organism import elsewhere
 from agentserver.core.messages import Moment
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.memory import MemoryEngine
@@ -28,16 +28,31 @@ from agentserver.handoff.edge.copying import copying
 from agentserver.pump import Callee, Observers, Pump
 from agentserver.pump.ingress.serving import Serving
 from agentserver.pump.observing import checked, observing
+from agentserver.pump.turns.editions import Edition
+from agentserver.reloading import (
+    STOPPED,
+    Adopting,
+    Keepers,
+    NotReloaded,
+    Reloaded,
+    attempted,
+    bound_listeners,
+    fixed,
+    fixed_rules,
+    forget_afresh,
+    named_alike,
+    refused,
+)
 from agentserver.rulebook import NO_GUARDS, rules
 from agentserver.trace.store import TraceBook
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
+    from typing import Any
 
     from agentserver.config import Organism
-    from agentserver.config.organism import BoundListener, Handler
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
@@ -46,10 +61,9 @@ if TYPE_CHECKING:
     from agentserver.handoff.edge.heads import Heads
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
-    from agentserver.pump.turns.editions import Elsewhere
     from agentserver.telemetry.tracing import Tracing
 
-__all__ = ["Principal", "Server", "Trust", "build"]
+__all__ = ["NotReloaded", "Principal", "Reloaded", "Server", "Trust", "build"]
 
 T = TypeVar("T")
 
@@ -104,6 +118,7 @@ class Server(Serving):
         heads: where that file's end is kept; beside it without one.
         observers: those of the program.
         completer: answers in place of the organism's language models.
+        guards: those of the program, by name.
         meters: told of what was committed at once, on the event loop; they neither block nor raise.
     """
 
@@ -119,9 +134,12 @@ class Server(Serving):
     observers: tuple[Observer, ...] = ()
     completer: Completer | None = None
     meters: tuple[Callable[[tuple[AuditRecord, ...]], None], ...] = ()
+    guards: Mapping[str, Guard] = field(default_factory=dict)
     _pump: Pump | None = None
     _tracing: Tracing | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _keepers: Keepers[Mapping[str, Callee]] = field(default_factory=Keepers)
+    _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __aenter__(self) -> Self:
         """Enter the lifespan, open the engine, start the pump."""
@@ -131,24 +149,9 @@ class Server(Serving):
                 provided = await stack.enter_async_context(self.organism.lifespan())
                 resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
             engine = await stack.enter_async_context(self.engine)
-            completer, enter = await self._completer(stack), None
-            tracing = await traced(self.organism, engine, stack)
-            if tracing is not None:
-                self._tracing, enter = tracing, tracing.enter
-                completer = completer and tracing.asked(completer, self.organism.models)
-            tools = await _tools(self.organism, stack)
-            remotes = await stack.enter_async_context(remote(self.organism, self.rules))
-            bound = {
-                b.listener.name: Callee(
-                    b.listener,
-                    tools.get(b.listener.name) or self._handler(b),
-                    b.settings,
-                    completer,
-                    remotes.get(b.listener.name),
-                    enter,
-                )
-                for b in self.organism.listeners
-            }
+            tracing = self._tracing = await traced(self.organism, engine, stack)
+            stack.push_async_callback(self._keepers.close)
+            bound = await self._keepers.open(self._opening(self.organism, self.rules))
             watching: list[Callable[[tuple[AuditRecord, ...]], None]] = [self.trace.observe, *self.meters]
             watching += () if tracing is None else (tracing.observe,)
             if self.handoffs is not None:
@@ -161,29 +164,54 @@ class Server(Serving):
             self._stack = stack.pop_all()
         return self
 
+    def _opening(
+        self, organism: Organism, decided_by: Rules
+    ) -> Callable[[AsyncExitStack], Coroutine[Any, Any, Mapping[str, Callee]]]:
+        """What opens all that the listeners of one edition need."""
+        return partial(bound_listeners, organism, decided_by, self.completer, self._tracing)
+
+    async def reload(self, organism: Organism) -> Reloaded | NotReloaded:
+        """Go on with another organism, which was loaded ``afresh``, without a pause.
+
+        What runs finishes in the old code. What waits meets the new one as after a restart; where a handler of the same
+        conversation runs, once that is done. When something stands in the way everything goes on as before.
+        """
+        async with self._reloading:
+            organism = replace(organism, secrets=self.organism.secrets.also(organism.secrets))
+            why = tuple(fixed(self.organism, organism))
+            return NotReloaded(why) if why else await self._reload(organism)
+
+    async def _reload(self, organism: Organism) -> Reloaded | NotReloaded:
+        decided_by = await attempted(anyio.to_thread.run_sync(rules, organism, self.guards))
+        if isinstance(decided_by, BaseException):
+            return refused(decided_by)
+        offered = () if self.organism.serving is None else self.organism.serving.expose
+        adopting = self.engine if isinstance(self.engine, Adopting) else None
+        blind = self.engine.durable and adopting is None
+        why = tuple(fixed_rules(self.rules, decided_by, offered, blind=blind))
+        if why:
+            return NotReloaded(why)
+        bound = await attempted(self._keepers.open(self._opening(organism, decided_by)))
+        if isinstance(bound, BaseException):
+            return refused(bound)
+        edition, pump = Edition(decided_by, bound), self._pump
+        why = STOPPED if pump is None else tuple(map(named_alike, pump.reloads.unfit(edition)))
+        if pump is None or why:
+            await self._keepers.drop()
+            return NotReloaded(why)
+        if adopting is not None:
+            adopting.adopt(decided_by.guards)
+        finishing, before = pump.reloads.swap(edition), self.organism
+        self.organism, self.rules = organism, decided_by
+        self._keepers.retire(pump.reloads.moved(), partial(forget_afresh, before))
+        return Reloaded(organism.name, finishing)
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         """Drain and stop, in the reverse order."""
         self._pump = None
         return await self._stack.__aexit__(kind, error, trace)
-
-    def _handler(self, bound: BoundListener) -> Handler:
-        """The author's handler, or the agent that the listener is."""
-        if bound.handler is not None:
-            return bound.handler
-        from agentserver.llm.agent.loop import Agent  # most organisms have none
-
-        assert bound.agent is not None
-        return Agent(bound.agent, self.rules.codecs, self.rules.bounds)
-
-    async def _completer(self, stack: AsyncExitStack) -> Completer | None:
-        """The program's completer, or one for the organism's models, ready to be asked; None without either."""
-        if self.completer is not None or self.organism.models is None:
-            return self.completer
-        from agentserver.llm.completer import Models  # most organisms have none
-
-        return await stack.enter_async_context(Models(self.organism.models))
 
     def approvals(self) -> tuple[Approval, ...]:
         """The messages that wait for a person, the oldest first."""
@@ -229,25 +257,6 @@ class Server(Serving):
         return None if self._pump is None else self._pump.conversation(conversation)
 
 
-async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Handler]:
-    """The handlers of listeners that are tools of MCP servers, connected for as long as the stack is open.
-
-    Raises WallError when this system cannot hold a program that asks for a wall.
-    """
-    if not organism.mcp:
-        return {}
-    from agentserver.mcp.client.listeners import listening  # with an extra that most do without
-    from agentserver.worker.commands.launching import launched, walled
-
-    deadlines = {
-        bound.listener.name: bound.listener.deadline
-        for bound in organism.listeners
-        if bound.handler is elsewhere  # a test has others in their place
-    }
-    walled(server for server in organism.mcp if any(tool.listener in deadlines for tool in server.tools))
-    return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines, launched))
-
-
 async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack) -> Tracing | None:
     """What tells OpenTelemetry of an organism until the stack is left; None where it is told nothing.
 
@@ -267,30 +276,6 @@ async def traced(organism: Organism, engine: Engine, stack: AsyncExitStack) -> T
     if engine.durable:
         await found.take_up(engine)
     return found
-
-
-@asynccontextmanager
-async def remote(organism: Organism, rules: Rules) -> AsyncIterator[Mapping[str, Elsewhere]]:
-    """The workers of the listeners that have processes of their own, by the listener's name.
-
-    Raises WallError when this system cannot hold one of them.
-    """
-    asked = [bound for bound in organism.listeners if bound.isolation is not None]
-    if not asked:
-        yield {}
-        return
-    from agentserver.worker.planning import plan, walls
-    from agentserver.worker.pool import Workers
-
-    walls(asked)
-    async with AsyncExitStack() as stack:
-        pools: dict[str, Workers] = {}
-        for bound in asked:
-            planned = await anyio.to_thread.run_sync(plan, organism, bound, rules.bounds)
-            pools[bound.listener.name] = Workers(planned, rules.codecs, rules.bounds)
-        for pool in pools.values():
-            await stack.enter_async_context(pool)
-        yield pools
 
 
 def journal_path(organism: Organism) -> Path | None:
@@ -367,5 +352,6 @@ def build(  # noqa: PLR0913 - a keyword each
         heads=handoff_heads(organism) if kept else None,
         observers=tuple(map(checked, observers)),
         completer=completer,
+        guards=guards,
         meters=tuple(meters),
     )

@@ -123,16 +123,27 @@ def configure(options: Logging, secrets: Secrets) -> logging.Handler:
 
     handler = _StandardError()
     handler.setFormatter(JsonFormatter() if options.format is Format.JSON else TextFormatter())
-    handler.addFilter(RedactingFilter(secrets))
+    redacting = RedactingFilter(secrets)
+    handler.addFilter(redacting)
     logging.basicConfig(level=options.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        text = secrets.redact("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
+        text = redacting.redact("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
         sys.stderr.write("".join(f"{line}\n" for line in visible_lines(text)))
 
     sys.excepthook = uncaught
     return handler
+
+
+def hide(secrets: Secrets) -> None:
+    """Keep more secrets out of what is logged from now on."""
+    from agentserver.config.yaml.secrets import RedactingFilter
+
+    for handler in logging.getLogger().handlers:
+        for each in handler.filters:
+            if isinstance(each, RedactingFilter):
+                each.hide(secrets)
 
 
 def without_hops(record: logging.LogRecord) -> bool:

@@ -9,13 +9,15 @@ import contextlib
 import logging
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.cli import project, session
+from agentserver.cli import project, reloading, session
 from agentserver.cli.logs import without_hops
+from agentserver.cli.reloading import Hangups, unreloaded
 from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
 
 @click.command("run", short_help="Open the console on an organism.")
 @project.organism_argument
+@reloading.reload_option
 @click.pass_context
-def command(ctx: click.Context, organism: Path | None) -> None:
+def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None:
     """Open the console on ORGANISM (config/organism.yaml, then organism.yaml).
 
     On a terminal it is a prompt with history and completion; /help lists what can be typed. The history is kept in
@@ -49,6 +52,9 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     What needs an approval is asked here: at a prompt, or where there is a journal, into which agentserver approve and
     agentserver deny write answers. A script without a journal is refused what needs one. A script may answer what waits
     with /approve, and waits at its end for what is not answered.
+
+    With --reload a SIGHUP loads ORGANISM again: what runs finishes in the old code, everything else goes on in the new.
+    When something is wrong with it, or it changes what a running server cannot, that is said and nothing changes.
     """
     import anyio
 
@@ -57,7 +63,7 @@ def command(ctx: click.Context, organism: Path | None) -> None:
 
     server = project.server(ctx, project.load(ctx, organism), durable=True)
     _escape(sys.stdout)
-    screen = Screen(wants_colour(sys.stdout, os.environ), server.organism.secrets.redact)
+    screen = Screen(wants_colour(sys.stdout, os.environ), partial(_redacted, server))
     ending = session.ending_of(server)
     console = Console(
         server,
@@ -74,7 +80,8 @@ def command(ctx: click.Context, organism: Path | None) -> None:
     lines, above = _lines(console, server, screen)
 
     async def console_session() -> int:
-        async with server, anyio.create_task_group() as tasks:
+        beside = hangups.reloading(server, server.organism.files[0]) if reloads else unreloaded()
+        async with server, beside, anyio.create_task_group() as tasks:
             for handle in await _fetch(server, screen):
                 tasks.start_soon(_follow, handle, server, screen)
             with above:
@@ -82,7 +89,14 @@ def command(ctx: click.Context, organism: Path | None) -> None:
             tasks.cancel_scope.cancel()
         return status
 
-    session.run(ctx, ending, console_session)
+    hangups = Hangups()
+    with hangups if reloads else contextlib.nullcontext():
+        session.run(ctx, ending, console_session)
+
+
+def _redacted(server: Server, text: str) -> str:
+    """A text without the secrets of the present edition, and of those before."""
+    return server.organism.secrets.redact(text)
 
 
 async def _fetch(server: Server, screen: Screen) -> list[ServerHandle]:

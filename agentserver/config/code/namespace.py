@@ -130,6 +130,11 @@ class _Loader(SourceFileLoader):
         super().exec_module(module)
 
 
+def is_namespace(name: str) -> bool:
+    """True when a module of this name is the package of a namespace that is open."""
+    return any(isinstance(one, Namespace) and one.name == name for one in sys.meta_path)
+
+
 def forget(names: Iterable[str]) -> None:
     """Drop modules, and the namespaces among them, from the process; who holds a reference keeps what it has."""
     dropped = set(names)

@@ -44,6 +44,10 @@ class Secrets:
         forms = {form for value in values for form in _forms(value) if len(form) >= MIN_LENGTH}
         return cls(tuple(sorted(forms)))
 
+    def also(self, more: Secrets) -> Secrets:
+        """These and more."""
+        return Secrets(tuple(sorted({*self.needles, *more.needles})))
+
     def redact(self, text: str) -> str:
         """The text with every occurrence replaced by ``[redacted]``.
 
@@ -129,9 +133,17 @@ class RedactingFilter(logging.Filter):
         super().__init__()
         self._secrets = secrets
 
+    def hide(self, secrets: Secrets) -> None:
+        """Redact these as well from now on."""
+        self._secrets = self._secrets.also(secrets)
+
+    def redact(self, text: str) -> str:
+        """The text without what is secret by now."""
+        return self._secrets.redact(text)
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact the record in place; never drops one."""
-        redact = self._secrets.redact
+        redact = self.redact
         record.msg, record.args = redact(_message(record)), None
         if record.exc_info:
             record.exc_text = logging.Formatter().formatException(record.exc_info)

@@ -353,8 +353,12 @@ def with_later(conversation: Conversation, guards: Iterable[CoreGuard]) -> Conve
 
 def lost(before: Iterable[CoreGuard], after: Iterable[CoreGuard]) -> tuple[str, ...]:
     """The guards with a memory that are not there any more: they would be off for conversations kept under them."""
-    there = {guard.name for guard in after if _remembers(guard)}
-    return tuple(guard.name for guard in before if _remembers(guard) and guard.name not in there)
+    return tuple(sorted(remembering(before) - remembering(after)))
+
+
+def remembering(guards: Iterable[CoreGuard]) -> frozenset[str]:
+    """The names of the guards that have a memory."""
+    return frozenset(guard.name for guard in guards if _remembers(guard))
 
 
 def _late(guard: Remembering, trust: Trust) -> object:

@@ -129,6 +129,12 @@ class SqliteEngine:
                 logger.error("%s: %s", self._options.path, damage)
             self._open = stack.pop_all()
 
+    def adopt(self, guards: Sequence[CoreGuard]) -> None:
+        """Keep the memories of these guards from now on, those of before among them. To be called while it is open."""
+        self._guards = tuple(guards)
+        self._writer.adopt(self._guards)
+        self._reader.adopt(self._guards)
+
     # Writing
 
     def commit(self, outcome: Outcome) -> asyncio.Future[None]:

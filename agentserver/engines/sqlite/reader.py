@@ -50,8 +50,12 @@ class Reader:
 
     def __init__(self, connection: sqlite3.Connection, guards: Sequence[CoreGuard] = ()) -> None:
         self._connection = connection
-        self._guards = tuple(guards)
+        self.adopt(guards)
         self._going = journal_aside.going(connection)
+
+    def adopt(self, guards: Sequence[CoreGuard]) -> None:
+        """Read the memories of these guards from now on."""
+        self._guards = tuple(guards)
 
     # For the engine
 

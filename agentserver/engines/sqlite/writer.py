@@ -81,8 +81,7 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._path = path
-        self._guards = tuple(guards)
-        self._dump = snapshot.dumping(self._guards)
+        self.adopt(guards)
         self._limit = limit
         self._full: EngineError | None = None
         self._kept: dict[str, Kept] = {}
@@ -96,6 +95,11 @@ class Writer:
         self._beside = journal_head.Beside(path, durable=sync >= _FULL)
         self._beside.note(head)
         self._files = Files(path)
+
+    def adopt(self, guards: Sequence[CoreGuard]) -> None:
+        """Keep the memories of these guards from now on."""
+        self._guards = tuple(guards)
+        self._dump = snapshot.dumping(self._guards)
 
     def _highest(self, table: str) -> int:
         (number,) = self._connection.execute(f"select max(number) from {table}").fetchone()  # noqa: S608 - our own names

@@ -53,8 +53,8 @@ class Reloads:
         taken = principals.taken(edition.bound)
         return tuple(sorted(name for name in self.bounds[0].principals if principals.unfit(name, taken)))
 
-    def swap(self, edition: Edition) -> None:
-        """Let all conversations go on by another edition, and those that are at work as soon as they may."""
+    def swap(self, edition: Edition) -> int:
+        """Let all conversations go on by another edition; gives how many are at work, and do so as soon as they may."""
         editions, before = self.editions, at_once(self.editions.bound)
         live, alone, parsed = self.work
         accounts, waiting, schedule = self.bounds
@@ -68,6 +68,7 @@ class Reloads:
             self.dispatcher.fail(ticket.delivery)
         for key in editions.earlier:
             self.spawn(partial(self._move, key))
+        return len(editions.earlier)
 
     async def moved(self) -> None:
         """Wait until every conversation goes by the present edition."""

@@ -1,0 +1,113 @@
+"""The reload of an organism that a verb serves: what begins it, and what is said of it.
+
+Owns SIGHUP of a process that asks for reloads, and the load in a thread beside the running organism. Refuses to know
+what can change: the server says so.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from agentserver.cli import project
+from agentserver.cli.logs import hide
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+    from types import FrameType, TracebackType
+    from typing import Any
+
+    from agentserver.assembly import Server
+
+reload_option = click.option(
+    "--reload", "reloads", is_flag=True, help="Load the organism again at each SIGHUP, and go on with it."
+)
+"""The option of verbs that serve."""
+
+
+async def reload(server: Server, path: Path) -> tuple[str, ...]:
+    """Load an organism again and let the server go on with it; gives a line for each thing there is to say.
+
+    Nothing changes unless all of it can: the first line tells.
+    """
+    import anyio
+
+    from agentserver import config
+    from agentserver.assembly import Reloaded
+
+    read = partial(config.load, path, environ=os.environ, afresh=True)
+    try:
+        organism = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+    except config.ConfigError as error:
+        return (f"{path} is not reloaded, and everything goes on as before:", *map(str, error.findings))
+    found = await server.reload(organism)
+    hide(organism.secrets)
+    if isinstance(found, Reloaded):
+        rest = f"; {found.finishing} conversations finish a step in the old code" if found.finishing else ""
+        return (f"{path} is reloaded{rest}",)
+    config.forget(organism)
+    redact = organism.secrets.redact
+    return (f"{path} is not reloaded, and everything goes on as before:", *map(redact, found.why))
+
+
+class Hangups:
+    """A context manager in which SIGHUP does not end the process; in ``reloading`` it reloads."""
+
+    def __init__(self) -> None:
+        self._heard = False
+        self._wake: Callable[[], Any] | None = None
+
+    def __enter__(self) -> Self:
+        """Take the signal. Must be called in the main thread."""
+        self._before = signal.signal(signal.SIGHUP, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the signal back."""
+        signal.signal(signal.SIGHUP, self._before)
+
+    @asynccontextmanager
+    async def reloading(self, server: Server, path: Path) -> AsyncIterator[None]:
+        """Reload at each signal, also at one that came before, and say what became of it."""
+        import asyncio
+
+        import anyio
+
+        heard, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._wake = partial(loop.call_soon_threadsafe, heard.set)
+        if self._heard:
+            heard.set()
+
+        async def each() -> None:
+            while True:
+                await heard.wait()
+                heard.clear()
+                for line in await reload(server, path):
+                    project.say(line, err=True)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(each)
+            try:
+                yield
+            finally:
+                self._wake = None
+                tasks.cancel_scope.cancel()
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self._heard = True
+        if self._wake is not None:
+            self._wake()
+
+
+@asynccontextmanager
+async def unreloaded() -> AsyncIterator[None]:
+    """In place of ``reloading`` where nobody asked for it."""
+    yield

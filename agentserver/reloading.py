@@ -1,0 +1,335 @@
+"""What may change of an organism while it runs, and what is open for one edition of it.
+
+Owns the comparison of two organisms, and the task that keeps an edition's connections and processes until no
+conversation needs them. Refuses to know how an organism is loaded and when conversations move. Internal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import anyio
+import anyio.to_thread
+
+from agentserver.config import forget
+from agentserver.config.code.namespace import is_namespace
+from agentserver.config.organism import elsewhere
+from agentserver.core.encoding.snapshot import lost, remembering
+from agentserver.pump import Callee
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+
+    from agentserver.config import Organism
+    from agentserver.config.organism import BoundListener, Handler
+    from agentserver.core.guard import CoreGuard, Rules
+    from agentserver.ports import Completer
+    from agentserver.pump.turns.editions import Elsewhere
+    from agentserver.telemetry.tracing import Tracing
+
+T = TypeVar("T")
+
+FREE: Final = frozenset(
+    {"name", "listeners", "secrets", "files", "modules", "provenance", "guards", "models", "strangers", "mcp"}
+    | {"limits", "lifespan", "handoffs", "serving"}
+)
+"""The fields of an organism that a reload may change, or that are looked at more closely. All others are fixed."""
+
+FIXED_LIMITS: Final = ("concurrency", "stall", "drain")
+"""The limits that a process begins with."""
+
+RESTART: Final = "it needs a restart"
+
+
+class Reloaded(NamedTuple):
+    """A reload that has happened.
+
+    Args:
+        name: of the organism.
+        finishing: conversations in which handlers of the edition before still run.
+    """
+
+    name: str
+    finishing: int
+
+
+class NotReloaded(NamedTuple):
+    """A reload that was refused; everything goes on as before.
+
+    Args:
+        why: a line for each reason, without secrets.
+    """
+
+    why: tuple[str, ...]
+
+
+STOPPED: Final = ("the server is not running",)
+
+
+def refused(error: BaseException) -> NotReloaded:
+    """A reload that failed on the way."""
+    return NotReloaded((f"{type(error).__name__}: {error}",))
+
+
+def named_alike(principal: str) -> str:
+    """The line for a principal whom a listener would be taken for."""
+    return f"{principal} has conversations open and would be a listener: {RESTART}"
+
+
+@runtime_checkable
+class Adopting(Protocol):
+    """An engine that can be told of guards that it did not begin with."""
+
+    def adopt(self, guards: Sequence[CoreGuard]) -> None:
+        """Keep the memories of these guards from now on, those of before among them."""
+        ...
+
+
+def fixed(before: Organism, after: Organism) -> Iterator[str]:
+    """A line for each thing that cannot change while an organism runs, and does."""
+    keys = {"journal": "journal:", "project": "the project directory", "door": "http:"}
+    for each in fields(before):
+        if each.name not in FREE and getattr(before, each.name) != getattr(after, each.name):
+            yield f"{keys.get(each.name, f'{each.name}:')} has changed: {RESTART}"
+    for name in FIXED_LIMITS:
+        was, now = getattr(before.limits, name), getattr(after.limits, name)
+        if was != now:
+            yield f"limits.{name} was {was:g} and is {now:g}: {RESTART}"
+    if _place(before.lifespan, before) != _place(after.lifespan, after):
+        yield f"lifespan: has changed: {RESTART}"
+    if before.serving != after.serving:
+        yield f"mcp_server: has changed: {RESTART}"
+    if _audit(before) != _audit(after):
+        yield f"the file for the record of handoffs has changed: {RESTART}"
+
+
+def fixed_rules(before: Rules, after: Rules, offered: Sequence[str], *, blind: bool) -> Iterator[str]:
+    """A line for each rule that cannot change while conversations go by it, and does.
+
+    Args:
+        before: the present rules.
+        after: those that shall follow.
+        offered: the listeners that MCP hosts were told of.
+        blind: whether the engine keeps the memories of guards and cannot be told of others.
+    """
+    for name in lost(before.guards, after.guards):
+        yield f"the guard {name} is gone, which remembers conversations that go on: {RESTART}"
+    new = remembering(after.guards) - remembering(before.guards)
+    if blind and new:
+        yield f"the engine does not know the guard {', '.join(sorted(new))}: {RESTART}"
+    for name in offered:
+        if _forms(before, name) != _forms(after, name):
+            yield f"{name} takes other payloads than MCP hosts were told (mcp_server: expose:): {RESTART}"
+
+
+def _forms(rules: Rules, listener: str) -> tuple[str, ...]:
+    taken = rules.blueprint.listeners[listener].payloads if listener in rules.blueprint.listeners else ()
+    return tuple(rules.codecs.of(payload).xsd() for payload in taken)
+
+
+def forget_afresh(organism: Organism) -> None:
+    """Let go the modules of an organism that is no more, if they have a namespace of their own.
+
+    Those with plain names stay: code that asks importlib for one meets what the process began with.
+    """
+    if organism.modules and is_namespace(organism.modules[0]):
+        forget(organism)
+
+
+def _place(code: object, organism: Organism) -> tuple[str, str] | None:
+    """The module and name of some code of the project, as the project calls them."""
+    if code is None:
+        return None
+    module = str(getattr(code, "__module__", type(code).__module__))
+    if organism.modules and is_namespace(organism.modules[0]):
+        module = module.removeprefix(f"{organism.modules[0]}.")
+    return module, str(getattr(code, "__qualname__", type(code).__qualname__))
+
+
+def _audit(organism: Organism) -> str | None:
+    return None if organism.handoffs is None else organism.handoffs.audit
+
+
+async def attempted(work: Coroutine[Any, Any, T]) -> T | BaseException:
+    """What some work gives, or what it raises."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([task])
+    finally:
+        task.cancel()
+    return task.exception() or task.result()
+
+
+@dataclass(eq=False, slots=True)
+class EditionKeeper(Generic[T]):
+    """Keeps open what one edition needs, in a task of its own, so that it may be closed at any time.
+
+    Args:
+        enter: enters contexts of a stack and gives what was made of them.
+    """
+
+    enter: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+
+    async def open(self) -> T:
+        """Enter, and give what was made. Raises what entering raises."""
+        made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._keep(made))
+        try:
+            waiting: list[asyncio.Future[Any]] = [made, self._task]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            raise
+        if not made.done():
+            await self._task
+        return made.result()
+
+    async def close(self) -> None:
+        """Leave everything that was entered. Raises what leaving raises."""
+        self._over.set()
+        if self._task is not None:
+            await self._task
+
+    async def _keep(self, made: asyncio.Future[T]) -> None:
+        async with AsyncExitStack() as stack:
+            made.set_result(await self.enter(stack))
+            await self._over.wait()
+
+
+class Keepers(Generic[T]):
+    """What is open for the editions of a server. The last is that of the present one."""
+
+    def __init__(self) -> None:
+        self._open: list[EditionKeeper[T]] = []
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    async def open(self, enter: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]) -> T:
+        """Open what another edition needs. Raises what entering raises."""
+        keeper = EditionKeeper(enter)
+        made = await keeper.open()
+        self._open.append(keeper)
+        return made
+
+    async def drop(self) -> None:
+        """Close what was opened last: nothing goes by it."""
+        await self._open.pop().close()
+
+    def retire(self, moved: Coroutine[Any, Any, None], then: Callable[[], None]) -> None:
+        """Close what was opened before the last, once conversations have moved; ``then`` comes after it."""
+        task = asyncio.create_task(self._retire(moved, self._open[:-1], then))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def close(self) -> None:
+        """Close everything."""
+        for task in tuple(self._retiring):
+            task.cancel()
+            await asyncio.wait([task])
+        while self._open:
+            await self._open.pop(0).close()
+
+    async def _retire(
+        self, moved: Coroutine[Any, Any, None], earlier: list[EditionKeeper[T]], then: Callable[[], None]
+    ) -> None:
+        await moved
+        for keeper in earlier:
+            if keeper in self._open:
+                self._open.remove(keeper)
+                await keeper.close()
+        then()
+
+
+async def bound_listeners(
+    organism: Organism,
+    rules: Rules,
+    completer: Completer | None,
+    tracing: Tracing | None,
+    stack: AsyncExitStack,
+) -> Mapping[str, Callee]:
+    """The listeners with their handlers, and what these need for as long as the stack is open.
+
+    Args:
+        organism: whose listeners they are.
+        rules: its own.
+        completer: answers in place of the organism's language models.
+        tracing: told of calls and completions; None where nobody is.
+        stack: left when none of the listeners runs any more.
+    """
+    if completer is None and organism.models is not None:
+        from agentserver.llm.completer import Models  # most organisms have none
+
+        completer = await stack.enter_async_context(Models(organism.models))
+    if completer is not None and tracing is not None:
+        completer = tracing.asked(completer, organism.models)
+    tools = await _tools(organism, stack)
+    remotes = await stack.enter_async_context(remote(organism, rules))
+    return {
+        bound.listener.name: Callee(
+            bound.listener,
+            tools.get(bound.listener.name) or _handler(bound, rules),
+            bound.settings,
+            completer,
+            remotes.get(bound.listener.name),
+            None if tracing is None else tracing.enter,
+        )
+        for bound in organism.listeners
+    }
+
+
+def _handler(bound: BoundListener, rules: Rules) -> Handler:
+    """The author's handler, or the agent that the listener is."""
+    if bound.handler is not None:
+        return bound.handler
+    from agentserver.llm.agent.loop import Agent  # most organisms have none
+
+    assert bound.agent is not None
+    return Agent(bound.agent, rules.codecs, rules.bounds)
+
+
+async def _tools(organism: Organism, stack: AsyncExitStack) -> Mapping[str, Handler]:
+    """The handlers of listeners that are tools of MCP servers, connected for as long as the stack is open.
+
+    Raises WallError when this system cannot hold a program that asks for a wall.
+    """
+    if not organism.mcp:
+        return {}
+    from agentserver.mcp.client.listeners import listening  # with an extra that most do without
+    from agentserver.worker.commands.launching import launched, walled
+
+    deadlines = {
+        bound.listener.name: bound.listener.deadline
+        for bound in organism.listeners
+        if bound.handler is elsewhere  # a test has others in their place
+    }
+    walled(server for server in organism.mcp if any(tool.listener in deadlines for tool in server.tools))
+    return await stack.enter_async_context(listening(organism.mcp, organism.project, deadlines, launched))
+
+
+@asynccontextmanager
+async def remote(organism: Organism, rules: Rules) -> AsyncIterator[Mapping[str, Elsewhere]]:
+    """The workers of the listeners that have processes of their own, by the listener's name.
+
+    Raises WallError when this system cannot hold one of them.
+    """
+    asked = [bound for bound in organism.listeners if bound.isolation is not None]
+    if not asked:
+        yield {}
+        return
+    from agentserver.worker.planning import plan, walls
+    from agentserver.worker.pool import Workers
+
+    walls(asked)
+    async with AsyncExitStack() as stack:
+        pools: dict[str, Workers] = {}
+        for bound in asked:
+            planned = await anyio.to_thread.run_sync(plan, organism, bound, rules.bounds)
+            pools[bound.listener.name] = Workers(planned, rules.codecs, rules.bounds)
+        for pool in pools.values():
+            await stack.enter_async_context(pool)
+        yield pools

@@ -1,0 +1,134 @@
+"""A session that goes on with another organism at SIGHUP: a real process, real signals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import environment
+
+CODE = """
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentserver import HandlerResponse, xmlify
+
+@xmlify
+@dataclass
+class Ask:
+    text: str
+
+@xmlify
+@dataclass
+class Told:
+    text: str
+
+async def tell(payload: Ask, metadata) -> HandlerResponse:
+    if payload.text == "slow":
+        print("at work", flush=True)
+        while not Path("go").exists():
+            await asyncio.sleep(0.01)
+    return HandlerResponse.respond(Told(f"WORD {payload.text}"))
+"""
+
+YAML = """
+name: demo
+listeners:
+  - {name: teller, handler: tell.tell, description: Tells.}
+"""
+
+
+class Session:
+    """``agentserver run`` with a pipe for what is typed."""
+
+    def __init__(self, folder, *options):
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "agentserver", "run", *options],
+            cwd=folder, env=environment(), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def say(self, line):
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def hear(self, text):
+        while text not in (line := self.process.stdout.readline()):
+            assert line, self.process.stderr.read()
+        return line
+
+    def hang_up(self):
+        self.process.send_signal(signal.SIGHUP)
+        return self.process.stderr.readline()
+
+    def end(self):
+        self.process.stdin.close()
+        return self.process.wait(timeout=30)
+
+
+def write(folder, word="old", yaml=YAML):
+    (folder / "tell.py").write_text(CODE.replace("WORD", word))
+    (folder / "organism.yaml").write_text(yaml)
+
+
+@pytest.fixture
+def session(tmp_path):
+    begun = []
+
+    def begin(*options):
+        write(tmp_path)
+        begun.append(Session(tmp_path, *options))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        with each.process as process:
+            process.kill()
+
+
+def test_a_hangup_loads_the_organism_again(session, tmp_path):
+    one = session("--reload")
+    one.say("@teller 1")
+    one.hear("old 1")
+    write(tmp_path, "new")
+    assert one.hang_up() == f"{tmp_path}/organism.yaml is reloaded\n"
+    one.say("@teller 2")
+    one.hear("new 2")
+    write(tmp_path, "third", YAML + "limits: {stall: 1h}\n")
+    assert "is not reloaded, and everything goes on as before" in one.hang_up()
+    assert one.process.stderr.readline() == "limits.stall was 30 and is 3600: it needs a restart\n"
+    write(tmp_path, "bro(ken")
+    (tmp_path / "tell.py").write_text("import nowhere_at_all\n")
+    assert "is not reloaded" in one.hang_up()
+    assert "nowhere_at_all" in one.process.stderr.readline()
+    one.say("@teller 3")
+    one.hear("new 3")
+    assert one.end() == 0
+
+
+def test_what_runs_finishes_in_the_old_code(session, tmp_path):
+    one = session("--reload")
+    one.say("@teller slow")
+    one.hear("at work")
+    write(tmp_path, "new")
+    assert "is reloaded; 1 conversations finish a step in the old code" in one.hang_up()
+    (tmp_path / "go").touch()
+    one.hear("old slow")
+    one.say("@teller 2")
+    one.hear("new 2")
+    assert one.end() == 0
+
+
+def test_without_the_option_a_hangup_ends_the_process(session):
+    one = session()
+    one.say("@teller 1")
+    one.hear("old 1")
+    one.process.send_signal(signal.SIGHUP)
+    assert one.process.wait(timeout=30) == -signal.SIGHUP

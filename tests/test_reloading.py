@@ -1,0 +1,271 @@
+"""A server that goes on with another organism: what changes, what is refused, and what is closed afterwards."""
+
+import asyncio
+import gc
+import os
+import sys
+import weakref
+from functools import partial
+
+import anyio
+import pytest
+
+from agentserver.assembly import build
+from agentserver.config import ConfigError, load
+from agentserver.contract import SystemError
+from agentserver.engines.memory import MemoryEngine
+from agentserver.guards import Guard
+from agentserver.reloading import NotReloaded, Reloaded
+
+pytestmark = pytest.mark.anyio
+
+CODE = """
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from agentserver import HandlerResponse, xmlify
+from agentserver.contract import HandlerMetadata
+
+@xmlify
+@dataclass
+class Ask:
+    text: str
+
+@xmlify
+@dataclass
+class Told:
+    text: str
+
+@asynccontextmanager
+async def pool():
+    yield "pool"
+
+@asynccontextmanager
+async def other_pool():
+    yield "other"
+
+async def tell(payload: Ask, metadata: HandlerMetadata) -> HandlerResponse:
+    return HandlerResponse.respond(Told("WORD " + payload.text))
+"""
+
+YAML = """
+name: demo
+listeners:
+  - name: teller
+    handler: listeners.tell.tell
+    description: Tells.
+"""
+
+
+class Place:
+    """A project, a server of it, and its reloads."""
+
+    def __init__(self, root):
+        self.root = root
+        (root / "listeners").mkdir()
+        (root / "listeners/__init__.py").write_text("")
+
+    def write(self, word="old", yaml=YAML, code=CODE):
+        (self.root / "listeners/tell.py").write_text(code.replace("WORD", word))
+        (self.root / "organism.yaml").write_text(yaml)
+
+    async def load(self, *, afresh=True):
+        read = partial(load, self.root / "organism.yaml", environ=os.environ, afresh=afresh)
+        return await anyio.to_thread.run_sync(read)
+
+    async def reload(self, server):
+        return await server.reload(await self.load())
+
+    async def server(self, **more):
+        self.write(**{key: more.pop(key) for key in ("word", "yaml", "code") if key in more})
+        return build(await self.load(afresh=False), **more)
+
+
+@pytest.fixture
+def place(tmp_path):
+    before, finders = set(sys.modules), list(sys.meta_path)
+    yield Place(tmp_path)
+    sys.meta_path[:] = finders
+    for name in set(sys.modules) - before:
+        if name.split(".")[0] == "listeners" or name.startswith("edition"):
+            del sys.modules[name]
+
+
+async def ask(server, text, handle=None, to="teller"):
+    handle = handle or await server.open("me")
+    codecs = server.rules.codecs
+    (payload,) = server.rules.blueprint.listeners[to].payloads
+    reply = await handle.ask(codecs.of(payload).encode(payload(text)).encode(), to)
+    from agentserver.wire.envelope import read
+
+    element = read(reply.message).payload
+    return codecs.named(element.tag).decode(element)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_changed_code_and_yaml_take_effect_without_a_restart(place, durable):
+    yaml = YAML + ("journal: {path: out/j.sqlite}\n" if durable else "")
+    async with await place.server(yaml=yaml, durable=durable) as server:
+        handle = await server.open("me")
+        assert (await ask(server, "1", handle)).text == "old 1"
+        place.write("new", yaml.replace("name: demo", "name: later"))
+        assert await place.reload(server) == Reloaded("later", 0)
+        assert (await ask(server, "2", handle)).text == "new 2"
+        assert server.organism.name == "later"
+
+
+async def test_what_is_no_longer_needed_is_closed_and_forgotten(place):
+    async with await place.server() as server:
+        for word in ("second", "third"):
+            place.write(word)
+            assert isinstance(await place.reload(server), Reloaded)
+            if word == "second":
+                kept = weakref.ref(server.organism.listeners[0].handler)
+        assert (await ask(server, "1")).text == "third 1"
+        with anyio.fail_after(5):
+            while "edition2" in sys.modules:  # noqa: ASYNC110 - it is forgotten by a task
+                await asyncio.sleep(0)
+        gc.collect()
+        assert kept() is None
+        assert "edition3.listeners.tell" in sys.modules
+
+
+FIXED = {
+    "journal": ("journal: {path: out/other.sqlite}\n", "journal: has changed"),
+    "limits.concurrency": ("limits: {concurrency: 5}\n", "limits.concurrency was 64 and is 5"),
+    "limits.stall": ("limits: {stall: 5}\n", "limits.stall was 30 and is 5"),
+    "limits.drain": ("limits: {drain: 5}\n", "limits.drain was 10 and is 5"),
+    "lifespan": ("lifespan: listeners.tell.other_pool\n", "lifespan: has changed"),
+    "mcp_server": ("mcp_server: {expose: [teller]}\n", "mcp_server: has changed"),
+}
+
+
+@pytest.mark.parametrize(("more", "told"), FIXED.values(), ids=FIXED)
+async def test_what_cannot_change_while_it_runs_is_said_by_name_and_refuses_the_whole(place, more, told):
+    before = YAML + ("lifespan: listeners.tell.pool\n" if "lifespan" in more else "")
+    async with await place.server(yaml=before) as server:
+        place.write("new", YAML + more)
+        found = await place.reload(server)
+        assert isinstance(found, NotReloaded)
+        assert [line for line in found.why if line.startswith(told) and line.endswith("it needs a restart")]
+        assert (await ask(server, "1")).text == "old 1"
+        place.write("new", before)
+        assert isinstance(await place.reload(server), Reloaded)
+        assert (await ask(server, "2")).text == "new 2"
+
+
+async def test_a_secret_of_an_edition_is_hidden_for_as_long_as_the_server_runs(place, monkeypatch):
+    async with await place.server() as server:
+        for secret in ("opensesame", "opensilver"):
+            monkeypatch.setenv("WORD_OF_DOORS", secret)
+            place.write("new", YAML.replace("Tells.", "${WORD_OF_DOORS}"))
+            assert isinstance(await place.reload(server), Reloaded)
+        text = "opensesame and opensilver"
+        assert server.organism.secrets.redact(text) == server.rules.redact(text) == "[redacted] and [redacted]"
+
+
+async def test_a_mistake_keeps_the_old(place):
+    async with await place.server() as server:
+        place.write("new", code=CODE + "\nfail(\n")
+        with pytest.raises(ConfigError, match="SyntaxError"):
+            await place.load()
+        assert (await ask(server, "1")).text == "old 1"
+
+
+class Remembering(Guard):
+    """Lets everything pass."""
+
+    def judge(self, message, memory):
+        return None
+
+
+async def test_guards_of_the_program_stay(place):
+    async with await place.server(guards={"mine": Remembering()}) as server:
+        guards = [guard.name for guard in server.rules.guards]
+        place.write("new")
+        assert isinstance(await place.reload(server), Reloaded)
+        assert guards == [guard.name for guard in server.rules.guards]
+        assert (await ask(server, "1")).text == "new 1"
+
+
+async def test_rules_that_do_not_fit_together_keep_the_old(place):
+    """A name that a guard of the program has is seen only when both come together."""
+    code = (
+        CODE
+        + """
+from agentserver.guards import Guard
+class Mine(Guard):
+    def judge(self, message, memory): return None
+"""
+    )
+    async with await place.server(guards={"mine": Remembering()}) as server:
+        place.write("new", YAML + "guards: [{use: listeners.tell.Mine, name: mine}]\n", code)
+        found = await place.reload(server)
+        assert isinstance(found, NotReloaded)
+        assert found.why[0].startswith("ValueError: ")
+        assert (await ask(server, "1")).text == "old 1"
+
+
+TRUSTING = """
+provenance: {}
+"""
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_guard_that_comes_later_counts_what_it_has_not_seen(place, durable):
+    """As after a restart: a conversation from before is over the bound, a new one is not."""
+    yaml = YAML + ("journal: {path: out/j.sqlite}\n" if durable else "")
+    trusting = yaml.replace("    description", "    trust: inert\n    description") + TRUSTING
+    async with await place.server(yaml=yaml, durable=durable) as server:
+        handle = await server.open("me")
+        await ask(server, "1", handle)
+        place.write("new", trusting)
+        found = await place.reload(server)
+        assert isinstance(found, Reloaded), found
+        await ask(server, "2", handle)
+        memory = server.conversation(handle.id).memory
+        assert "lineage" in memory, sorted(memory)
+        place.write("gone", yaml)
+        found = await place.reload(server)
+        assert isinstance(found, NotReloaded)
+        assert "the guard lineage is gone" in found.why[0]
+
+
+async def test_a_principal_who_would_be_a_listener(place):
+    async with await place.server() as server:
+        handle = await server.open("other")
+        await ask(server, "1", handle)
+        place.write("new", YAML.replace("name: teller", "name: other"))
+        found = await place.reload(server)
+        assert isinstance(found, NotReloaded)
+        assert found.why == ("other has conversations open and would be a listener: it needs a restart",)
+
+
+async def test_a_server_that_does_not_run(place):
+    server = await place.server()
+    found = await place.reload(server)
+    assert found == NotReloaded(("the server is not running",))
+
+
+async def test_reloads_wait_for_one_another(place):
+    async with await place.server() as server:
+        place.write("new")
+        found = await asyncio.gather(*(place.reload(server) for _ in range(3)))
+        assert found == [Reloaded("demo", 0)] * 3
+        assert (await ask(server, "1")).text == "new 1"
+
+
+class Deaf(MemoryEngine):
+    """Keeps what it is given, and cannot be told of guards."""
+
+    durable = True
+
+
+async def test_an_engine_that_cannot_be_told_of_a_guard(place):
+    async with await place.server(engine=Deaf()) as server:
+        trusting = YAML.replace("    description", "    trust: inert\n    description") + TRUSTING
+        place.write("new", trusting)
+        found = await place.reload(server)
+        assert isinstance(found, NotReloaded)
+        assert found.why == ("the engine does not know the guard lineage: it needs a restart",)
+        assert not isinstance(await ask(server, "1"), SystemError)

@@ -161,7 +161,9 @@ async def test_a_secret_of_an_edition_is_hidden_for_as_long_as_the_server_runs(p
             place.write("new", YAML.replace("Tells.", "${WORD_OF_DOORS}"))
             assert isinstance(await place.reload(server), Reloaded)
         text = "opensesame and opensilver"
-        assert server.organism.secrets.redact(text) == server.rules.redact(text) == "[redacted] and [redacted]"
+        assert (
+            server.organism.secrets.redact(text) == server.rules.redact(text) == "[redacted] and [redacted]"
+        )
 
 
 async def test_a_mistake_keeps_the_old(place):

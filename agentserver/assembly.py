@@ -29,20 +29,18 @@ from agentserver.pump import Callee, Observers, Pump
 from agentserver.pump.ingress.serving import Serving
 from agentserver.pump.observing import checked, observing
 from agentserver.pump.turns.editions import Edition
-from agentserver.reloading import (
+from agentserver.reloading.fixed import (
     STOPPED,
     Adopting,
-    Keepers,
     NotReloaded,
     Reloaded,
-    attempted,
-    bound_listeners,
     fixed,
     fixed_rules,
     forget_afresh,
     named_alike,
     refused,
 )
+from agentserver.reloading.keepers import Keepers, attempted, bound_listeners
 from agentserver.rulebook import NO_GUARDS, rules
 from agentserver.trace.store import TraceBook
 

@@ -10,12 +10,11 @@ from functools import partial
 import anyio
 import pytest
 
-from agentserver.assembly import build
+from agentserver.assembly import NotReloaded, Reloaded, build
 from agentserver.config import ConfigError, load
 from agentserver.contract import SystemError
 from agentserver.engines.memory import MemoryEngine
 from agentserver.guards import Guard
-from agentserver.reloading import NotReloaded, Reloaded
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,140 @@
+"""What may change of an organism while it runs.
+
+Owns the comparison of two organisms, and the words for what stands in the way. Refuses to know how an organism is
+loaded and when conversations move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
+
+from agentserver.config import forget
+from agentserver.config.code.namespace import is_namespace
+from agentserver.core.encoding.snapshot import lost, remembering
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from agentserver.config import Organism
+    from agentserver.core.guard import CoreGuard, Rules
+
+FREE: Final = frozenset(
+    {"name", "listeners", "secrets", "files", "modules", "provenance", "guards", "models", "strangers", "mcp"}
+    | {"limits", "lifespan", "handoffs", "serving"}
+)
+"""The fields of an organism that a reload may change, or that are looked at more closely. All others are fixed."""
+
+FIXED_LIMITS: Final = ("concurrency", "stall", "drain")
+"""The limits that a process begins with."""
+
+RESTART: Final = "it needs a restart"
+
+
+class Reloaded(NamedTuple):
+    """A reload that has happened.
+
+    Args:
+        name: of the organism.
+        finishing: conversations in which handlers of the edition before still run.
+    """
+
+    name: str
+    finishing: int
+
+
+class NotReloaded(NamedTuple):
+    """A reload that was refused; everything goes on as before.
+
+    Args:
+        why: a line for each reason, without secrets.
+    """
+
+    why: tuple[str, ...]
+
+
+STOPPED: Final = ("the server is not running",)
+
+
+def refused(error: BaseException) -> NotReloaded:
+    """A reload that failed on the way."""
+    return NotReloaded((f"{type(error).__name__}: {error}",))
+
+
+def named_alike(principal: str) -> str:
+    """The line for a principal whom a listener would be taken for."""
+    return f"{principal} has conversations open and would be a listener: {RESTART}"
+
+
+@runtime_checkable
+class Adopting(Protocol):
+    """An engine that can be told of guards that it did not begin with."""
+
+    def adopt(self, guards: Sequence[CoreGuard]) -> None:
+        """Keep the memories of these guards from now on, those of before among them."""
+        ...
+
+
+def fixed(before: Organism, after: Organism) -> Iterator[str]:
+    """A line for each thing that cannot change while an organism runs, and does."""
+    keys = {"journal": "journal:", "project": "the project directory", "door": "http:"}
+    for each in fields(before):
+        if each.name not in FREE and getattr(before, each.name) != getattr(after, each.name):
+            yield f"{keys.get(each.name, f'{each.name}:')} has changed: {RESTART}"
+    for name in FIXED_LIMITS:
+        was, now = getattr(before.limits, name), getattr(after.limits, name)
+        if was != now:
+            yield f"limits.{name} was {was:g} and is {now:g}: {RESTART}"
+    if _place(before.lifespan, before) != _place(after.lifespan, after):
+        yield f"lifespan: has changed: {RESTART}"
+    if before.serving != after.serving:
+        yield f"mcp_server: has changed: {RESTART}"
+    if _audit(before) != _audit(after):
+        yield f"the file for the record of handoffs has changed: {RESTART}"
+
+
+def fixed_rules(before: Rules, after: Rules, offered: Sequence[str], *, blind: bool) -> Iterator[str]:
+    """A line for each rule that cannot change while conversations go by it, and does.
+
+    Args:
+        before: the present rules.
+        after: those that shall follow.
+        offered: the listeners that MCP hosts were told of.
+        blind: whether the engine keeps the memories of guards and cannot be told of others.
+    """
+    for name in lost(before.guards, after.guards):
+        yield f"the guard {name} is gone, which remembers conversations that go on: {RESTART}"
+    new = remembering(after.guards) - remembering(before.guards)
+    if blind and new:
+        yield f"the engine does not know the guard {', '.join(sorted(new))}: {RESTART}"
+    for name in offered:
+        if _forms(before, name) != _forms(after, name):
+            yield f"{name} takes other payloads than MCP hosts were told (mcp_server: expose:): {RESTART}"
+
+
+def _forms(rules: Rules, listener: str) -> tuple[str, ...]:
+    taken = rules.blueprint.listeners[listener].payloads if listener in rules.blueprint.listeners else ()
+    return tuple(rules.codecs.of(payload).xsd() for payload in taken)
+
+
+def forget_afresh(organism: Organism) -> None:
+    """Let go the modules of an organism that is no more, if they have a namespace of their own.
+
+    Those with plain names stay: code that asks importlib for one meets what the process began with.
+    """
+    if organism.modules and is_namespace(organism.modules[0]):
+        forget(organism)
+
+
+def _place(code: object, organism: Organism) -> tuple[str, str] | None:
+    """The module and name of some code of the project, as the project calls them."""
+    if code is None:
+        return None
+    module = str(getattr(code, "__module__", type(code).__module__))
+    if organism.modules and is_namespace(organism.modules[0]):
+        module = module.removeprefix(f"{organism.modules[0]}.")
+    return module, str(getattr(code, "__qualname__", type(code).__qualname__))
+
+
+def _audit(organism: Organism) -> str | None:
+    return None if organism.handoffs is None else organism.handoffs.audit

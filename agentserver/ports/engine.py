@@ -189,6 +189,13 @@ class Engine(Protocol):
         """Whose a conversation is that is open, set aside, or closed and kept; None for any other."""
         ...
 
+    async def discard(self, delivery: str) -> bool:
+        """Take a dead letter off the list; what is recorded of it stays. False when there is none of that id.
+
+        Raises EngineError.
+        """
+        ...
+
     async def claimed(self, name: str) -> str | None:
         """The conversation that has a name of its principal's own; None when none has it. Raises EngineError."""
         ...

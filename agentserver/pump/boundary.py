@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code
 from agentserver.core.decide import approving, decisions
+from agentserver.core.decide import requeue as requeueing
 from agentserver.core.decide.decisions import Accepted
 from agentserver.core.decide.direct import spread
 from agentserver.core.decide.plain import plain
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.messages import Cancelling, Delivery, Outside
+    from agentserver.core.messages import Cancelling, Delivery, Outside, Redriven
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import ApprovalAnswer
@@ -251,6 +252,38 @@ class Boundary:
             return outcome
 
         return await self._or_aside(conversation, decide, patient=False) and found
+
+    async def requeue(self, letter: Delivery) -> bool:
+        """Queue a dead letter again where it was. False when nobody waits for it there. Raises LookupError, EngineError."""
+
+        def decide(now: Conversation) -> Outcome | None:
+            if not requeueing.lives(now, letter):
+                return None
+            return requeueing.requeue(now, letter, self._editions.of(now.id), self._clock.moment())
+
+        return await self._again(letter.conversation, decide)
+
+    async def redrive(self, conversation: str, redriven: Redriven) -> None:
+        """Make a dead letter the request with which a conversation begins. Raises LookupError and EngineError."""
+
+        def decide(now: Conversation) -> Outcome:
+            return requeueing.redrive(now, redriven, self._editions.of(now.id), self._clock.moment())
+
+        await self._again(conversation, decide)
+
+    async def _again(self, conversation: str, decide: Callable[[Conversation], Outcome | None]) -> bool:
+        taken = False
+
+        def deciding(now: Conversation) -> Outcome | None:
+            nonlocal taken
+            outcome = decide(now)
+            taken = outcome is not None
+            return outcome
+
+        try:
+            return await self._step(conversation, deciding, patient=False, to_its_end=entirely) and taken
+        except UndecidedError as error:
+            raise LookupError(str(_cause(error))) from error
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer; one that cannot be carried out becomes a denial. False when it is to nothing."""

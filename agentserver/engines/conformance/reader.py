@@ -176,6 +176,10 @@ async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
             [letter.open for letter in letters] == [True, True, False],
             "a dead letter says whether its conversation is open",
         )
+        first, *others = letters
+        hold(await engine.discard(first.delivery.id), "a dead letter can be discarded")
+        hold(await _dead(engine) == others, "what was discarded is no dead letter, and the others are")
+        hold(not await engine.discard(first.delivery.id), "what is no dead letter cannot be discarded")
 
 
 async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None:

@@ -178,6 +178,10 @@ class MemoryEngine:
             return self._left.standing(conversation)
         return ConversationFound(conversation, kept.principal, over=False)
 
+    async def discard(self, delivery: str) -> bool:
+        """Take a dead letter off the list."""
+        return self._record is not None and self._record.discard(delivery)
+
     async def claimed(self, name: str) -> str | None:
         """The conversation that has the name, while this engine knows it."""
         return self._claimed.get(name)

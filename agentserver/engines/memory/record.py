@@ -87,6 +87,10 @@ class MemoryRecord:
         """The conversations as their last steps left them, open or closed."""
         return self._latest
 
+    def discard(self, delivery: str) -> bool:
+        """Take a dead letter off the list; False when there is none of that id."""
+        return self._dead.pop(delivery, None) is not None
+
     def dead(self) -> list[DeadLetter]:
         """The dead letters, oldest first."""
         found = self._dead.values()

@@ -261,6 +261,14 @@ class SqliteEngine:
         """Whose a conversation is that the journal has."""
         return await self._do(lambda: self._reader.standing(conversation))
 
+    async def discard(self, delivery: str) -> bool:
+        """Take a dead letter off the list; on the disk when this returns."""
+        return await self._do(lambda: self._discard(delivery))
+
+    def _discard(self, delivery: str) -> bool:
+        self._writer.check()
+        return maintenance.discard(self._connection, delivery)
+
     async def claimed(self, name: str) -> str | None:
         """The conversation that has a name."""
         return await self._do(lambda: openings.claimed(self._connection, name))

@@ -16,6 +16,7 @@ import anyio
 from agentserver.core.records.audit import Event
 from agentserver.gateways.live import telling
 from agentserver.payload.names import local
+from agentserver.ports import Lagged
 from agentserver.trace.redact import redacted
 
 if TYPE_CHECKING:
@@ -154,11 +155,10 @@ class Feed:
 
     async def _read(self) -> None:
         async for step in self._host.records():
-            missed = getattr(step, "missed", None)
-            if missed is None:
-                self._news.add(step)
+            if isinstance(step, Lagged):
+                self._news.miss(step.missed)
             else:
-                self._news.miss(missed)
+                self._news.add(step)
 
     async def _revoked(self) -> None:
         await self._tokens.revoked(self._caller)

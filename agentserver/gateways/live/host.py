@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.gateways.principals import Caller
-    from agentserver.ports import EngineReader
+    from agentserver.ports import EngineReader, Lagged
 
 T = TypeVar("T")
 
@@ -28,8 +28,8 @@ class LiveHost(Protocol):
         """What conversations decide by at present."""
         ...
 
-    def records(self) -> AsyncIterator[tuple[AuditRecord, ...]]:
-        """The records of each committed step, from now on; ends when the server stops or this reader lags."""
+    def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | Lagged]:
+        """The records of each committed step, from now on, until the server stops; those that were missed, counted."""
         ...
 
     def approvals(self) -> tuple[Approval, ...]:

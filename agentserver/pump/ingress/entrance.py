@@ -14,6 +14,7 @@ from agentserver.core import receipts
 from agentserver.core.messages import Cancelling
 from agentserver.core.state.conversation import Conversation
 from agentserver.ports import ConversationFound, EngineError, Submitted, Unkept, UnkeptError
+from agentserver.pump.ingress.letters import DeadLetters
 from agentserver.pump.ingress.records import RecordReaders
 from agentserver.pump.ingress.watching import Watches
 from agentserver.wire import envelope
@@ -81,6 +82,7 @@ class Entrance:
         self._door, self._handles = door, handles
         self.watches = Watches(self._engine)
         self.readers = RecordReaders()
+        self.letters = DeadLetters(self._engine, editions, clock, boundary, self._begin)
 
     # Conversations
 

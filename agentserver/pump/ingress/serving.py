@@ -113,6 +113,24 @@ class Serving:
         """
         return self._running.entrance.records(principal)
 
+    async def requeue(self, delivery: str, by: str) -> str:
+        """Queue a dead letter again; gives the conversation in which it then is.
+
+        While its thread lives it is queued there. Otherwise it becomes a request of the same principal in a conversation
+        of its own, and its words are no orders.
+
+        Args:
+            delivery: its id.
+            by: the operator, for the record.
+
+        Raises LookupError when there is no such dead letter or it may not go again, EngineError.
+        """
+        return await self._running.entrance.letters.requeue(delivery, by)
+
+    async def discard(self, delivery: str) -> None:
+        """Take a dead letter off the list; what is recorded of it stays. Raises LookupError and EngineError."""
+        await self._running.entrance.letters.discard(delivery)
+
     @property
     def _running(self) -> Pump:
         if self._pump is None:

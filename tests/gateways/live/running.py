@@ -49,25 +49,6 @@ class People:
         self.gone = asyncio.Event()
 
 
-class Host:
-    """The server, with what it does not have yet."""
-
-    def __init__(self, server):
-        self._server = server
-
-    def __getattr__(self, name):
-        return getattr(self._server, name)
-
-    async def records(self):
-        queue = asyncio.Queue()
-        stop = self._server.trace.watch(lambda record: queue.put_nowait((record,)))
-        try:
-            while True:
-                yield await queue.get()
-        finally:
-            stop()
-
-
 class Running:
     """A running server. ``address`` is where a browser finds it."""
 
@@ -101,7 +82,7 @@ class Running:
         try:
             async with build(self.organism, **self._how) as self.server:
                 self.view = view = LiveView(
-                    Host(self.server),
+                    self.server,
                     self.people,
                     self._assets,
                     name=self.organism.name,

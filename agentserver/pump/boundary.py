@@ -254,7 +254,10 @@ class Boundary:
         return await self._or_aside(conversation, decide, patient=False) and found
 
     async def requeue(self, letter: Delivery) -> bool:
-        """Queue a dead letter again where it was. False when nobody waits for it there. Raises LookupError, EngineError."""
+        """Queue a dead letter again where it was. False when nobody waits for it there.
+
+        Raises LookupError and EngineError.
+        """
 
         def decide(now: Conversation) -> Outcome | None:
             if not requeueing.lives(now, letter):

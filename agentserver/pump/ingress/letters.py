@@ -31,7 +31,7 @@ class DeadLetters:
         editions: the rules by which one may go again.
         clock: time and randomness.
         boundary: decides and commits.
-        begin: begins a conversation.
+        begin: begins a conversation, of which a principal may have so many open.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class DeadLetters:
         editions: Editions,
         clock: Clock,
         boundary: Boundary,
-        begin: Callable[[Conversation], ServerHandle],
+        begin: Callable[[Conversation, int | None], ServerHandle],
     ) -> None:
         self._engine, self._editions, self._clock = engine, editions, clock
         self._boundary, self._begin = boundary, begin
@@ -54,7 +54,7 @@ class DeadLetters:
         redriven = Redriven(letter.delivery, next(self._clock.moment().ids()), by)
         # Decided here first, so that no conversation begins for one that may not go.
         redrive(opened, redriven, self._editions.rules, self._clock.moment())
-        self._begin(opened).detach()  # what it is answered waits for its principal
+        self._begin(opened, None).detach()  # what it is answered waits for its principal
         await self._boundary.redrive(opened.id, redriven)
         return opened.id
 

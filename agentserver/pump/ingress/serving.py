@@ -116,8 +116,8 @@ class Serving:
     async def requeue(self, delivery: str, by: str) -> str:
         """Queue a dead letter again; gives the conversation in which it then is.
 
-        While its thread lives it is queued there. Otherwise it becomes a request of the same principal in a conversation
-        of its own, and its words are no orders.
+        While its thread lives it is queued there. Otherwise it becomes a request of the same principal in a
+        conversation of its own, and its words are no orders.
 
         Args:
             delivery: its id.

@@ -112,7 +112,7 @@ _NUMERIC: Final = re.compile(r"\d+|0x[0-9a-f]*")
 ACCOUNT: Final = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){2,9}")
 """The form of an IBAN."""
 _DISPLAY: Final = re.compile(r"(?:\"[^\"\\]*\"|[^\"\\<>|]*) ?<([^<>]*)>")
-_COMMENTED: Final = re.compile(r"([^\s()]+@[^\s()]+) ?\([^()<>\"\\]*\)")
+_COMMENTED: Final = re.compile(r"([^\s()][^\s()@]*+@[^\s()]++) ?\([^()<>\"\\]*\)")  # looks at each @ once
 """An address with its name behind it, as old mail programs write it."""
 _TWISTED: Final = re.compile(
     r"%(?:[01]|2[35ef]|3[abf]|40|5c|7f|2d|3\d|[46][1-9a-f]|[57][\da]|5f|7e)", re.IGNORECASE

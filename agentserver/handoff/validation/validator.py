@@ -96,7 +96,7 @@ def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Any]:
         yield ValidationError("does not match")
 
 
-_TOKENS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\$|[^\\\[$]+|.", re.DOTALL)
+_TOKENS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\Z)|\$|[^\\\[$]+|.", re.DOTALL)
 
 
 def anchored(pattern: str) -> str:

@@ -33,7 +33,8 @@ _SINGLE: Final = re.compile(r"(?<!\S)\S(?:[ \t_-]\S){5,}(?!\S)")
 _GAP: Final = re.compile(r"[ \t_-](?=\S)")
 _ESCAPE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
 _SPOKEN: Final = re.compile(
-    r"\s*[\[({<]?\s*\b(at|dot|dash|hyphen|underscore|slash|colon)\b\s*[\])}>]?\s*", re.IGNORECASE
+    r"(?:(?<!\s)\s++)?(?:[\[({<]\s*+)?\b(at|dot|dash|hyphen|underscore|slash|colon)\b\s*+[\])}>]?\s*+",
+    re.IGNORECASE,
 )
 _ADDRESS_LIKE: Final = re.compile(r"[^\s]{1,64}(?:\s+[^\s]{1,64}){2,12}")
 _DOT: Final = re.compile(r"\bdot\b", re.IGNORECASE)

@@ -51,7 +51,7 @@ _WORDS: Final = {
     **dict.fromkeys(("false", "False"), False),
 }
 _LINE: Final = re.compile(r"(?:[-*] )?([^\W\d][\w .()/-]{0,63}?)[ \t]*[:=](?:[ \t]+(.*))?")
-_RULE: Final = re.compile(r"[|+ \t:=-]*-[|+ \t:=-]*")
+_RULE: Final = re.compile(r"[|+ \t:=]*+-[|+ \t:=-]*+")
 _BAR: Final = re.compile(r"(?<!\\)\|")
 
 

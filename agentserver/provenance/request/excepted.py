@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u02b9\u2032\uff07\u00b4`", "'"))
 _FILLER: Final = "#"
 """It stands for what a quotation says: something that may be a name."""
-_END: Final = re.compile(r"[.!?](?=\s|$)|(?<![:,;])\n(?!\s*(?:[-*•–]|\d{1,3}[.)])\s)|[。！？]")
-"""The end of a sentence. A list below a colon, or of lines with marks, goes on."""
+_END: Final = re.compile(
+    r"[.!?](?=\s|$)|(?<!\s)(?:(?<=[:,;])\n)?+[^\S\n]*+\n\s*+(?!(?:[-*•–]|\d{1,3}[.)])\s)|[。！？]"
+)
+"""The end of a sentence, with the white space behind it. A list below a colon, or of lines with marks, goes on."""
 _BREAK: Final = re.compile(r"[;:,](?=\s|$)|[\n，、；：]")
 _SAYS: Final = re.compile(rf"[\w{_FILLER}@]")
 _TOKEN: Final = re.compile(r"\S+")

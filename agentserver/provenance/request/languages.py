@@ -154,7 +154,7 @@ _IF: Final = frozenset(
 )
 
 _AROUND: Final = "\"'()[]{}<>.,;:!?¿¡…"
-_ELIDED: Final = re.compile(r"[^\W\d_]+'")
+_ELIDED: Final = re.compile(r"(?<![^\W\d_])[^\W\d_]++'")
 """An article or pronoun before an apostrophe."""
 _SHOWN: Final = 2
 """Words of a language that show it, each of which another one in question does not have."""

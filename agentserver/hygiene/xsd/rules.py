@@ -270,7 +270,7 @@ _CHECKED: Final = frozenset(  # by other rules, or as references
 )
 _NAMESPACE: Final = re.compile("[A-Za-z0-9:/._~-]{1,128}")
 _PREFIX: Final = 16
-_OUTSIDE: Final = re.compile(r"\[(?:\\.|[^\]\\])*\]|\\.|[^A-Za-z0-9]")
+_OUTSIDE: Final = re.compile(r"\[(?:\\.|[^\]\\]){0,256}+\]|\\.|[^A-Za-z0-9]")
 """Everything of a pattern that is no letter or digit standing for itself."""
 
 

@@ -38,7 +38,9 @@ ENCODINGS: Final = frozenset({"7bit", "8bit", "binary", "quoted-printable", "bas
 _MEDIA: Final = re.compile(
     r"(?:application|audio|font|image|message|model|multipart|text|video)/[a-z0-9][a-z0-9.+-]{0,40}"
 )
-_LITERALS: Final = re.compile(r"\[(?:\\.|[^\]\\]){0,256}+\]|\\.|[^A-Za-z0-9]")  # a longer class is read as words
+_LITERALS: Final = re.compile(
+    r"\[(?:\\.|[^\]\\]){0,256}+\]|\\.|[^A-Za-z0-9]"
+)  # a longer class is read as words
 """Everything of a pattern that is no letter or digit standing for itself."""
 
 

@@ -46,7 +46,18 @@ def test_systemd_takes_the_unit_without_a_word(tmp_path):
 
 
 def test_the_service_can_do_little_else():
-    for key in ["NoNewPrivileges", "PrivateTmp", "PrivateDevices", "ProtectHome", "ProtectKernelModules", "ProtectKernelTunables", "ProtectControlGroups", "RestrictNamespaces", "RestrictSUIDSGID", "LockPersonality"]:
+    for key in [
+        "NoNewPrivileges",
+        "PrivateTmp",
+        "PrivateDevices",
+        "ProtectHome",
+        "ProtectKernelModules",
+        "ProtectKernelTunables",
+        "ProtectControlGroups",
+        "RestrictNamespaces",
+        "RestrictSUIDSGID",
+        "LockPersonality",
+    ]:
         assert SERVICE[key] == "yes", key
     assert SERVICE["ProtectSystem"] == "strict"
     assert SERVICE["CapabilityBoundingSet"] == SERVICE["AmbientCapabilities"] == ""

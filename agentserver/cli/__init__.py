@@ -31,6 +31,7 @@ from agentserver.cli import (
     run,
     schemas,
     send,
+    serve,
     trace,
 )
 from agentserver.cli.ending import follow
@@ -147,6 +148,7 @@ def cli(ctx: click.Context, log_level: str, log_format: str) -> None:
 journal.command.add_command(aside.command)
 for _command in (
     run.command,
+    serve.command,
     call.command,
     send.command,
     check.command,

@@ -104,19 +104,28 @@ def _wire() -> TextIO:
 
 
 def _tokens(ctx: click.Context, root: Path, serving: McpServing) -> Mapping[str, str]:
-    from agentserver.mcp.serving import tokens
-
     if serving.tokens is None:
         project.refuse(ctx, "mcp_server: has no tokens:, without which nobody could be known by HTTP")
-    path = root / serving.tokens
     try:
-        known = tokens.read(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        project.refuse(ctx, f"{path}: {getattr(error, 'strerror', None) or 'is no text'}")
+        return known_tokens(root / serving.tokens)
     except ValueError as error:
-        project.refuse(ctx, f"{path}:{error}")
+        project.refuse(ctx, str(error))
+
+
+def known_tokens(path: Path) -> Mapping[str, str]:
+    """The principals of a file, by the digest of their token. Raises ValueError, which names the file."""
+    from agentserver.mcp.serving import tokens
+
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from None
+    try:
+        known = tokens.read(text)
+    except ValueError as error:
+        raise ValueError(f"{path}:{error}") from None
     if not known:
-        project.refuse(ctx, f"{path}: holds no token; agentserver mcp token NAME makes one")
+        raise ValueError(f"{path}: holds no token; agentserver mcp token NAME makes one")
     return known
 
 

@@ -21,10 +21,11 @@ from agentserver.cli.reloading import Hangups, unreloaded
 from agentserver.extras import installed, installing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractContextManager
 
     from agentserver.assembly import Server
+    from agentserver.cli.ending import GracefulEnd
     from agentserver.core.messages import Done, Reply
     from agentserver.gateways.console.console import Console
     from agentserver.gateways.console.input import Lines
@@ -56,15 +57,29 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
     With --reload a SIGHUP loads ORGANISM again: what runs finishes in the old code, everything else goes on in the new.
     When something is wrong with it, or it changes what a running server cannot, that is said and nothing changes.
     """
+    server = project.server(ctx, project.load(ctx, organism), durable=True)
+    ending = session.ending_of(server)
+    opened = opened_console(server, ending)
+
+    async def console_session() -> int:
+        beside = hangups.reloading(server, server.organism.files[0]) if reloads else unreloaded()
+        async with server, beside:
+            return await opened()
+
+    hangups = Hangups()
+    with hangups if reloads else contextlib.nullcontext():
+        session.run(ctx, ending, console_session)
+
+
+def opened_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[int]]:
+    """A console on a server. What it gives is awaited while the server runs, and gives the status of the session."""
     import anyio
 
     from agentserver.gateways.console.console import Console
     from agentserver.trace.terminal import Screen, wants_colour
 
-    server = project.server(ctx, project.load(ctx, organism), durable=True)
     _escape(sys.stdout)
     screen = Screen(wants_colour(sys.stdout, os.environ), partial(_redacted, server))
-    ending = session.ending_of(server)
     console = Console(
         server,
         screen,
@@ -79,9 +94,8 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
         _greet(console, server, screen)
     lines, above = _lines(console, server, screen)
 
-    async def console_session() -> int:
-        beside = hangups.reloading(server, server.organism.files[0]) if reloads else unreloaded()
-        async with server, beside, anyio.create_task_group() as tasks:
+    async def run() -> int:
+        async with anyio.create_task_group() as tasks:
             for handle in await _fetch(server, screen):
                 tasks.start_soon(_follow, handle, server, screen)
             with above:
@@ -89,9 +103,7 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
             tasks.cancel_scope.cancel()
         return status
 
-    hangups = Hangups()
-    with hangups if reloads else contextlib.nullcontext():
-        session.run(ctx, ending, console_session)
+    return run
 
 
 def _redacted(server: Server, text: str) -> str:

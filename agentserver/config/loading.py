@@ -18,6 +18,7 @@ from agentserver.config.code.otel import proofs, read_otel
 from agentserver.config.code.userland import Importer, Project
 from agentserver.config.findings import ConfigError, ConfigMistake, Mistakes, Severity, Where, did_you_mean
 from agentserver.config.handoffs import read_handoffs
+from agentserver.config.keys.http import read_http
 from agentserver.config.keys.models import IncludedFile, OrganismFile
 from agentserver.config.keys.serving import McpServerEntry
 from agentserver.config.organism import McpServing, Organism
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from agentserver.completion import LanguageModels
     from agentserver.config.code.tools import DeclaredTool, ToolReader
-    from agentserver.config.organism import BoundListener, Handoffs, Otel, Provenance
+    from agentserver.config.organism import BoundListener, DoorKeys, Handoffs, Otel, Provenance
     from agentserver.config.validation import DeclaredListener, Parsed
     from agentserver.config.yaml.document import Document
     from agentserver.core.blueprint import Limits
@@ -142,7 +143,8 @@ def _assemble(
     lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], bound, report)
-    guards, (serving, otel) = _guards(files[0], bound, binder), _outward(files, declared, environ, report)
+    guards, outward = _guards(files[0], bound, binder), _outward(files, declared, environ, report)
+    serving, otel, door = outward
     if report.failed:
         return None
     return Organism(
@@ -160,6 +162,7 @@ def _assemble(
         guards=guards,
         models=language_models,
         serving=serving,
+        door=door,
         mcp=servers,
         otel=otel,
     )
@@ -250,9 +253,10 @@ def _outward(
     declared: Sequence[DeclaredListener],
     environ: Mapping[str, str],
     report: Mistakes,
-) -> tuple[McpServing | None, Otel | None]:
+) -> tuple[McpServing | None, Otel | None, DoorKeys | None]:
     """What others are offered, and told."""
-    return _serving(files, declared, report), read_otel(files[0], environ, report)
+    otel, door = read_otel(files[0], environ, report), read_http(files[0], report)
+    return _serving(files, declared, report), otel, door
 
 
 def _serving(

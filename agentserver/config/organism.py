@@ -219,6 +219,25 @@ class Otel:
 
 
 @dataclass(frozen=True, slots=True)
+class DoorKeys:
+    """The door by which other programs and people reach the organism.
+
+    Args:
+        host: the address that is listened on.
+        port: 0 for any that is free.
+        public: the address by which clients reach it, without a path; empty for that which is listened on.
+        tls: the files of the certificate and of its key, relative to the project directory; None for plain HTTP.
+        body: bytes of a request's body.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8420
+    public: str = ""
+    tls: tuple[str, str] | None = None
+    body: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class Organism:
     """A checked configuration.
 
@@ -237,6 +256,7 @@ class Organism:
         guards: those of the program, by name, in the order in which they are asked.
         models: the language models that handlers may ask; None where none are declared.
         serving: what MCP hosts are offered; None where nothing is.
+        door: by which it is reached over the network; None where there is none.
         strangers: whether other gateways open conversations for principals who are strangers, to every listener.
         mcp: the servers whose tools are listeners.
         otel: what OpenTelemetry is told; None for nothing.
@@ -256,6 +276,7 @@ class Organism:
     guards: Mapping[str, Guard] = field(default_factory=dict, repr=False)
     models: LanguageModels | None = None
     serving: McpServing | None = None
+    door: DoorKeys | None = None
     strangers: bool = False
     mcp: tuple[McpServer, ...] = ()
     otel: Otel | None = None

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.fields import DOTTED_PATTERN, NAME_PATTERN, NO_PATH, alone
+from agentserver.config.keys.http import PUBLIC_PATTERN, HttpEntry, TlsEntry
 from agentserver.config.keys.intents import (
     INTENT_PATTERN,
     PARAMETER_PATTERN,
@@ -222,6 +223,8 @@ def _unknown_key(model: type[IncludedFile], loc: Loc) -> tuple[str, str]:
             ("llm",): LlmEntry,
             ("mcp_server",): McpServerEntry,
             ("otel",): OtelEntry,
+            ("http",): HttpEntry,
+            ("http", "tls"): TlsEntry,
             ("llm", "backends"): BackendEntry,
             ("llm", "models"): ModelEntry,
             ("llm", "prices"): PriceEntry,
@@ -258,6 +261,7 @@ _EXPECTED = {
 _SYNTAX = {
     ENDPOINT_PATTERN: "is an address that begins with http:// or https://, without user, query and fragment",
     PAGE_PATTERN: "is an address that begins with http:// or https:// and ends with /",
+    PUBLIC_PATTERN: "is an address such as https://desk.example, without a path",
     NAME_PATTERN: "may hold letters, digits and _ - . only, and begins with a letter, a digit or _",
     DOTTED_PATTERN: NO_PATH,
     INTENT_PATTERN: "may hold letters, digits and - _ . only, at most 64, and begins with a letter",

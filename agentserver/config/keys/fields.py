@@ -115,6 +115,8 @@ _Journal = Annotated[int, Field(ge=1 << 20, le=1 << 46)]
 _SizeText = Annotated[str, Field(pattern=_SIZE_PATTERN)]
 Size: TypeAlias = Annotated[_Journal, BeforeValidator(_bytes, json_schema_input_type=_Journal | _SizeText)]
 _Memory = Annotated[int, Field(ge=96 * 10**6, le=1 << 40)]
+_Body = Annotated[int, Field(ge=1000, le=10**9)]
+Body: TypeAlias = Annotated[_Body, BeforeValidator(_bytes, json_schema_input_type=_Body | _SizeText)]
 Memory: TypeAlias = Annotated[_Memory, BeforeValidator(_bytes, json_schema_input_type=_Memory | _SizeText)]
 _DottedList = Annotated[list[Dotted], Field(min_length=1, max_length=100)]
 DottedList: TypeAlias = Annotated[

@@ -27,6 +27,7 @@ from agentserver.config.keys.fields import (
     alone,
     given,
 )
+from agentserver.config.keys.http import HTTP, Http
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
@@ -391,6 +392,7 @@ class OrganismFile(IncludedFile):
         description="What hosts of the Model Context Protocol are offered by agentserver mcp serve.",
     )
     otel: MaybeOtel = None
+    http: Http = HTTP
     provenance: Any = Field(
         default=None,
         title="Provenance",

@@ -13,6 +13,7 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 
 from agentserver import bearer
@@ -62,17 +63,25 @@ def caller() -> str:
     return str(access.client_id)
 
 
-def application(server: Server[Any], known: Mapping[str, str], most: int) -> Starlette:
+def application(
+    server: Server[Any], known: Mapping[str, str], most: int, *, guarded: bool = False
+) -> Starlette:
     """The application that serves an organism below /mcp to those who show a token.
 
     Args:
         server: the organism.
         known: principals by the digest of their token.
         most: bytes of a request.
+        guarded: whether somebody else looks at Host and Origin, who knows by which names it is reached.
     """
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False) if guarded else None
     settings = AuthSettings(issuer_url=AnyHttpUrl(f"http://{LOOPBACK}"), resource_server_url=None)
     return server.streamable_http_app(
-        host=LOOPBACK, auth=settings, token_verifier=Verifier(known), max_request_body_size=most
+        host=LOOPBACK,
+        auth=settings,
+        token_verifier=Verifier(known),
+        max_request_body_size=most,
+        transport_security=security,
     )
 
 

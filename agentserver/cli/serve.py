@@ -1,0 +1,199 @@
+"""``agentserver serve``: an organism behind the door, for other programs and people.
+
+Owns which parts the door has, and how a session begins and ends. What a request is answered is for
+agentserver/gateways/http.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from agentserver.cli import project, session
+from agentserver.extras import MissingExtraError, require
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
+
+    from agentserver.assembly import Server
+    from agentserver.cli.ending import GracefulEnd
+    from agentserver.config import Organism
+    from agentserver.config.organism import DoorKeys
+    from agentserver.core.state.approvals import Approval
+    from agentserver.gateways.http import Door, DoorOptions, Part
+    from agentserver.gateways.principals import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The things that a part of the door is made of.
+
+    Args:
+        server: running while the door is open.
+        organism: that it runs.
+        tokens: the principals.
+    """
+
+    server: Server
+    organism: Organism
+    tokens: Tokens
+
+
+def _mcp(serving: Serving) -> Iterable[Part]:
+    """The listeners that are offered to MCP hosts, for those that show a token of ``mcp_server: tokens:``."""
+    offered = serving.organism.serving
+    if offered is None or offered.tokens is None:
+        return
+    require("mcp_server:", "mcp")
+    from agentserver.cli.mcp_serve import known_tokens
+    from agentserver.gateways.http import Part
+    from agentserver.mcp.serving import transport
+    from agentserver.mcp.serving.offering import Offering
+
+    known = known_tokens(serving.organism.project / offered.tokens)
+    offering = Offering.of(serving.server, offered)
+    protocol = offering.protocol(transport.caller, serving.organism.name)
+    app = transport.application(protocol, known, offering.most, guarded=True)
+
+    @contextlib.asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        async with app.router.lifespan_context(app):
+            try:
+                yield
+            finally:
+                offering.rooms.leave()
+
+    from starlette.routing import Route
+
+    yield Part("mcp", (Route("/mcp", app),), open=True, lifespan=lifespan)
+
+
+PARTS: Final[tuple[Callable[[Serving], Iterable[Part]], ...]] = (_mcp,)
+"""The parts of the door beside its own: each gives none where the organism does not ask for it."""
+
+
+@click.command("serve", short_help="Open the door of an organism: HTTP for programs and people.")
+@project.organism_argument
+@click.option("--console", is_flag=True, help="Open the console as well; the door closes with it.")
+@click.pass_context
+def command(ctx: click.Context, organism: Path | None, *, console: bool) -> None:
+    """Let other programs and people reach ORGANISM where its http: says. Needs the extra http.
+
+    Who calls shows a token: agentserver principals add NAME makes one. GET /openapi.json tells what can be asked.
+
+    SIGTERM or Ctrl-C: no new message is taken, streams end with their reason, and what runs has the time of
+    limits.drain. A second one ends the process at once.
+    """
+    loaded = project.load(ctx, organism)
+    if loaded.door is None:
+        told = f"{loaded.files[0]}: has no http:, which says where the door is"
+        project.refuse(ctx, f"{told} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
+    try:
+        require("agentserver serve", "http")
+    except MissingExtraError as error:
+        raise click.ClickException(str(error)) from None
+    from agentserver.gateways.http.serving import bound, tls
+
+    keys = loaded.door
+    secure = None
+    try:
+        if keys.tls is not None:
+            secure = tls(*(loaded.project / each for each in keys.tls))
+    except OSError as error:
+        project.refuse(ctx, f"{loaded.files[0]}: http.tls: cannot be used: {error.strerror or error}")
+    try:
+        listening = bound(keys.host, keys.port)
+    except OSError as error:
+        project.refuse(ctx, f"{loaded.files[0]}: http.bind: {keys.host}:{keys.port}: {error.strerror}")
+    with contextlib.closing(listening):
+        _serve(ctx, loaded, listening, secure, console=console)
+
+
+def _serve(
+    ctx: click.Context,
+    organism: Organism,
+    listening: socket.socket,
+    secure: ssl.SSLContext | None,
+    *,
+    console: bool,
+) -> None:
+    from agentserver.cli.run import opened_console
+    from agentserver.gateways.http import Door
+    from agentserver.gateways.http.serving import served
+    from agentserver.gateways.principals import Rates
+
+    server = project.server(ctx, organism, durable=True)
+    server.approver = _Waiting()
+    ending = session.ending_of(server)
+    serving = Serving(server, organism, _tokens(organism))
+    options = _options(organism.door, listening, secure)
+    try:
+        parts = [part for each in PARTS for part in each(serving)]
+    except (ValueError, MissingExtraError) as error:
+        project.refuse(ctx, str(error))
+    door = Door(server, options, serving.tokens, Rates(time.monotonic), parts, name=organism.name)
+    beside = opened_console(server, ending) if console else partial(_closing, ending, server, door)
+
+    async def open_door() -> int:
+        async with (
+            server,
+            serving.tokens.watching(),
+            door.open(),
+            served(door, listening, secure, options.connections),
+        ):
+            _told(organism.door, listening, secure)
+            return await beside()
+
+    session.run(ctx, ending, open_door)
+
+
+async def _closing(ending: GracefulEnd, server: Server, door: Door) -> int:
+    """Wait for a signal, and close the door: what runs may be finished, and then nothing is left. The status is 0."""
+    async for _ in ending.signals():
+        ending.begin(0)
+        door.stop()
+        await server.drain()
+        break
+    return 0
+
+
+class _Waiting:
+    """An approver that lets messages wait: operators are shown them when they ask."""
+
+    def show(self, approval: Approval) -> None:
+        """A message waits."""
+
+
+def _tokens(organism: Organism) -> Tokens:
+    from agentserver.assembly import journal_path
+    from agentserver.gateways.principals import Tokens, file
+
+    return Tokens(file.beside(journal_path(organism) or organism.files[0]))
+
+
+def _options(keys: DoorKeys, listening: socket.socket, secure: ssl.SSLContext | None) -> DoorOptions:
+    from ipaddress import ip_address
+
+    from agentserver.gateways.http.options import DoorOptions, names
+
+    port = listening.getsockname()[1]
+    hosts, origins = names(
+        port, keys.public, local=ip_address(keys.host).is_loopback, secure=secure is not None
+    )
+    return DoorOptions(hosts, origins, body=keys.body)
+
+
+def _told(keys: DoorKeys, listening: socket.socket, secure: ssl.SSLContext | None) -> None:
+    """Say where the door is."""
+    host, port = listening.getsockname()[:2]
+    name = f"[{host}]" if ":" in host else host
+    scheme = "https" if secure is not None else "http"
+    project.say(keys.public or f"{scheme}://{name}:{port}", err=True)

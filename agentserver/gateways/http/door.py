@@ -1,0 +1,131 @@
+"""The door: an application that lets other programs and people reach an organism.
+
+Owns how its parts meet, and the routes about the door itself. Refuses to know sockets, and where tokens come from.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from agentserver.gateways.http import forms
+from agentserver.gateways.http.gate import Gate, Keeper
+from agentserver.gateways.http.held import Holding
+from agentserver.gateways.http.openapi import described
+from agentserver.gateways.http.parts import Part, caller
+from agentserver.gateways.http.problems import Refused, stopping
+from agentserver.gateways.http.routes import conversations, deciding
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from agentserver.gateways.http.options import DoorOptions
+    from agentserver.gateways.http.parts import DoorHost, Known, Pace
+
+DESCRIPTIONS: Final = 64
+"""Descriptions that are kept: one for each set of listeners that a caller may address."""
+
+METRICS: Final = "text/plain; version=1.0.0; charset=utf-8"
+
+
+class Door:
+    """The door. An ASGI application, which works while ``open`` lasts.
+
+    Args:
+        server: running.
+        options: the settings.
+        known: the tokens.
+        pace: the rates.
+        parts: further routes.
+        metrics: gives the metrics as a text; None where there are none.
+        name: of the organism.
+    """
+
+    def __init__(
+        self,
+        server: DoorHost,
+        options: DoorOptions,
+        known: Known,
+        pace: Pace,
+        parts: Iterable[Part] = (),
+        *,
+        metrics: Callable[[], bytes] | None = None,
+        name: str = "agentserver",
+    ) -> None:
+        self.host = server
+        self.holding = Holding(options, known)
+        self._name, self._metrics = name, metrics
+        self._descriptions: dict[tuple[str, ...] | None, bytes] = {}
+        self._parts = (conversations.part(self.holding, options), deciding.part(), *self._own(), *parts)
+        keeper = Keeper(known, pace)
+        router = Router(
+            [route for part in self._parts for route in keeper.routed(part)], redirect_slashes=False
+        )
+        self._gate = Gate(options, router, self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or hold one connection of a WebSocket."""
+        await self._gate(scope, receive, send)
+
+    def stop(self) -> None:
+        """Take no more messages, be ready for nothing, and end streams and waits with their reason."""
+        self.holding.stop()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Be open: look after held connections, and enter what the parts need. Leaving it stops the door."""
+        async with AsyncExitStack() as stack, anyio.create_task_group() as tasks:
+            for part in self._parts:
+                if part.lifespan is not None:
+                    await stack.enter_async_context(part.lifespan())
+            tasks.start_soon(self.holding.look)
+            try:
+                yield
+            finally:
+                self.stop()
+                tasks.cancel_scope.cancel()
+
+    def _own(self) -> Iterable[Part]:
+        probes = (
+            Route("/healthz", self._healthy, methods=["GET"]),
+            Route("/readyz", self._ready, methods=["GET"]),
+        )
+        yield Part("probes", probes, open=True)
+        yield Part("description", (Route("/openapi.json", self._describe, methods=["GET"]),))
+        if self._metrics is not None:
+            yield Part("metrics", (Route("/metrics", self._measure, methods=["GET"]),))
+
+    async def _healthy(self, _request: Request) -> Response:
+        return _status("ok")
+
+    async def _ready(self, _request: Request) -> Response:
+        if self.holding.stopping:
+            raise stopping()
+        return _status("ready")
+
+    async def _describe(self, request: Request) -> Response:
+        may = caller(request).principal.may
+        body = self._descriptions.get(may)
+        if body is None:
+            body = forms.dumped(described(self.host.rules, self._name, may))
+            if len(self._descriptions) >= DESCRIPTIONS:
+                del self._descriptions[next(iter(self._descriptions))]
+            self._descriptions[may] = body
+        return Response(body, media_type=forms.JSON)
+
+    async def _measure(self, request: Request) -> Response:
+        if caller(request).sees is not None:
+            raise Refused(403, "This role sees no metrics.")
+        assert self._metrics is not None
+        return Response(self._metrics(), media_type=METRICS)
+
+
+def _status(word: str) -> Response:
+    return Response(forms.dumped({"status": word}), media_type=forms.JSON)

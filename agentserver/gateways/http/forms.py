@@ -1,0 +1,191 @@
+"""Messages as requests bring them, and events as answers say them: JSON and XML.
+
+Owns the objects of the wire. Pure. Refuses to know sockets, and to judge what may be sent: a message that fits its
+schema is handed in, and the server decides.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.contract import Code, SystemError
+from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
+from agentserver.gateways.http.problems import Refused, by_code
+from agentserver.payload.json.elements import element_of, value_of
+from agentserver.payload.json.values import JsonRefusal
+from agentserver.payload.json.values import read as read_json
+from agentserver.payload.names import local
+from agentserver.wire import envelope
+from agentserver.wire.canonical import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from agentserver.core.guard import Rules
+    from agentserver.payload.codec import Codec
+
+JSON: Final = "application/json"
+XML: Final = ("application/xml", "text/xml")
+
+_PLACE: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
+
+
+def place(text: str) -> EventPlace | None:
+    """The place that an id of an event names; None when it names none."""
+    match = _PLACE.fullmatch(text)
+    return None if match is None else EventPlace(int(match[1]), int(match[2]))
+
+
+def place_id(at: EventPlace) -> str:
+    """The id of an event: its version and its position."""
+    return f"{at.version}-{at.position}"
+
+
+# In
+
+
+def media(content_type: str) -> str:
+    """The media type of a body, without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def message(
+    rules: Rules, kind: str, data: bytes, to: str | None, name: str | None, may: Collection[str] | None
+) -> bytes:
+    """The message that a body means.
+
+    Args:
+        rules: whose codecs know the payloads.
+        kind: its media type.
+        data: the body.
+        to: the listener that it is for; None leaves it to the payload's root.
+        name: of the payload, as its schema is called; None where the listener takes one alone.
+        may: the only listeners that its sender may address; None for all.
+
+    Raises Refused: 415 for another type than JSON and XML, 422 with what to correct in a JSON value, 404 where nobody
+    that the sender may address takes such a payload.
+    """
+    if kind in XML:
+        return data
+    if kind != JSON:
+        raise Refused(
+            415, "A message is application/json or application/xml.", {"accept-post": f"{JSON}, {XML[0]}"}
+        )
+    value = read_json(data, most=len(data))
+    if isinstance(value, JsonRefusal):
+        raise _faulty(value)
+    element = element_of(_codec(rules, to, name, may), value)
+    if isinstance(element, JsonRefusal):
+        raise _faulty(element)
+    return canonical(element)
+
+
+def _codec(rules: Rules, to: str | None, name: str | None, may: Collection[str] | None) -> Codec:
+    """The codec of the payload that is meant."""
+    found = {
+        codec.name: codec
+        for listener in ([to] if to is not None else rules.blueprint.listeners)
+        if may is None or listener in may
+        for codec in taken(rules, listener)
+        if name is None or local(codec.name) == name
+    }
+    if not found:
+        raise by_code(Code.ROUTING)
+    if len(found) > 1:
+        raise Refused(422, "Several payloads are taken here: name one with payload=.")
+    return next(iter(found.values()))
+
+
+def taken(rules: Rules, listener: str) -> Iterator[Codec]:
+    """The codecs of the payloads that a listener takes; none for a listener that there is not."""
+    known = rules.blueprint.listeners.get(listener)
+    for payload in () if known is None else known.payloads:
+        yield rules.codecs.of(payload)
+
+
+def _faulty(refusal: JsonRefusal) -> Refused:
+    faults = [{"pointer": each.pointer, "rule": each.rule} for each in refusal.faults]
+    return by_code(Code.VALIDATION, faults=faults)
+
+
+# Out
+
+
+def reply_json(reply: Reply, rules: Rules) -> Mapping[str, Any]:
+    """A reply as an object."""
+    return {
+        "type": "reply",
+        "request": reply.request,
+        "from": reply.sender,
+        **payload_json(reply.message, rules),
+        "place": place_id(reply.place),
+        "again": reply.redelivered,
+    }
+
+
+def payload_json(data: bytes, rules: Rules) -> Mapping[str, Any]:
+    """The payload of a message by its name: as a value, or as markup where it has no JSON form."""
+    read = envelope.read(data, rules.bounds)
+    if isinstance(read, envelope.Malformed):
+        return {"payload": ""}
+    tag = str(read.payload.tag)
+    codec = rules.codecs.named(tag)
+    value = None if codec is None else value_of(codec, read.payload)
+    if codec is None or isinstance(value, JsonRefusal):
+        return {"payload": local(tag), "xml": canonical(read.payload).decode()}
+    return {"payload": local(tag), "value": value}
+
+
+def event_json(event: Reply | Done | Progress, rules: Rules) -> Mapping[str, Any]:
+    """An event as an object."""
+    match event:
+        case Reply():
+            return reply_json(event, rules)
+        case Done():
+            return {
+                "type": "done",
+                "request": event.request,
+                "answered": event.answered,
+                "place": place_id(event.place),
+                "again": event.redelivered,
+            }
+        case Progress():
+            return {"type": "progress", "request": event.request, "from": event.sender, "text": event.text}
+
+
+def end_json(reason: str, after: EventPlace) -> Mapping[str, Any]:
+    """The end of a stream as an object."""
+    return {"type": "end", "reason": reason, "after": place_id(after)}
+
+
+def hidden(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
+    """An object without what its message says, for those who may not read it."""
+    less = {name: each for name, each in found.items() if name not in ("value", "xml", "text")}
+    return {**less, "redacted": size}
+
+
+def problem_of(reply: Reply, rules: Rules) -> Refused:
+    """The answer that a SystemError is. It says what the SystemError says."""
+    told = {"request": reply.request, "place": place_id(reply.place)}
+    read = envelope.read(reply.message, rules.bounds)
+    codec = rules.codecs.of(SystemError)
+    value = None if isinstance(read, envelope.Malformed) else value_of(codec, read.payload)
+    if not isinstance(value, dict):
+        return by_code(Code.INTERNAL, **told)
+    return by_code(Code(value["code"]), value["message"], retry=value["retry-allowed"], **told)
+
+
+def dumped(found: Mapping[str, Any]) -> bytes:
+    """An object as JSON."""
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"), default=str).encode(
+        "utf-8", "backslashreplace"
+    )
+
+
+def sent(found: Mapping[str, Any]) -> bytes:
+    """An object as an event of a stream (Server-sent events). JSON has no line break, so it is one line of data."""
+    at = found.get("place")
+    name = f"id: {at}\n" if at is not None and at != place_id(UNDECIDED) else ""
+    return f"event: {found['type']}\n{name}data: ".encode() + dumped(found) + b"\n\n"

@@ -1,0 +1,247 @@
+"""The gate that every request passes: which Host and Origin, whose token, how large a body, how long it may take.
+
+Owns the order of these questions, and that every answer is one that is documented. Refuses to know routes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from agentserver.gateways.http.parts import CALLER
+from agentserver.gateways.http.problems import Refused, too_large, unavailable
+from agentserver.ports import EngineError, QuotaError, UnkeptError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping, Sequence
+
+    from starlette.routing import BaseRoute, Router
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from agentserver.gateways.http.options import DoorOptions
+    from agentserver.gateways.http.parts import Known, Pace, Part
+    from agentserver.gateways.principals import Caller
+
+logger = logging.getLogger("agentserver.http")
+
+COOKIE: Final = "__Host-agentserver"
+"""The cookie in which a browser shows a token."""
+
+HEADER: Final = b"x-agentserver"
+"""The header that a request which changes something needs where a cookie alone says whose it is."""
+
+PROBES: Final = ("/healthz", "/readyz")
+"""Paths at which the door does not ask by which name it was reached: they tell nothing, and probes use addresses."""
+
+_SAFE: Final = ("GET", "HEAD")
+
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+_EXTRA: Final = "agentserver.headers"
+_HEADS: Final = "agentserver.heads"
+
+LINGER: Final = 1.0
+"""Seconds for which more of a body that is too large is thrown away, so that its sender comes to read the answer."""
+
+_NOBODY: Final = {"www-authenticate": "Bearer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The gate before the routes. An ASGI application.
+
+    Args:
+        options: of the door.
+        router: of all parts.
+        app: what handlers see as the application.
+    """
+
+    options: DoorOptions
+    router: Router
+    app: object
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or hold one connection of a WebSocket."""
+        scope["app"] = self.app
+        scope[_HEADS] = heads = _heads(scope)
+        started = False
+        extra: list[tuple[bytes, bytes]] = []
+        scope[_EXTRA] = extra
+
+        async def answering(message: Message) -> None:
+            nonlocal started
+            kind = message["type"]
+            if kind in ("http.response.start", "websocket.http.response.start"):
+                message["headers"] = [*message.get("headers", ()), *_HEADERS, *extra]
+                started = True
+            elif kind == "websocket.accept":
+                started = True
+            await send(message)
+
+        bounded = _Bounded(receive, self.options) if scope["type"] == "http" else receive
+        try:
+            self._check(scope, heads)
+            await self.router(scope, bounded, answering)
+        except ClientDisconnect:  # nobody is there to be answered
+            return
+        except Exception as error:  # the connection's loop: whatever happens, others go on
+            refused = _refused(error)
+            if refused.status == 413 and isinstance(bounded, _Bounded):  # noqa: PLR2004 - Content Too Large
+                await bounded.linger()
+            if started:
+                raise
+            await _answer(refused, scope, answering)
+
+    def _check(self, scope: Scope, heads: Mapping[bytes, bytes]) -> None:
+        """Raise Refused for a request that comes from elsewhere, or says that its body is too large."""
+        if scope["path"] not in PROBES:
+            named = heads.get(b"host", b"").decode("latin-1").lower()
+            if named not in self.options.hosts:
+                raise Refused(421, "This server is not reached by this name.")
+            origin = heads.get(b"origin")
+            if origin is not None and origin.decode("latin-1").lower() not in self.options.origins:
+                raise Refused(403, "This server takes no requests of other sites.")
+        length = heads.get(b"content-length", b"")
+        if length.isdigit() and (len(length) > 18 or int(length) > self.options.body):  # noqa: PLR2004 - digits
+            raise too_large(self.options.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Asks for tokens.
+
+    Args:
+        known: the tokens.
+        pace: the rates.
+    """
+
+    known: Known
+    pace: Pace
+
+    def caller(self, scope: Scope) -> Caller:
+        """Whose request it is. Raises Refused: 401 for nobody's, 403 for what another site began, 429 for too many."""
+        heads = scope[_HEADS]
+        token, cookie = _token(heads)
+        found = self.known.authenticate(token)
+        if found is None:
+            raise Refused(401, "A token is needed.", _NOBODY)
+        if cookie and scope.get("method", "GET") not in _SAFE and HEADER not in heads:
+            raise Refused(
+                403, "A request of a browser's that changes something needs the header X-Agentserver."
+            )
+        delay = self.pace.take(found)
+        if delay:
+            raise Refused(429, "Too many requests.", {"retry-after": str(int(delay) + 1)})
+        return found
+
+    def routed(self, part: Part) -> Sequence[BaseRoute]:
+        """The routes of a part, each behind the question whose request it is."""
+        extra = [(name.lower().encode(), value.encode()) for name, value in part.headers.items()]
+        for route in part.routes:
+            inner = vars(route)["app"]
+            vars(route)["app"] = _Asking(inner, None if part.open else self, extra)
+        return part.routes
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """One route. An ASGI application."""
+
+    app: ASGIApp
+    keeper: Keeper | None
+    extra: Sequence[tuple[bytes, bytes]]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[_EXTRA].extend(self.extra)
+        if self.keeper is not None:
+            scope[CALLER] = self.keeper.caller(scope)
+        await self.app(scope, receive, send)
+
+
+class _Bounded:
+    """The body of a request, of which no more is taken than is allowed, and for no longer."""
+
+    def __init__(self, receive: Receive, options: DoorOptions) -> None:
+        self._receive, self._options = receive, options
+        self._left, self._until, self._whole = options.body, 0.0, False
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        """The next piece. Raises Refused when it is too much or too late."""
+        if self._whole:
+            return await self._receive()
+        now = time.monotonic()
+        self._until = self._until or now + self._options.patience
+        message: MutableMapping[str, Any] = {}
+        with anyio.move_on_after(self._until - now):
+            message = await self._receive()
+        if not message:
+            raise Refused(408, "The body did not come in time.", {"connection": "close"})
+        if message["type"] == "http.request":
+            self._whole = not message.get("more_body", False)
+            self._left -= len(message.get("body", b""))
+            if self._left < 0:
+                raise too_large(self._options.body)
+        return message
+
+    async def linger(self) -> None:
+        """Throw away what else comes, for a moment."""
+        with anyio.move_on_after(LINGER):
+            while not self._whole:
+                message = await self._receive()
+                self._whole = not message.get("more_body", False)
+
+
+def _heads(scope: Scope) -> Mapping[bytes, bytes]:
+    """The headers by name. One that must be there once and is there twice means nothing that could be trusted."""
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        found[name] = b"" if name in found and name in (b"host", b"origin", b"authorization") else value
+    return found
+
+
+def _token(heads: Mapping[bytes, bytes]) -> tuple[str, bool]:
+    """The token that a request shows, and whether a cookie alone does."""
+    said = heads.get(b"authorization")
+    if said is not None:
+        scheme, _, token = said.decode("latin-1").partition(" ")
+        return (token.strip() if scheme.lower() == "bearer" else ""), False
+    for each in heads.get(b"cookie", b"").decode("latin-1").split(";"):
+        name, _, value = each.strip().partition("=")
+        if name == COOKIE:
+            return value, True
+    return "", False
+
+
+def _refused(error: Exception) -> Refused:
+    """The answer that an error is."""
+    match error:
+        case Refused():
+            return error
+        case HTTPException():  # of the router: nothing lies at this path, or it takes another method
+            return Refused(error.status_code, headers=dict(error.headers or {}))
+        case QuotaError():
+            return Refused(429, "You have as many of these as you may.", {"retry-after": "1"})
+        case UnkeptError() | EngineError():
+            return unavailable()
+    logger.error("a request could not be dealt with", exc_info=error)
+    return Refused(500)
+
+
+async def _answer(refused: Refused, scope: Scope, send: Send) -> None:
+    """Send a problem."""
+    body = refused.body
+    headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in refused.headers.items()]
+    headers.append((b"content-length", str(len(body)).encode()))
+    prefix = "websocket." if scope["type"] == "websocket" else ""
+    await send({"type": f"{prefix}http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": f"{prefix}http.response.body", "body": body, "more_body": False})

@@ -1,0 +1,375 @@
+"""The description of the door (OpenAPI 3.1), from the schemas of the listeners that a caller may address.
+
+Owns what is said of each route: its parameters, its statuses, and the links from one answer to the next request. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.gateways.http.forms import JSON, XML, taken
+from agentserver.gateways.http.problems import PROBLEM
+from agentserver.payload.json.schema import json_schema
+from agentserver.payload.json.values import JsonRefusal
+from agentserver.payload.names import local
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from agentserver.core.guard import Rules
+
+VERSION: Final = "1"
+
+_TOLD: Final = {
+    400: "A header or a parameter is none that there is.",
+    401: "No token was shown, or one that nobody has.",
+    402: "A budget is spent.",
+    403: "It is not permitted.",
+    404: "There is nothing of this name, or it is another's.",
+    405: "The path takes another method.",
+    408: "The body did not come in time.",
+    409: "Something else waits than what was shown.",
+    410: "The conversation is over.",
+    413: "The body is too large.",
+    415: "The body is of another type than those that are taken.",
+    421: "The server is not reached by this name.",
+    422: "The body does not satisfy its schema; faults says where.",
+    429: "Too much at once: Retry-After says when to come again.",
+    502: "A listener failed.",
+    503: "The server stops, or cannot keep anything at present.",
+    504: "A listener did not answer in time.",
+}
+
+_ALWAYS: Final = (401, 403, 421, 429)
+_BODY: Final = (400, 408, 413, 422)
+_ONE: Final = {"name": "conversation", "in": "path", "required": True, "schema": {"type": "string"}}
+_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[!#-~]+$"},
+    "description": "The caller's own name for this request: sent again, it is answered as the first was.",
+}
+_PLACE: Final = {"type": "string", "pattern": "^(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})$"}
+_LAST: Final = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "schema": _PLACE,
+    "description": "Everything up to this event was taken.",
+}
+
+
+def described(rules: Rules, name: str, may: Collection[str] | None) -> Mapping[str, Any]:
+    """The description for a caller.
+
+    Args:
+        rules: whose listeners take payloads.
+        name: of the organism.
+        may: the only listeners that the caller may address; None for all.
+    """
+    listeners = [each for each in rules.blueprint.listeners if may is None or each in may]
+    schemas, told = _payloads(rules, listeners)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": name, "version": VERSION},
+        "security": [{"token": []}],
+        "paths": {
+            "/v1/conversations": {"post": _open()},
+            "/v1/conversations/{conversation}": {"delete": _end()},
+            "/v1/conversations/{conversation}/messages": {"post": _send(listeners, schemas, told)},
+            "/v1/conversations/{conversation}/events": {"get": _events()},
+            "/v1/conversations/{conversation}/requests/{request}": {"delete": _cancel()},
+            "/v1/conversations/{conversation}/trace": {"get": _trace()},
+            "/v1/approvals": {"get": _approvals()},
+            "/v1/approvals/{approval}": {"post": _answer()},
+            "/healthz": {"get": _probe("health", "The process answers.", ())},
+            "/readyz": {"get": _probe("ready", "New messages are taken.", (503,))},
+        },
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {**_OBJECTS, **schemas},
+        },
+    }
+
+
+def _payloads(rules: Rules, listeners: Sequence[str]) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """The schemas of all payloads by their names in the description, and those of each listener."""
+    schemas: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    told: dict[str, list[str]] = {}
+    for listener in listeners:
+        for codec in taken(rules, listener):
+            if codec.name not in names:
+                schema = json_schema(codec)
+                if isinstance(schema, JsonRefusal):
+                    continue
+                key = _free(f"payload.{local(codec.name)}", schemas)
+                names[codec.name] = key
+                schemas[key] = _within(schema, f"#/components/schemas/{key}")
+            told.setdefault(listener, []).append(names[codec.name])
+    return schemas, told
+
+
+def _free(name: str, known: Mapping[str, Any]) -> str:
+    """The name, or with a number the first that nothing has."""
+    number = 1
+    free = name
+    while free in known:
+        number += 1
+        free = f"{name}.{number}"
+    return free
+
+
+def _within(schema: Any, at: str) -> Any:
+    """A schema as a part of the description: what it refers to lies below the place where it stands."""
+    if isinstance(schema, dict):
+        return {
+            name: f"{at}{each[1:]}" if name == "$ref" and isinstance(each, str) else _within(each, at)
+            for name, each in schema.items()
+            if name != "$schema"
+        }
+    return [_within(each, at) for each in schema] if isinstance(schema, list) else schema
+
+
+def _ref(name: str) -> Mapping[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _is(name: str, told: str, **more: Any) -> Mapping[str, Any]:
+    return {"description": told, "content": {JSON: {"schema": _ref(name)}}, **more}
+
+
+def _statuses(*codes: int) -> Mapping[str, Any]:
+    return {
+        str(code): {"description": _TOLD[code], "content": {PROBLEM: {"schema": _ref("Problem")}}}
+        for code in sorted(codes)
+    }
+
+
+def _open() -> Mapping[str, Any]:
+    one = {"parameters": {"conversation": "$response.body#/conversation"}}
+    links = {name: {"operationId": name, **one} for name in ("send", "events", "end", "trace")}
+    return {
+        "operationId": "open",
+        "summary": "Open a conversation.",
+        "parameters": [_KEY],
+        "responses": {
+            "201": _is("Conversation", "It is open.", links=links),
+            **_statuses(*_ALWAYS, 400, 413, 503),
+        },
+    }
+
+
+def _send(
+    listeners: Sequence[str], schemas: Mapping[str, Any], told: Mapping[str, Sequence[str]]
+) -> Mapping[str, Any]:
+    bodies = [_ref(name) for name in schemas]
+    takes = "; ".join(f"{name}: {', '.join(each)}" for name, each in told.items())
+    to: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 300}
+    if listeners:
+        to["examples"] = list(listeners)[:20]
+    links = {
+        "cancel": {
+            "operationId": "cancel",
+            "parameters": {
+                "conversation": "$request.path.conversation",
+                "request": "$response.body#/request",
+            },
+        }
+    }
+    again = {
+        name: {"operationId": name, "parameters": {"conversation": "$request.path.conversation"}}
+        for name in ("events", "trace", "end")
+    }
+    return {
+        "operationId": "send",
+        "summary": "Send a message to a listener.",
+        "description": f"What listeners take: {takes or 'nothing'}.",
+        "parameters": [
+            _ONE,
+            {"name": "to", "in": "query", "schema": to, "description": "The listener."},
+            {
+                "name": "payload",
+                "in": "query",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 300},
+                "description": "The payload that the JSON is, where several are taken.",
+            },
+            {
+                "name": "wait",
+                "in": "query",
+                "schema": {"type": "integer", "minimum": 0, "maximum": 99999},
+                "description": "Seconds for which an answer is waited for.",
+            },
+            _KEY,
+            _LAST,
+            {
+                "name": "Prefer",
+                "in": "header",
+                "schema": {"type": "string", "enum": ["respond-async", "wait=1"]},
+            },
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": {"anyOf": bodies} if bodies else {}},
+                XML[0]: {"schema": {"type": "string"}},
+            },
+        },
+        "responses": {
+            "200": {
+                "description": "The first reply.",
+                "content": {JSON: {"schema": _ref("Reply")}, XML[0]: {"schema": {"type": "string"}}},
+                "links": again,
+            },
+            "202": _is("Accepted", "It is accepted, and goes on.", links=links),
+            "204": {"description": "It came to rest without an answer."},
+            **_statuses(*_ALWAYS, *_BODY, 402, 404, 410, 415, 502, 503, 504),
+        },
+    }
+
+
+def _events() -> Mapping[str, Any]:
+    return {
+        "operationId": "events",
+        "summary": "The events of a conversation as they come: Server-sent events, or a WebSocket.",
+        "parameters": [
+            _ONE,
+            _LAST,
+            {"name": "after", "in": "query", "schema": _PLACE, "description": "Begin after this event."},
+            {
+                "name": "wait",
+                "in": "query",
+                "schema": {"type": "integer", "minimum": 0, "maximum": 99999},
+                "description": "Seconds after which the stream ends; it lasts as the conversation does when left out.",
+            },
+        ],
+        "responses": {
+            "200": {
+                "description": "The events.",
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            },
+            **_statuses(*_ALWAYS, 400, 404, 503),
+        },
+    }
+
+
+def _cancel() -> Mapping[str, Any]:
+    request = {"name": "request", "in": "path", "required": True, "schema": {"type": "string"}}
+    return {
+        "operationId": "cancel",
+        "summary": "End one request, with all that runs for it.",
+        "parameters": [_ONE, request],
+        "responses": {"204": {"description": "It is ended."}, **_statuses(*_ALWAYS, 404, 503)},
+    }
+
+
+def _end() -> Mapping[str, Any]:
+    return {
+        "operationId": "end",
+        "summary": "End a conversation, with all that runs in it.",
+        "parameters": [_ONE],
+        "responses": {"204": {"description": "It is over."}, **_statuses(*_ALWAYS, 404, 503)},
+    }
+
+
+def _trace() -> Mapping[str, Any]:
+    return {
+        "operationId": "trace",
+        "summary": "The records of a conversation, as far as the caller's role is shown them.",
+        "parameters": [_ONE],
+        "responses": {"200": _is("Trace", "The records."), **_statuses(*_ALWAYS, 404, 503)},
+    }
+
+
+def _approvals() -> Mapping[str, Any]:
+    return {
+        "operationId": "approvals",
+        "summary": "The messages that wait for a person. For operators and viewers.",
+        "responses": {"200": _is("Approvals", "The messages, the oldest first."), **_statuses(*_ALWAYS)},
+    }
+
+
+def _answer() -> Mapping[str, Any]:
+    approval = {"name": "approval", "in": "path", "required": True, "schema": {"type": "string"}}
+    return {
+        "operationId": "answer",
+        "summary": "Decide about a message that waits. For operators.",
+        "parameters": [approval],
+        "requestBody": {"required": True, "content": {JSON: {"schema": _ref("Answer")}}},
+        "responses": {"204": {"description": "It is decided."}, **_statuses(*_ALWAYS, *_BODY, 404, 409, 503)},
+    }
+
+
+def _probe(name: str, told: str, codes: Sequence[int]) -> Mapping[str, Any]:
+    return {
+        "operationId": name,
+        "summary": told,
+        "security": [],
+        "responses": {"200": _is("Status", told), **_statuses(*codes)},
+    }
+
+
+def _object(needed: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    return {"type": "object", "required": list(needed), "properties": {**needed, **(more or {})}}
+
+
+_TEXT: Final = {"type": "string"}
+_TEXTS: Final = {"type": "array", "items": _TEXT}
+_NUMBER: Final = {"type": "number"}
+_FAULT: Final = _object({"pointer": _TEXT, "rule": _TEXT})
+_QUESTION: Final = _object({"guard": _TEXT}, {"why": _TEXTS})
+_SAID: Final = {"value": {}, "xml": _TEXT, "redacted": {"type": "integer"}}
+
+_APPROVAL: Final = _object(
+    {
+        **dict.fromkeys(("id", "conversation", "request", "from", "to", "payload", "digest"), _TEXT),
+        "at": _NUMBER,
+        "until": _NUMBER,
+        "questions": {"type": "array", "items": _QUESTION},
+    },
+    _SAID,
+)
+
+_RECORD: Final = _object(
+    {"event": _TEXT, "at": _NUMBER},
+    {
+        **dict.fromkeys(("thread", "from", "to", "payload", "code", "delivery", "request"), _TEXT),
+        "hop": {"type": "integer"},
+        "took": _NUMBER,
+        "detail": _TEXTS,
+        "message": {"type": "object"},
+    },
+)
+
+_OBJECTS: Final[Mapping[str, Any]] = {
+    "Accepted": _object({"request": _TEXT, "after": _PLACE}),
+    "Answer": {
+        **_object({"digest": _TEXT, "answer": {"enum": ["once", "always", "deny"]}}),
+        "additionalProperties": False,
+    },
+    "Approvals": _object({"approvals": {"type": "array", "items": _APPROVAL}}),
+    "Conversation": _object({"conversation": _TEXT}),
+    "Problem": _object(
+        {"title": _TEXT, "status": {"type": "integer"}},
+        {
+            "detail": _TEXT,
+            "code": _TEXT,
+            "retry": {"type": "boolean"},
+            "request": _TEXT,
+            "place": _PLACE,
+            "faults": {"type": "array", "items": _FAULT},
+        },
+    ),
+    "Reply": _object(
+        {
+            "type": {"const": "reply"},
+            "request": _TEXT,
+            "from": _TEXT,
+            "payload": _TEXT,
+            "place": _PLACE,
+            "again": {"type": "boolean"},
+        },
+        _SAID,
+    ),
+    "Status": _object({"status": _TEXT}),
+    "Trace": _object({"records": {"type": "array", "items": _RECORD}}),
+}

@@ -1,0 +1,88 @@
+"""The settings of the door, and the names under which it lets itself be reached.
+
+Owns which Host and which Origin are the door's own. Pure. Refuses to know sockets and files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+"""The names of this machine, as a Host names them."""
+
+PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class DoorOptions:
+    """The settings of the door.
+
+    Args:
+        hosts: what a request's Host may say.
+        origins: what a request's Origin may say, where it says one.
+        body: bytes of a request's body.
+        patience: seconds for which a body may take to arrive.
+        wait: most seconds for which a message may ask to be waited for.
+        beat: seconds after which a silent stream of events is given a sign of life.
+        streams: streams and waits that one principal may have open.
+        held: streams and waits that may be open in all.
+        connections: connections at once.
+    """
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    body: int = 1_000_000
+    patience: float = 30.0
+    wait: float = 60.0
+    beat: float = 15.0
+    streams: int = 64
+    held: int = 1000
+    connections: int = 2000
+
+
+def names(port: int, public: str = "", *, local: bool, secure: bool) -> tuple[frozenset[str], frozenset[str]]:
+    """The hosts and the origins that are the door's own.
+
+    A name that another site had resolve to this machine is none of them, whatever address it leads to.
+
+    Args:
+        port: that is listened on.
+        public: ``public_url``; empty without one.
+        local: whether the door is on a loopback address.
+        secure: whether it speaks TLS itself.
+    """
+    hosts: set[str] = set()
+    origins: set[str] = set()
+    if public:
+        address = urlsplit(public)
+        hosts |= {*_hosts(address.scheme, _bracketed(address.hostname or ""), address.port)}
+        origins |= {f"{address.scheme}://{host}" for host in _hosts_of_origin(public)}
+    if local:
+        scheme = "https" if secure else "http"
+        for name in LOCAL:
+            hosts |= {*_hosts(scheme, name, port)}
+            origins.add(f"{scheme}://{name}" + ("" if port == PORTS[scheme] else f":{port}"))
+    return frozenset(hosts), frozenset(origins)
+
+
+def _hosts(scheme: str, name: str, port: int | None) -> Iterator[str]:
+    """The ways of naming a host and a port: the port of the scheme may be left out."""
+    usual = PORTS[scheme]
+    yield f"{name}:{port or usual}"
+    if port in (None, usual):
+        yield name
+
+
+def _hosts_of_origin(public: str) -> Iterator[str]:
+    address = urlsplit(public)
+    name = _bracketed(address.hostname or "")
+    yield name if address.port in (None, PORTS[address.scheme]) else f"{name}:{address.port}"
+
+
+def _bracketed(name: str) -> str:
+    return f"[{name}]" if ":" in name else name

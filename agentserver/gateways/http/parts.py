@@ -1,0 +1,113 @@
+"""Parts of the door: groups of routes, and what the handler of a route may ask.
+
+Owns how a handler learns whose request it has, and the door's needs of a server. Refuses to know any route.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from agentserver.gateways.http.problems import Refused
+from agentserver.ports import Ingress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from starlette.requests import HTTPConnection
+    from starlette.routing import BaseRoute
+
+    from agentserver.core.guard import Rules
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
+    from agentserver.gateways.principals import Caller
+    from agentserver.ports import EngineReader
+    from agentserver.trace.store import TraceBook
+
+T = TypeVar("T")
+
+CALLER = "agentserver.caller"
+"""The key of a request's scope under which its caller is kept."""
+
+
+class DoorHost(Ingress, Protocol):
+    """The door's needs of a server."""
+
+    @property
+    def rules(self) -> Rules:
+        """The rules by which conversations decide."""
+        ...
+
+    @property
+    def trace(self) -> TraceBook:
+        """The events of late."""
+        ...
+
+    def approvals(self) -> tuple[Approval, ...]:
+        """The messages that wait for a person, the oldest first."""
+        ...
+
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Commit a person's answer. False when nothing waits for it any more."""
+        ...
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Do some reading for operators of what the engine has kept."""
+        ...
+
+
+class Known(Protocol):
+    """The door's needs of the tokens."""
+
+    def authenticate(self, token: str) -> Caller | None:
+        """The caller whose token it is; None when it is nobody's."""
+        ...
+
+    def stands(self, caller: Caller) -> bool:
+        """True while the caller is as it was authenticated."""
+        ...
+
+
+class Pace(Protocol):
+    """The door's needs of the rates."""
+
+    def take(self, caller: Caller) -> float:
+        """Count a request. Gives 0.0, or the seconds until there may be one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Routes of the door that belong together.
+
+    Args:
+        name: for people.
+        routes: with their whole paths.
+        open: whether nobody is asked for a token: for files that hold no secret, a login, or what asks for itself.
+        headers: of each of its answers.
+        lifespan: entered while the door is open.
+    """
+
+    name: str
+    routes: Sequence[BaseRoute]
+    open: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
+
+
+def caller(request: HTTPConnection) -> Caller:
+    """Whose request it is. Raises KeyError in an open part, where nobody was asked."""
+    return cast("Caller", request.scope[CALLER])
+
+
+def acting(request: HTTPConnection) -> Caller:
+    """Whose request it is. Raises Refused for one who may only look."""
+    who = caller(request)
+    if not who.acts:
+        raise Refused(403, "This role may only look.")
+    return who
+
+
+def host(request: HTTPConnection) -> DoorHost:
+    """The server."""
+    return cast("DoorHost", request.app.host)

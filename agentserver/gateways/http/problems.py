@@ -1,0 +1,94 @@
+"""Answers that say no: problem details (RFC 9457), one status for each reason.
+
+Owns which status a code of the system's has, and that nothing more is said than its SystemError says. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from agentserver.contract import Code
+from agentserver.core.refusals import WORDINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROBLEM: Final = "application/problem+json"
+
+AGAIN: Final = "1"
+"""Seconds after which one that was told the server is busy may come again (Retry-After)."""
+
+STATUS: Final[Mapping[Code, int]] = MappingProxyType(
+    {
+        Code.ROUTING: 404,
+        Code.VALIDATION: 422,
+        Code.DENIED: 403,
+        Code.TIMEOUT: 504,
+        Code.INTERNAL: 502,
+        Code.BUDGET: 402,
+        Code.BUSY: 429,
+    }
+)
+"""The status of each code of a SystemError."""
+
+
+class Refused(Exception):  # noqa: N818 - an answer, and no mistake of anybody's
+    """A request is answered with a problem.
+
+    Args:
+        status: of the answer.
+        detail: one sentence for whoever sent the request; empty for none.
+        headers: more headers of the answer.
+        more: more members of the problem.
+    """
+
+    def __init__(
+        self, status: int, detail: str = "", headers: Mapping[str, str] = MappingProxyType({}), **more: Any
+    ) -> None:
+        super().__init__(status, detail)
+        self.status = status
+        self.headers = {"content-type": PROBLEM, **headers}
+        self._told = {"detail": detail} if detail else {}
+        self._more = more
+
+    @property
+    def body(self) -> bytes:
+        """The problem as JSON."""
+        title = HTTPStatus(self.status).phrase
+        return json.dumps({"title": title, "status": self.status, **self._told, **self._more}).encode()
+
+
+def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **more: Any) -> Refused:
+    """The answer for a code, in the words of its SystemError or those given."""
+    wording = WORDINGS[code]
+    again = wording.retry_allowed if retry is None else retry
+    headers = {"retry-after": AGAIN} if code is Code.BUSY else {}
+    return Refused(STATUS[code], detail or wording.message, headers, code=str(code), retry=again, **more)
+
+
+def unknown() -> Refused:
+    """A conversation that is not there, or not the caller's: both are told alike."""
+    return Refused(404, "There is no such conversation.")
+
+
+def unavailable() -> Refused:
+    """The server cannot keep a message at present."""
+    return Refused(503, "The server cannot take this at present.", {"retry-after": AGAIN})
+
+
+def stopping() -> Refused:
+    """The server is about to stop."""
+    return Refused(503, "The server is stopping.", {"retry-after": "10"})
+
+
+def over() -> Refused:
+    """The conversation is closed."""
+    return Refused(410, "The conversation is over.")
+
+
+def too_large(most: int) -> Refused:
+    """The body has more bytes than are taken."""
+    return Refused(413, f"A body has at most {most} bytes.", {"connection": "close"})

@@ -1,0 +1,4 @@
+"""The door's routes: conversations and their events, what people decide.
+
+Internal.
+"""

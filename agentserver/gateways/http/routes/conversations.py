@@ -1,0 +1,328 @@
+"""Conversations over HTTP: opened, told messages, watched, read, ended.
+
+Owns what a request of each kind may say, and what it is answered. Keeps nothing about a conversation: each request says
+which one it is about. Refuses to know formats.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+
+from agentserver.contract import Code
+from agentserver.core import receipts
+from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
+from agentserver.gateways.http import forms
+from agentserver.gateways.http.parts import Part, acting, caller, host
+from agentserver.gateways.http.problems import Refused, by_code, over, stopping, unavailable, unknown
+from agentserver.gateways.http.routes.streams import OverSocket, ServerSent, Stream
+from agentserver.ports import Ended, OtherMessageError, Submitted, Unkept, UnkeptError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from starlette.requests import HTTPConnection, Request
+    from starlette.websockets import WebSocket
+
+    from agentserver.gateways.http.held import Holding
+    from agentserver.gateways.http.options import DoorOptions
+    from agentserver.gateways.http.parts import DoorHost
+    from agentserver.gateways.principals import Caller
+
+CONVERSATION: Final = "/v1/conversations/{conversation}"
+
+_ASYNC: Final = "respond-async"
+
+REFUSED: Final = 5.0
+"""Seconds for which the SystemError of a message that was refused may take to be read."""
+
+_QUERY: Final = 300
+"""Characters of a value in a query."""
+
+
+def part(holding: Holding, options: DoorOptions) -> Part:
+    """The routes of conversations."""
+    these = Conversations(holding, options)
+    return Part(
+        "conversations",
+        (
+            Route(f"{CONVERSATION}/messages", these.send, methods=["POST"]),
+            Route(f"{CONVERSATION}/events", these.events, methods=["GET"]),
+            WebSocketRoute(f"{CONVERSATION}/events", these.socket),
+            Route("/v1/conversations", these.open, methods=["POST"]),
+            Route(CONVERSATION, these.end, methods=["DELETE"]),
+            Route(f"{CONVERSATION}/requests/{{request}}", these.cancel, methods=["DELETE"]),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The parts of a message's request that are not its body."""
+
+    to: str | None
+    payload: str | None
+    wait: float
+    key: str | None
+    xml: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Conversations:
+    """The handlers.
+
+    Args:
+        holding: the connections that are held.
+        options: of the door.
+    """
+
+    holding: Holding
+    options: DoorOptions
+
+    async def open(self, request: Request) -> Response:
+        """Open a conversation, the same one for the same Idempotency-Key."""
+        who = acting(request)
+        if self.holding.stopping:
+            raise stopping()
+        try:
+            handle = await host(request).open(who.principal, key=_key(request))
+        except UnkeptError as error:
+            raise _unkept(error.why) from None
+        handle.detach()
+        headers = {"location": f"/v1/conversations/{handle.id}"}
+        return _json({"conversation": handle.id}, 201, headers)
+
+    async def send(self, request: Request) -> Response:
+        """Hand in a message; answer with the first reply where it comes in time."""
+        who, server, key = acting(request), host(request), request.path_params["conversation"]
+        wanted = self._wanted(request)
+        kind = forms.media(request.headers.get("content-type", ""))
+        message = forms.message(
+            server.rules, kind, await request.body(), wanted.to, wanted.payload, who.principal.may
+        )
+        if self.holding.stopping:
+            raise stopping()
+        try:
+            await _confirm(request, who)
+            submitted = await server.submit(who.name, key, message, wanted.to, request=wanted.key)
+        except LookupError:
+            raise unknown() from None
+        except OtherMessageError:
+            raise Refused(422, "Another message was sent under this Idempotency-Key.") from None
+        if isinstance(submitted.code, Unkept):
+            raise _unkept(submitted.code)
+        if submitted.code is None and not wanted.wait:
+            return _accepted(key, submitted)
+        found = await self._first(request, who, submitted, wanted.wait)
+        return _answer(found, submitted, key, wanted, server)
+
+    async def _first(
+        self, request: Request, who: Caller, submitted: Submitted, wait: float
+    ) -> Reply | Done | None:
+        """The first event of a request; None when it does not come in time, or there is no room to wait for it."""
+        if not self.holding.room(who):
+            return None
+        events = _watch(host(request), who.name, request.path_params["conversation"], submitted.after)
+        found: Reply | Done | None = None
+
+        async def gone(scope: anyio.CancelScope) -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            scope.cancel()
+
+        with self.holding.hold(who), anyio.move_on_after(wait if submitted.code is None else REFUSED):
+            async with aclosing(events), anyio.create_task_group() as tasks:
+                tasks.start_soon(gone, tasks.cancel_scope)
+                found = await _of(events, submitted.request)
+                tasks.cancel_scope.cancel()
+        return found
+
+    async def events(self, request: Request) -> ServerSent:
+        """A conversation's events as they come."""
+        return ServerSent(await self._stream(request), self.holding, self.options.beat)
+
+    async def socket(self, socket: WebSocket) -> None:
+        """The same over a WebSocket."""
+        stream = await self._stream(socket)
+        who, server, key = caller(socket), host(socket), socket.path_params["conversation"]
+
+        async def taken(place: EventPlace) -> None:
+            with suppress(LookupError):  # it may be another's, or over meanwhile
+                await server.confirm(who.name, key, place)
+
+        await OverSocket(stream, self.holding, taken).run(socket)
+
+    async def _stream(self, request: HTTPConnection) -> Stream:
+        who, server, key = caller(request), host(request), request.path_params["conversation"]
+        try:
+            await server.standing(who.sees, key)
+            said = await _confirm(request, who)
+        except LookupError:
+            raise unknown() from None
+        after = said or _place(request.query_params.get("after")) or UNDECIDED
+        shown = partial(_shown, server.rules, who.redacted)
+        return Stream(who, _watch(server, who.sees, key, after), shown, after)
+
+    async def cancel(self, request: Request) -> Response:
+        """End one request."""
+        who, server, key = acting(request), host(request), request.path_params["conversation"]
+        try:
+            found = await server.cancel(who.sees, key, request.path_params["request"], by=who.name)
+        except LookupError:
+            raise unknown() from None
+        if not found:
+            raise Refused(404, "There is no such request, or it is at rest.")
+        return Response(status_code=204)
+
+    async def end(self, request: Request) -> Response:
+        """End a conversation."""
+        who = acting(request)
+        try:
+            await host(request).end(who.sees, request.path_params["conversation"], by=who.name)
+        except LookupError:
+            raise unknown() from None
+        return Response(status_code=204)
+
+    def _wanted(self, request: Request) -> _Wanted:
+        """Read what a message's request says beside the message. Raises Refused for what is none of it."""
+        query = request.query_params
+        if set(query) - {"to", "payload", "wait"}:
+            raise Refused(400, "A message has to=, payload= and wait=.")
+        to, payload = _short(query.get("to")), _short(query.get("payload"))
+        prefers = _prefers(request)
+        wait = query.get("wait") or prefers.get("wait", "")
+        if wait and not (wait.isascii() and wait.isdigit() and len(wait) < 6):  # noqa: PLR2004 - digits
+            raise Refused(400, "wait= is a number of seconds.")
+        seconds = 0.0 if _ASYNC in prefers and "wait" not in query else float(wait or self.options.wait)
+        accepted = request.headers.get("accept", "")
+        kind = forms.media(request.headers.get("content-type", ""))
+        wants_xml = any(one in accepted for one in forms.XML)
+        xml = wants_xml or (kind in forms.XML and forms.JSON not in accepted)
+        return _Wanted(to, payload, min(seconds, self.options.wait), _key(request), xml)
+
+
+def _unkept(why: Unkept) -> Refused:
+    """The answer for a message of which nothing was kept."""
+    match why:
+        case Unkept.STOPPING:
+            return stopping()
+        case Unkept.OVER:
+            return over()
+        case Unkept.UNKEPT:
+            return unavailable()
+
+
+async def _of(events: AsyncGenerator[Any, None], request: str) -> Reply | Done | None:
+    """The first reply to a request, or its end; None when there are no more events."""
+    async for event in events:
+        if isinstance(event, Ended):
+            return None
+        if not isinstance(event, Progress) and event.request == request:
+            return event
+    return None
+
+
+def _watch(
+    server: DoorHost, who: str | None, conversation: str, after: EventPlace
+) -> AsyncGenerator[Any, None]:
+    """A watch, which can be closed."""
+
+    async def watching() -> AsyncGenerator[Any, None]:
+        async for item in server.watch(who, conversation, after):
+            yield item
+
+    return watching()
+
+
+def _shown(rules: Any, redacted: bool, event: Reply | Done | Progress) -> Mapping[str, Any]:  # noqa: FBT001 - within this module
+    found = forms.event_json(event, rules)
+    return forms.hidden(found, len(event.message) if isinstance(event, Reply) else 0) if redacted else found
+
+
+async def _confirm(request: HTTPConnection, who: Caller) -> EventPlace | None:
+    """Count as taken what the caller says it has (Last-Event-ID), and give that place. Raises LookupError."""
+    said = _place(request.headers.get("last-event-id"))
+    if said is not None:
+        with suppress(*(() if who.sees else (LookupError,))):  # who sees all confirms nothing of another's
+            await host(request).confirm(who.name, request.path_params["conversation"], said)
+    return said
+
+
+def _place(text: str | None) -> EventPlace | None:
+    if text is None:
+        return None
+    found = forms.place(text)
+    if found is None:
+        raise Refused(400, "The id of an event is VERSION-POSITION.")
+    return found
+
+
+def _key(request: Request) -> str | None:
+    """The Idempotency-Key, with or without the quotes of a structured field."""
+    said = request.headers.get("idempotency-key")
+    if said is None:
+        return None
+    key = said[1:-1] if len(said) > 1 and said[0] == said[-1] == '"' else said
+    if not 0 < len(key) <= receipts.LONGEST:
+        raise Refused(400, f"An Idempotency-Key has 1 to {receipts.LONGEST} characters.")
+    return key
+
+
+def _prefers(request: Request) -> Mapping[str, str]:
+    """The preferences of a request (RFC 7240)."""
+    found = {}
+    for each in request.headers.get("prefer", "").split(","):
+        name, _, value = each.partition(";")[0].partition("=")
+        found.setdefault(name.strip().lower(), value.strip().strip('"'))
+    return found
+
+
+def _short(text: str | None) -> str | None:
+    if text is not None and not 0 < len(text) <= _QUERY:
+        raise Refused(400, f"A value has 1 to {_QUERY} characters.")
+    return text
+
+
+def _json(found: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(forms.dumped(found), status, headers, media_type=forms.JSON)
+
+
+def _accepted(conversation: str, submitted: Submitted) -> Response:
+    place = forms.place_id(submitted.after)
+    headers = {
+        "location": f"/v1/conversations/{conversation}/events?after={place}",
+        "preference-applied": _ASYNC,
+    }
+    return _json({"request": submitted.request, "after": place}, 202, headers)
+
+
+def _answer(
+    found: Reply | Done | None, submitted: Submitted, conversation: str, wanted: _Wanted, server: DoorHost
+) -> Response:
+    match found:
+        case None if isinstance(submitted.code, Code):
+            raise by_code(submitted.code, request=submitted.request)
+        case None:
+            return _accepted(conversation, submitted)
+        case Done():
+            return Response(status_code=204, headers=_told(found))
+        case Reply(error=True):
+            raise forms.problem_of(found, server.rules)
+        case Reply() if wanted.xml:
+            return Response(found.message, headers=_told(found), media_type=forms.XML[0])
+        case Reply():
+            return Response(
+                forms.dumped(forms.reply_json(found, server.rules)),
+                headers=_told(found),
+                media_type=forms.JSON,
+            )
+
+
+def _told(event: Reply | Done) -> Mapping[str, str]:
+    return {"agentserver-request": event.request, "agentserver-place": forms.place_id(event.place)}

@@ -1,0 +1,140 @@
+"""What operators see and decide over HTTP: approvals and traces.
+
+Owns what of them each role is shown. Refuses to know why a message needs an approval.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agentserver.core.decide import approving
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.gateways.http import forms
+from agentserver.gateways.http.parts import Part, caller, host
+from agentserver.gateways.http.problems import Refused, unknown
+from agentserver.gateways.http.routes.conversations import CONVERSATION
+from agentserver.payload.json.values import JsonRefusal
+from agentserver.payload.json.values import read as read_json
+from agentserver.trace.redact import EVERY, Redaction, redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from starlette.requests import Request
+
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.state.approvals import Approval
+    from agentserver.gateways.http.parts import DoorHost
+    from agentserver.gateways.principals import Caller
+
+HIDDEN: Final = Redaction((EVERY,))
+"""The redaction for viewers: of a message they learn its length and digest."""
+
+
+def part() -> Part:
+    """The routes of approvals and traces."""
+    return Part(
+        "deciding",
+        (
+            Route(f"{CONVERSATION}/trace", trace, methods=["GET"]),
+            Route("/v1/approvals", approvals, methods=["GET"]),
+            Route("/v1/approvals/{approval}", answer, methods=["POST"]),
+        ),
+    )
+
+
+async def approvals(request: Request) -> Response:
+    """The messages that wait for a person, the oldest first."""
+    who, server = caller(request), host(request)
+    if who.sees is not None:
+        raise Refused(403, "This role sees no approvals.")
+    limit = server.rules.blueprint.limits.approval
+    found = [_approval(one, server, limit, who) for one in server.approvals()]
+    return Response(forms.dumped({"approvals": found}), media_type=forms.JSON)
+
+
+def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Mapping[str, Any]:
+    delivery = one.delivery
+    said = forms.payload_json(delivery.message, server.rules)
+    asked = [{"guard": each.guard, "why": list(WORDING.lines(each.why))} for each in one.questions]
+    if who.redacted:
+        said = forms.hidden(said, len(delivery.message))
+        asked = [{"guard": each.guard} for each in one.questions]
+    return {
+        "id": one.id,
+        "conversation": delivery.conversation,
+        "request": delivery.request,
+        "from": delivery.sender,
+        "to": delivery.to,
+        **said,
+        "at": one.at,
+        "until": one.at + limit,
+        "digest": one.digest,
+        "questions": asked,
+    }
+
+
+async def answer(request: Request) -> Response:
+    """Decide about one message that waits, as it was shown."""
+    who, server = caller(request), host(request)
+    if not who.decides:
+        raise Refused(403, "This role decides about nothing.")
+    key = request.path_params["approval"]
+    digest, said = _decision(read_json(await request.body()))
+    one = next((each for each in server.approvals() if each.id == key), None)
+    if one is None:
+        raise Refused(404, "Nothing of this id waits for a person.")
+    conversation = server.conversation(one.delivery.conversation)
+    barred = "" if conversation is None else approving.barred(conversation, who.name, server.rules)
+    if barred and said is not Answer.DENY:
+        raise Refused(403, f"{barred}.")
+    if not await server.answer(one.delivery.conversation, ApprovalAnswer(key, digest, said, who.name)):
+        raise Refused(409, "Another message waits than the one that was shown, or none any more.")
+    return Response(status_code=204)
+
+
+def _decision(found: Any) -> tuple[str, Answer]:
+    """The digest and the answer that a body says. Raises Refused."""
+    if not isinstance(found, JsonRefusal) and isinstance(found, dict) and set(found) == {"digest", "answer"}:
+        digest, said = found["digest"], found["answer"]
+        if isinstance(digest, str) and said in tuple(Answer):
+            return digest, Answer(said)
+    raise Refused(422, "An answer is the digest that was shown, and once, always or deny.")
+
+
+async def trace(request: Request) -> Response:
+    """The records of a conversation. A user is told who talked to whom; operators why, and with what words."""
+    who, server, key = caller(request), host(request), request.path_params["conversation"]
+    try:
+        await server.standing(who.sees, key)
+    except LookupError:
+        raise unknown() from None
+    records: Sequence[AuditRecord] = server.trace.of(key)
+    found = [_record(each, who, server) for each in (redacted(records, HIDDEN) if who.redacted else records)]
+    return Response(forms.dumped({"now": time.time(), "records": found}), media_type=forms.JSON)
+
+
+def _record(record: AuditRecord, who: Caller, server: DoorHost) -> Mapping[str, Any]:
+    told: dict[str, Any] = {
+        "event": str(record.event),
+        "at": record.at,
+        "thread": record.thread,
+        "from": record.sender,
+        "to": record.to,
+        "payload": record.root,
+        "hop": record.hop,
+        "code": record.code,
+        "delivery": record.delivery,
+        "request": record.request,
+        "took": record.took,
+    }
+    if who.sees is None:
+        told["detail"] = list(WORDING.lines(record.detail))
+    if who.decides and record.message:
+        told |= {"message": forms.payload_json(record.message, server.rules)}
+    return {name: each for name, each in told.items() if each not in ("", None, [])}

@@ -1,0 +1,186 @@
+"""Streams of events: Server-sent events and WebSocket, of the same events.
+
+Owns how a stream begins, shows signs of life and ends: with its reason and the place to come back with. Refuses
+to know how an event reads, and whose conversation it is of.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from agentserver.core.messages import Done, EventPlace, Reply
+from agentserver.gateways.http import forms
+from agentserver.gateways.http.held import STOPPING
+from agentserver.payload.json.values import JsonRefusal
+from agentserver.payload.json.values import read as read_json
+from agentserver.ports import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from typing import TypeAlias
+
+    from starlette.types import Receive, Scope, Send
+
+    from agentserver.core.messages import Progress
+    from agentserver.gateways.http.held import Held, Holding
+    from agentserver.gateways.principals import Caller
+
+    Item: TypeAlias = Reply | Done | Progress | Ended
+    Shown: TypeAlias = Callable[[Reply | Done | Progress], Mapping[str, Any]]
+
+BEAT: Final = b": \n\n"
+"""A comment: a sign of life that tells nothing (Server-sent events)."""
+
+PARTING: Final = 1.0
+"""Seconds that the last word of a stream may take."""
+
+WORD: Final = 200
+"""Bytes of what a client may say over a WebSocket."""
+
+NORMAL: Final = 1000
+GOING: Final = 1001
+UNFIT: Final = 1008
+"""Codes with which a WebSocket closes (RFC 6455, 7.4.1): its end, the server's end, a word that is none."""
+
+_START: Final = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")],
+}
+
+
+@dataclass
+class Stream:
+    """The events of one conversation for one caller.
+
+    Args:
+        caller: whose stream it is.
+        events: until their end.
+        shown: how an event reads.
+        after: the place after which they begin.
+        why: the reason of their end; empty until there is one.
+    """
+
+    caller: Caller
+    events: AsyncGenerator[Item, None]
+    shown: Shown
+    after: EventPlace
+    why: str = ""
+
+    async def run(self, say: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
+        """Say the events one by one."""
+        async with aclosing(self.events) as events:
+            async for item in events:
+                if isinstance(item, Ended):
+                    self.why, self.after = str(item.reason), item.after
+                    return
+                await say(self.shown(item))
+                if isinstance(item, Reply | Done):
+                    self.after = item.place
+
+    def end(self, held: Held) -> Mapping[str, Any]:
+        """The last word: why there is no more, and after which place to come back."""
+        return forms.end_json(self.why or held.why or STOPPING, self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSent:
+    """A stream as the answer to a GET. An ASGI application.
+
+    Args:
+        stream: the events.
+        holding: the connections that are held.
+        beat: seconds between two signs of life.
+    """
+
+    stream: Stream
+    holding: Holding
+    beat: float
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until they end, the caller goes, or the door ends it."""
+        del scope
+
+        async def say(found: Mapping[str, Any]) -> None:
+            await send({"type": "http.response.body", "body": forms.sent(found), "more_body": True})
+
+        with self.holding.hold(self.stream.caller) as held:
+            await send(_START | {"headers": list(_START["headers"])})
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._alive, receive, send, held)
+                await self.stream.run(say)
+                tasks.cancel_scope.cancel()
+        last = forms.sent(self.stream.end(held))
+        with anyio.move_on_after(PARTING):
+            await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _alive(self, receive: Receive, send: Send, held: Held) -> None:
+        """Show signs of life until the caller goes."""
+        while True:
+            with anyio.move_on_after(self.beat):
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                held.end("gone")
+            await send({"type": "http.response.body", "body": BEAT, "more_body": True})
+
+
+@dataclass(frozen=True, slots=True)
+class OverSocket:
+    """A stream over a WebSocket, by which the caller may say what it has taken.
+
+    Args:
+        stream: the events.
+        holding: the connections that are held.
+        taken: told a place up to which everything was taken.
+    """
+
+    stream: Stream
+    holding: Holding
+    taken: Callable[[EventPlace], Awaitable[None]]
+
+    async def run(self, socket: WebSocket) -> None:
+        """Send events until they end, the caller goes, or the door ends it."""
+
+        async def say(found: Mapping[str, Any]) -> None:
+            await socket.send_text(forms.dumped(found).decode())
+
+        with suppress(WebSocketDisconnect), self.holding.hold(self.stream.caller) as held:
+            await socket.accept()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._listen, socket, held)
+                with suppress(WebSocketDisconnect):
+                    await self.stream.run(say)
+                tasks.cancel_scope.cancel()
+        with anyio.move_on_after(PARTING), suppress(WebSocketDisconnect, RuntimeError):
+            await say(self.stream.end(held))
+            code = UNFIT if held.why == _UNFIT else GOING if held.why else NORMAL
+            await socket.close(code)
+
+    async def _listen(self, socket: WebSocket, held: Held) -> None:
+        """Take the caller's word for what it has taken, until it goes."""
+        while True:
+            message = await socket.receive()
+            if message["type"] != "websocket.receive":
+                held.end("gone")
+                return
+            place = _taken(message.get("text") or message.get("bytes") or b"")
+            if place is None:
+                held.end(_UNFIT)
+                return
+            await self.taken(place)
+
+
+_UNFIT: Final = "unfit"
+
+
+def _taken(word: str | bytes) -> EventPlace | None:
+    """The place that a caller's word names; None when it is none."""
+    found = read_json(word, most=WORD)
+    if isinstance(found, JsonRefusal) or not isinstance(found, dict) or set(found) != {"taken"}:
+        return None
+    return forms.place(str(found["taken"]))

@@ -1,0 +1,208 @@
+"""The door on a socket: connections, how long each may take for what, and TLS.
+
+Owns the library's server, which runs in a task group of ours and takes no signal. Refuses to know routes.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from starlette.types import ASGIApp
+
+HEADS: Final = 10.0
+"""Seconds in which the head of a request has to arrive, from the connection or the first byte."""
+
+IDLE: Final = 5
+"""Seconds for which a connection may stay without a request."""
+
+STUCK: Final = 20.0
+"""Seconds for which a client may take nothing of what it was sent; then its connection is cut."""
+
+HEAD: Final = 32_768
+"""Bytes of the head of a request."""
+
+FRAME: Final = 4096
+"""Bytes of a message over a WebSocket: a client says there what it has taken."""
+
+BUFFER: Final = 262_144
+"""Bytes that the kernel keeps for a client that reads slowly."""
+
+GRACE: Final = 1
+"""Seconds in which answers may be finished once the server ends."""
+
+
+class Stalled:
+    """Cuts the connection of a client that takes nothing. A part of protocols."""
+
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+    _stuck: asyncio.TimerHandle | None = None
+
+    def _pause(self) -> None:
+        self._resume()
+        self._stuck = self.loop.call_later(STUCK, self.transport.abort)
+
+    def _resume(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
+
+class Socket(WebSocketsSansIOProtocol, Stalled):
+    """A WebSocket whose client has to read."""
+
+    def pause_writing(self) -> None:
+        """More is to be sent than the client takes."""
+        super().pause_writing()
+        self._pause()
+
+    def resume_writing(self) -> None:
+        """The client has taken some."""
+        super().resume_writing()
+        self._resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._resume()
+        super().connection_lost(exc)
+
+
+class Connection(H11Protocol, Stalled):
+    """A connection whose client has to say what it wants, and to read."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody has connected."""
+        super().connection_made(transport)
+        limit = self.limit_concurrency
+        if limit is not None and len(self.connections) > 2 * limit:  # those below are told so
+            transport.abort()
+            return
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        """Something of a request has come."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._expected()
+        elif self._late is None:
+            self._expect()
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        """The connection is a WebSocket's from here on."""
+        self._expected()
+        super().handle_websocket_upgrade(event)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing has come for a while. What the client has not read by then it has to read soon."""
+        super().timeout_keep_alive_handler()
+        self._pause()
+
+    def pause_writing(self) -> None:
+        """More is to be sent than the client takes."""
+        super().pause_writing()
+        self._pause()
+
+    def resume_writing(self) -> None:
+        """The client has taken some."""
+        super().resume_writing()
+        self._resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._expected()
+        self._resume()
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        self._late = self.loop.call_later(HEADS, self.transport.abort)
+
+    def _expected(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises OSError when that cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2000 * STUCK))
+        listening.bind((host, port))
+        listening.listen(1024)
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    """TLS 1.3, with a certificate. Raises OSError (SSLError is one) for files that cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+@asynccontextmanager
+async def served(
+    app: ASGIApp, listening: socket.socket, secure: ssl.SSLContext | None, connections: int
+) -> AsyncIterator[None]:
+    """Serve an application on a socket, which is closed at the end, for as long as the context lasts.
+
+    Args:
+        app: what is served.
+        listening: as ``bound`` gives it.
+        secure: None for plain HTTP.
+        connections: most at once; more are told 503.
+    """
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws=Socket,
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        ws_max_size=FRAME,
+        ws_per_message_deflate=False,
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=GRACE,
+        limit_concurrency=connections,
+        h11_max_incomplete_event_size=HEAD,
+    )
+    config.load()
+    config.ssl = secure
+    web = uvicorn.Server(config)
+    web.lifespan = config.lifespan_class(config)
+    async with anyio.create_task_group() as tasks:
+        await web.startup(sockets=[listening])
+        tasks.start_soon(web.main_loop)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                web.should_exit = True
+                await web.shutdown(sockets=[listening])
+            tasks.cancel_scope.cancel()

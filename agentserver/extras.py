@@ -23,6 +23,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "managed": ("anthropic",),
         "llm": ("pydantic_ai", "openai", "anthropic"),
         "tools": ("aiosmtplib", "httpx"),
+        "http": ("prometheus_client", "starlette", "uvicorn", "websockets"),
         "langchain": ("langchain",),
         "langchain-core": ("langchain_core",),
         "crewai": ("crewai",),

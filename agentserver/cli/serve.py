@@ -114,17 +114,36 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool) -> None
     except OSError as error:
         project.refuse(ctx, f"{loaded.files[0]}: http.bind: {keys.host}:{keys.port}: {error.strerror}")
     with contextlib.closing(listening):
-        _serve(ctx, loaded, listening, secure, console=console)
+        _serve(ctx, loaded, _Doorway(keys, listening, secure), console=console)
 
 
-def _serve(
-    ctx: click.Context,
-    organism: Organism,
-    listening: socket.socket,
-    secure: ssl.SSLContext | None,
-    *,
-    console: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Doorway:
+    """The place of the door: its keys, the socket that listens, and TLS where it speaks that."""
+
+    keys: DoorKeys
+    listening: socket.socket
+    secure: ssl.SSLContext | None
+
+    def options(self) -> DoorOptions:
+        """The settings of the door, by the port that it has."""
+        from ipaddress import ip_address
+
+        from agentserver.gateways.http.options import DoorOptions, names
+
+        keys, port = self.keys, self.listening.getsockname()[1]
+        local = ip_address(keys.host).is_loopback
+        hosts, origins = names(port, keys.public, local=local, secure=self.secure is not None)
+        return DoorOptions(hosts, origins, body=keys.body)
+
+    def told(self) -> str:
+        """The address at which clients find it."""
+        host, port = self.listening.getsockname()[:2]
+        scheme = "https" if self.secure is not None else "http"
+        return self.keys.public or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool) -> None:
     from agentserver.cli.run import opened_console
     from agentserver.gateways.http import Door
     from agentserver.gateways.http.serving import served
@@ -134,7 +153,7 @@ def _serve(
     server.approver = _Waiting()
     ending = session.ending_of(server)
     serving = Serving(server, organism, _tokens(organism))
-    options = _options(organism.door, listening, secure)
+    options = doorway.options()
     try:
         parts = [part for each in PARTS for part in each(serving)]
     except (ValueError, MissingExtraError) as error:
@@ -147,9 +166,9 @@ def _serve(
             server,
             serving.tokens.watching(),
             door.open(),
-            served(door, listening, secure, options.connections),
+            served(door, doorway.listening, doorway.secure, options.connections),
         ):
-            _told(organism.door, listening, secure)
+            project.say(doorway.told(), err=True)
             return await beside()
 
     session.run(ctx, ending, open_door)
@@ -177,23 +196,3 @@ def _tokens(organism: Organism) -> Tokens:
     from agentserver.gateways.principals import Tokens, file
 
     return Tokens(file.beside(journal_path(organism) or organism.files[0]))
-
-
-def _options(keys: DoorKeys, listening: socket.socket, secure: ssl.SSLContext | None) -> DoorOptions:
-    from ipaddress import ip_address
-
-    from agentserver.gateways.http.options import DoorOptions, names
-
-    port = listening.getsockname()[1]
-    hosts, origins = names(
-        port, keys.public, local=ip_address(keys.host).is_loopback, secure=secure is not None
-    )
-    return DoorOptions(hosts, origins, body=keys.body)
-
-
-def _told(keys: DoorKeys, listening: socket.socket, secure: ssl.SSLContext | None) -> None:
-    """Say where the door is."""
-    host, port = listening.getsockname()[:2]
-    name = f"[{host}]" if ":" in host else host
-    scheme = "https" if secure is not None else "http"
-    project.say(keys.public or f"{scheme}://{name}:{port}", err=True)

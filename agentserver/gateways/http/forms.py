@@ -168,7 +168,7 @@ def hidden(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
 
 def problem_of(reply: Reply, rules: Rules) -> Refused:
     """The answer that a SystemError is. It says what the SystemError says."""
-    told = {"request": reply.request, "place": place_id(reply.place)}
+    told: dict[str, Any] = {"request": reply.request, "place": place_id(reply.place)}
     read = envelope.read(reply.message, rules.bounds)
     codec = rules.codecs.of(SystemError)
     value = None if isinstance(read, envelope.Malformed) else value_of(codec, read.payload)

@@ -97,7 +97,8 @@ class Connection(H11Protocol, Stalled):
     def data_received(self, data: bytes) -> None:
         """Something of a request has come."""
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        cycle: Any = self.cycle  # None before the first request, which the library does not say
+        if cycle is not None and not cycle.response_complete:
             self._expected()
         elif self._late is None:
             self._expect()

@@ -21,7 +21,7 @@ from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Rep
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import Part, acting, caller, host
 from agentserver.gateways.http.problems import Refused, by_code, over, stopping, unavailable, unknown
-from agentserver.gateways.http.routes.streams import OverSocket, ServerSent, Stream
+from agentserver.gateways.http.routes.streams import OverSocket, ServerSent, Stream, gone
 from agentserver.ports import Ended, OtherMessageError, Submitted, Unkept, UnkeptError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.http.held import Holding
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import DoorHost
+    from agentserver.gateways.http.routes.streams import Item
     from agentserver.gateways.principals import Caller
 
 CONVERSATION: Final = "/v1/conversations/{conversation}"
@@ -131,14 +132,13 @@ class Conversations:
         events = _watch(host(request), who.name, request.path_params["conversation"], submitted.after)
         found: Reply | Done | None = None
 
-        async def gone(scope: anyio.CancelScope) -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
+        async def deserted(scope: anyio.CancelScope) -> None:
+            await gone(request.receive)
             scope.cancel()
 
         with self.holding.hold(who), anyio.move_on_after(wait if submitted.code is None else REFUSED):
             async with aclosing(events), anyio.create_task_group() as tasks:
-                tasks.start_soon(gone, tasks.cancel_scope)
+                tasks.start_soon(deserted, tasks.cancel_scope)
                 found = await _of(events, submitted.request)
                 tasks.cancel_scope.cancel()
         return found
@@ -218,7 +218,7 @@ def _unkept(why: Unkept) -> Refused:
             return unavailable()
 
 
-async def _of(events: AsyncGenerator[Any, None], request: str) -> Reply | Done | None:
+async def _of(events: AsyncGenerator[Item, None], request: str) -> Reply | Done | None:
     """The first reply to a request, or its end; None when there are no more events."""
     async for event in events:
         if isinstance(event, Ended):
@@ -230,10 +230,10 @@ async def _of(events: AsyncGenerator[Any, None], request: str) -> Reply | Done |
 
 def _watch(
     server: DoorHost, who: str | None, conversation: str, after: EventPlace
-) -> AsyncGenerator[Any, None]:
+) -> AsyncGenerator[Item, None]:
     """A watch, which can be closed."""
 
-    async def watching() -> AsyncGenerator[Any, None]:
+    async def watching() -> AsyncGenerator[Item, None]:
         async for item in server.watch(who, conversation, after):
             yield item
 
@@ -276,7 +276,7 @@ def _key(request: Request) -> str | None:
 
 def _prefers(request: Request) -> Mapping[str, str]:
     """The preferences of a request (RFC 7240)."""
-    found = {}
+    found: dict[str, str] = {}
     for each in request.headers.get("prefer", "").split(","):
         name, _, value = each.partition(";")[0].partition("=")
         found.setdefault(name.strip().lower(), value.strip().strip('"'))

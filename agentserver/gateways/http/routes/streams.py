@@ -47,11 +47,13 @@ GOING: Final = 1001
 UNFIT: Final = 1008
 """Codes with which a WebSocket closes (RFC 6455, 7.4.1): its end, the server's end, a word that is none."""
 
-_START: Final = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")],
-}
+_HEADERS: Final = ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
+
+
+async def gone(receive: Receive) -> None:
+    """Wait until a caller has gone, whose request was read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 @dataclass
@@ -110,7 +112,7 @@ class ServerSent:
             await send({"type": "http.response.body", "body": forms.sent(found), "more_body": True})
 
         with self.holding.hold(self.stream.caller) as held:
-            await send(_START | {"headers": list(_START["headers"])})
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._alive, receive, send, held)
                 await self.stream.run(say)
@@ -123,9 +125,9 @@ class ServerSent:
         """Show signs of life until the caller goes."""
         while True:
             with anyio.move_on_after(self.beat):
-                while (await receive())["type"] != "http.disconnect":
-                    pass
+                await gone(receive)
                 held.end("gone")
+                return
             await send({"type": "http.response.body", "body": BEAT, "more_body": True})
 
 

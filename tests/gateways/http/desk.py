@@ -1,0 +1,198 @@
+"""An organism behind a door on a real socket, with people who have tokens."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+import httpx
+
+from agentserver import HandlerMetadata, HandlerResponse, xmlify
+from agentserver.assembly import Principal, Server, Trust, build
+from agentserver.gateways.http import Door, DoorOptions
+from agentserver.gateways.http.options import names
+from agentserver.gateways.http.serving import bound, served
+from agentserver.gateways.principals import Caller, Rate, Role
+from agentserver.testing import listener, organism_of
+
+
+@xmlify
+@dataclass(frozen=True)
+class Greet:
+    """Somebody to greet."""
+
+    name: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Shout:
+    text: str
+    times: int = 1
+
+
+@xmlify
+@dataclass(frozen=True)
+class Greeting:
+    text: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Pause:
+    seconds: float
+
+
+@xmlify
+@dataclass(frozen=True)
+class Pay:
+    amount: int
+
+
+@xmlify
+@dataclass(frozen=True)
+class Break:
+    how: str
+
+
+@dataclass
+class Books:
+    """What the listeners have done."""
+
+    paid: int = 0
+    cancelled: int = 0
+
+
+async def greet(payload: Greet | Shout, metadata: HandlerMetadata) -> HandlerResponse:
+    if isinstance(payload, Shout):
+        return HandlerResponse.respond(Greeting(payload.text * payload.times))
+    return HandlerResponse.respond(Greeting(f"Hello, {payload.name}"))
+
+
+async def pause(payload: Pause, metadata: HandlerMetadata) -> HandlerResponse:
+    await anyio.sleep(payload.seconds)
+    return HandlerResponse.respond(Greeting("there"))
+
+
+async def silent(payload: Break, metadata: HandlerMetadata) -> None:
+    if payload.how == "crash":
+        raise RuntimeError("a secret reason")
+    if payload.how == "late":
+        await anyio.sleep_forever()
+
+
+def organism(books: Books, **limits: Any):
+    async def pay(payload: Pay, metadata: HandlerMetadata) -> HandlerResponse:
+        books.paid += 1
+        await anyio.sleep(0)
+        return HandlerResponse.respond(Greeting(f"paid {payload.amount}"))
+
+    return organism_of(
+        listener("greeter", greet, Greet, Shout),
+        listener("pauser", pause, Pause),
+        listener("cashier", pay, Pay),
+        listener("vault", pay, Pay, approval=True),
+        listener("breaker", silent, Break, deadline=0.3),
+        limits=limits,
+    )
+
+
+class People:
+    """Tokens without a file: a name is its own token."""
+
+    def __init__(self, *callers: Caller) -> None:
+        self.known = {each.name: each for each in callers}
+
+    def authenticate(self, token: str) -> Caller | None:
+        return self.known.get(token)
+
+    def stands(self, caller: Caller) -> bool:
+        return self.known.get(caller.name) == caller
+
+
+class NoPace:
+    """Everybody may come as often as it likes."""
+
+    def take(self, caller: Caller) -> float:
+        return 0.0
+
+
+def person(name: str, role: Role = Role.USER, may: tuple[str, ...] | None = None, trust: Trust = Trust.ORDERS) -> Caller:
+    return Caller(Principal(name, trust, may), role, Rate(1000, "s"), 100)
+
+
+EVERYBODY = (
+    person("ada"),
+    person("bob"),
+    person("olga", Role.OPERATOR),
+    person("vera", Role.VIEWER),
+    person("eve", may=("greeter",), trust=Trust.STRANGER),
+)
+
+
+class Looking:
+    """An approver that only looks."""
+
+    def show(self, approval: object) -> None:
+        pass
+
+
+@dataclass
+class Desk:
+    """A door that is open.
+
+    Args:
+        door: with its server.
+        url: without a path.
+        port: of it.
+        books: of the listeners.
+        people: who are known.
+    """
+
+    door: Door
+    server: Server
+    port: int
+    books: Books
+    people: People
+    secure: bool = False
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self.secure else ''}://127.0.0.1:{self.port}"
+
+    def client(self, name: str = "ada", **options: Any) -> httpx.AsyncClient:
+        headers = {"authorization": f"Bearer {name}"} if name else {}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=20, **options)
+
+    async def connect(self) -> anyio.abc.SocketStream:
+        return await anyio.connect_tcp("127.0.0.1", self.port)
+
+
+@asynccontextmanager
+async def desk(*, parts=(), metrics=None, limits=None, pace=None, secure=None, engine=None, **options):
+    books = Books()
+    server = build(organism(books, **(limits or {})), approver=Looking(), engine=engine)
+    listening = bound("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    hosts, origins = names(port, local=True, secure=secure is not None)
+    people = People(*EVERYBODY)
+    settings = replace(DoorOptions(hosts, origins), **options)
+    async with server:
+        door = Door(server, settings, people, pace or NoPace(), parts, metrics=metrics, name="desk")
+        async with door.open(), served(door, listening, secure, settings.connections):
+            yield Desk(door, server, port, books, people, secure is not None)
+
+
+async def opened(client: httpx.AsyncClient) -> str:
+    """The path of a new conversation."""
+    answer = await client.post("/v1/conversations")
+    assert answer.status_code == 201, answer.text
+    return f"/v1/conversations/{answer.json()['conversation']}"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]

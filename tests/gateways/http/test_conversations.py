@@ -1,0 +1,303 @@
+"""Conversations over real sockets: each status that a message can have, and what it says."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tests.gateways.http.desk import desk, opened, person
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_message_is_answered_with_its_first_reply():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        answer = await ada.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "Ada"})
+        said = answer.json()
+        assert answer.status_code == 200
+        assert (said["from"], said["payload"], said["value"]) == ("greeter", "Greeting", {"text": "Hello, Ada"})
+        assert answer.headers["agentserver-request"] == said["request"]
+        assert answer.headers["agentserver-place"] == said["place"]
+
+
+async def test_xml_is_answered_with_the_envelope():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        codec = door.server.rules.codecs.of(type_of("Greet"))
+        body = codec.encode(type_of("Greet")("Ada"))
+        answer = await ada.post(
+            f"{path}/messages?to=greeter", content=body, headers={"content-type": "application/xml"}
+        )
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("application/xml")
+        assert b"Hello, Ada" in answer.content
+        asked = {"content-type": "text/xml; charset=utf-8", "accept": "application/json"}
+        answer = await ada.post(f"{path}/messages?to=greeter", content=body, headers=asked)
+        assert answer.json()["value"] == {"text": "Hello, Ada"}
+        asked = {"accept": "application/xml"}
+        answer = await ada.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "Ada"}, headers=asked)
+        assert b"<" in answer.content
+
+
+def type_of(name):
+    from tests.gateways.http import desk as module
+
+    return getattr(module, name)
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "status", "code"),
+    [
+        ("to=greeter&payload=Greet", {"nam": "Ada"}, 422, "validation"),
+        ("to=greeter&payload=Greet", [1], 422, "validation"),
+        ("to=greeter", {"name": "Ada"}, 422, None),
+        ("to=nobody", {"name": "Ada"}, 404, "routing"),
+        ("to=greeter&payload=Nothing", {"name": "Ada"}, 404, "routing"),
+        ("to=breaker", {"how": "crash"}, 502, "internal"),
+        ("to=breaker", {"how": "late"}, 504, "timeout"),
+    ],
+)
+async def test_each_refusal_has_its_status_and_says_no_more_than_the_system_error(query, body, status, code):
+    async with desk() as door, door.client() as ada:
+        answer = await ada.post(f"{await opened(ada)}/messages?{query}", json=body)
+        said = answer.json()
+        assert (answer.status_code, said.get("code")) == (status, code), answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert said["status"] == status
+        assert "secret" not in answer.text
+
+
+async def test_the_faults_of_a_value_are_named_by_their_place():
+    async with desk() as door, door.client() as ada:
+        answer = await ada.post(
+            f"{await opened(ada)}/messages?to=greeter&payload=Shout", json={"text": "a", "times": "x"}
+        )
+        assert answer.status_code == 422
+        assert [each["pointer"] for each in answer.json()["faults"]] == ["/times"]
+
+
+async def test_xml_that_does_not_fit_is_told_what_to_correct():
+    async with desk() as door, door.client() as ada:
+        codec = door.server.rules.codecs.of(type_of("Greet"))
+        body = codec.encode(type_of("Greet")("Ada")).replace("name", "nme")
+        answer = await ada.post(
+            f"{await opened(ada)}/messages?to=greeter", content=body, headers={"content-type": "application/xml"}
+        )
+        assert answer.status_code == 422
+        assert "name" in answer.json()["detail"]
+
+
+async def test_a_message_that_comes_to_rest_without_an_answer_has_no_content():
+    async with desk() as door, door.client() as ada:
+        answer = await ada.post(f"{await opened(ada)}/messages?to=breaker", json={"how": "silence"})
+        assert (answer.status_code, answer.content) == (204, b"")
+
+
+async def test_who_does_not_wait_is_told_the_request():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        answer = await ada.post(
+            f"{path}/messages?to=cashier", json={"amount": 5}, headers={"prefer": "respond-async"}
+        )
+        assert answer.status_code == 202
+        assert answer.headers["location"].startswith(f"{path}/events?after=")
+        events = await ada.get(answer.headers["location"] + "&wait=1")
+        assert answer.json()["request"] in events.text
+        assert "paid 5" in events.text
+
+
+async def test_a_wait_ends_with_its_time_and_the_message_goes_on():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        answer = await ada.post(f"{path}/messages?to=pauser&wait=1", json={"seconds": 1.5})
+        assert answer.status_code == 202
+        events = await ada.get(f"{path}/events?wait=2")
+        assert "there" in events.text
+
+
+async def test_a_request_can_be_cancelled_without_its_conversation():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        asked = await ada.post(
+            f"{path}/messages?to=pauser", json={"seconds": 60}, headers={"prefer": "respond-async"}
+        )
+        request = asked.json()["request"]
+        assert (await ada.delete(f"{path}/requests/{request}")).status_code == 204
+        assert (await ada.delete(f"{path}/requests/{request}")).status_code == 404
+        answer = await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})
+        assert answer.status_code == 200
+
+
+async def test_a_conversation_that_was_ended_is_over():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        assert (await ada.delete(path)).status_code == 204
+        answer = await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})
+        assert answer.status_code == 410
+
+
+async def test_the_same_key_is_the_same_request_and_pays_once():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        key = {"idempotency-key": "k-1"}
+        first, again = [
+            await ada.post(f"{path}/messages?to=cashier", json={"amount": 5}, headers=key) for _ in range(2)
+        ]
+        assert first.json()["request"] == again.json()["request"]
+        assert first.json()["value"] == again.json()["value"]
+        other = await ada.post(f"{path}/messages?to=cashier", json={"amount": 6}, headers=key)
+        assert other.status_code == 422
+        assert door.books.paid == 1
+
+
+async def test_the_same_key_opens_the_same_conversation_for_each_principal():
+    async with desk() as door, door.client() as ada, door.client("bob") as bob:
+        key = {"idempotency-key": "k-1"}
+        mine = [(await ada.post("/v1/conversations", headers=key)).json() for _ in range(2)]
+        his = (await bob.post("/v1/conversations", headers=key)).json()
+        assert mine[0] == mine[1] != his
+
+
+@pytest.mark.parametrize("way", ["messages?to=cashier", "events", "trace", "requests/x", ""])
+async def test_a_foreign_and_an_unknown_conversation_get_equal_bytes(way):
+    async with desk() as door, door.client() as ada, door.client("bob") as bob:
+        path = await opened(bob)
+        method = {"messages?to=cashier": "POST", "events": "GET", "trace": "GET"}.get(way, "DELETE")
+        body = {"json": {"amount": 1}} if method == "POST" else {}
+        foreign = await ada.request(method, f"{path}/{way}".rstrip("/"), **body)
+        unknown = await ada.request(method, f"/v1/conversations/{'0' * 36}/{way}".rstrip("/"), **body)
+        assert foreign.status_code == unknown.status_code == 404
+        assert foreign.content == unknown.content
+        assert without_date(foreign) == without_date(unknown)
+        assert door.books.paid == 0
+
+
+def without_date(answer):
+    return {name: value for name, value in answer.headers.items() if name != "date"}
+
+
+async def test_a_stranger_reaches_only_whom_it_may_address():
+    async with desk() as door, door.client("eve") as eve:
+        path = await opened(eve)
+        allowed = await eve.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "Eve"})
+        assert allowed.status_code == 200
+        barred = await eve.post(f"{path}/messages?to=cashier", json={"amount": 1})
+        absent = await eve.post(f"{path}/messages?to=nobody", json={"amount": 1})
+        assert (barred.status_code, barred.content) == (404, absent.content)
+        assert door.books.paid == 0
+
+
+async def test_a_full_queue_is_told_when_to_come_again():
+    async with desk(limits={"principal_queue": 1}) as door, door.client() as ada:
+        path = await opened(ada)
+        for _ in range(3):
+            asked = {"prefer": "respond-async"}
+            answer = await ada.post(f"{path}/messages?to=pauser", json={"seconds": 5}, headers=asked)
+        assert answer.status_code == 429
+        assert (answer.json()["code"], answer.headers["retry-after"]) == ("busy", "1")
+
+
+async def test_as_many_conversations_as_one_may_have():
+    async with desk(limits={"principal_conversations": 1}) as door, door.client() as ada:
+        await opened(ada)
+        answer = await ada.post("/v1/conversations")
+        assert answer.status_code == 429
+        assert "retry-after" in answer.headers
+
+
+async def test_a_server_that_stops_takes_nothing_and_says_so():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        assert (await ada.get("/readyz")).status_code == 200
+        door.door.stop()
+        assert (await ada.get("/readyz")).status_code == 503
+        assert (await ada.get("/healthz")).status_code == 200
+        assert (await ada.post("/v1/conversations")).status_code == 503
+        answer = await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})
+        assert answer.status_code == 503
+        assert (await ada.get(f"{path}/events")).status_code == 503
+        assert door.books.paid == 0
+
+
+async def test_who_waits_when_the_server_stops_is_told_the_request():
+    async with desk() as door, door.client() as ada, anyio.create_task_group() as tasks:
+        path = await opened(ada)
+        told = []
+
+        async def ask():
+            told.append(await ada.post(f"{path}/messages?to=pauser&wait=30", json={"seconds": 30}))
+
+        tasks.start_soon(ask)
+        while not len(door.door.holding):
+            await anyio.sleep(0.01)
+        door.door.stop()
+        with anyio.fail_after(3):
+            while not told:
+                await anyio.sleep(0.01)
+        assert told[0].status_code == 202
+        tasks.cancel_scope.cancel()
+
+
+async def test_who_goes_while_it_waits_holds_nothing():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        with anyio.move_on_after(0.3):
+            await ada.post(f"{path}/messages?to=pauser&wait=30", json={"seconds": 30})
+        with anyio.fail_after(3):
+            while len(door.door.holding):
+                await anyio.sleep(0.01)
+
+
+async def test_a_viewer_changes_nothing():
+    async with desk() as door, door.client("vera") as vera, door.client() as ada:
+        path = await opened(ada)
+        for method, way in [
+            ("POST", "/v1/conversations"),
+            ("POST", f"{path}/messages?to=cashier"),
+            ("DELETE", path),
+            ("DELETE", f"{path}/requests/x"),
+        ]:
+            assert (await vera.request(method, way)).status_code == 403
+
+
+async def test_more_waits_than_one_may_hold_are_told_the_request_at_once():
+    async with desk(streams=1) as door, door.client() as ada, anyio.create_task_group() as tasks:
+        path = await opened(ada)
+        tasks.start_soon(ada.get, f"{path}/events")
+        while not len(door.door.holding):
+            await anyio.sleep(0.01)
+        answer = await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})
+        assert answer.status_code == 202
+        assert (await ada.get(f"{path}/events")).status_code == 429
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("query", "headers"),
+    [
+        ("wait=x", {}),
+        ("wait=-1", {}),
+        ("wait=1234567", {}),
+        ("nonsense=1", {}),
+        ("to=", {}),
+        ("to=" + "x" * 301, {}),
+        ("", {"idempotency-key": ""}),
+        ("", {"idempotency-key": "x" * 513}),
+        ("", {"last-event-id": "7"}),
+    ],
+)
+async def test_what_is_no_parameter_is_a_bad_request(query, headers):
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        answer = await ada.post(f"{path}/messages?{query}", json={"amount": 1}, headers=headers)
+        assert answer.status_code == 400
+        assert door.books.paid == 0
+
+
+async def test_a_revoked_caller_is_nobody():
+    async with desk() as door, door.client("carl") as carl:
+        door.people.known["carl"] = person("carl")
+        await opened(carl)
+        del door.people.known["carl"]
+        assert (await carl.post("/v1/conversations")).status_code == 401

@@ -11,6 +11,7 @@ import anyio
 import httpx
 
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
+from agentserver.core.blueprint import Limits
 from agentserver.assembly import Principal, Server, Trust, build
 from agentserver.gateways.http import Door, DoorOptions
 from agentserver.gateways.http.options import names
@@ -96,7 +97,7 @@ def organism(books: Books, **limits: Any):
         listener("cashier", pay, Pay),
         listener("vault", pay, Pay, approval=True),
         listener("breaker", silent, Break, deadline=0.3),
-        limits=limits,
+        limits=Limits(**limits),
     )
 
 
@@ -174,7 +175,8 @@ class Desk:
 @asynccontextmanager
 async def desk(*, parts=(), metrics=None, limits=None, pace=None, secure=None, engine=None, **options):
     books = Books()
-    server = build(organism(books, **(limits or {})), approver=Looking(), engine=engine)
+    made = await anyio.to_thread.run_sync(lambda: organism(books, **(limits or {})))  # it looks where it is
+    server = build(made, approver=Looking(), engine=engine)
     listening = bound("127.0.0.1", 0)
     port = listening.getsockname()[1]
     hosts, origins = names(port, local=True, secure=secure is not None)

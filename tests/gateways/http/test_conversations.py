@@ -282,9 +282,9 @@ async def test_more_waits_than_one_may_hold_are_told_the_request_at_once():
         ("nonsense=1", {}),
         ("to=", {}),
         ("to=" + "x" * 301, {}),
-        ("", {"idempotency-key": ""}),
-        ("", {"idempotency-key": "x" * 513}),
-        ("", {"last-event-id": "7"}),
+        ("to=cashier", {"idempotency-key": ""}),
+        ("to=cashier", {"idempotency-key": "x" * 513}),
+        ("to=cashier", {"last-event-id": "7"}),
     ],
 )
 async def test_what_is_no_parameter_is_a_bad_request(query, headers):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -144,8 +145,10 @@ class Conversations:
         return found
 
     async def events(self, request: Request) -> ServerSent:
-        """A conversation's events as they come."""
-        return ServerSent(await self._stream(request), self.holding, self.options.beat)
+        """A conversation's events as they come, for as long as wait= says."""
+        wait = _seconds(request.query_params.get("wait"))
+        stream = await self._stream(request)
+        return ServerSent(stream, self.holding, self.options.beat, inf if wait is None else wait)
 
     async def socket(self, socket: WebSocket) -> None:
         """The same over a WebSocket."""
@@ -196,15 +199,14 @@ class Conversations:
             raise Refused(400, "A message has to=, payload= and wait=.")
         to, payload = _short(query.get("to")), _short(query.get("payload"))
         prefers = _prefers(request)
-        wait = query.get("wait") or prefers.get("wait", "")
-        if wait and not (wait.isascii() and wait.isdigit() and len(wait) < 6):  # noqa: PLR2004 - digits
-            raise Refused(400, "wait= is a number of seconds.")
-        seconds = 0.0 if _ASYNC in prefers and "wait" not in query else float(wait or self.options.wait)
+        wait = _seconds(query.get("wait", prefers.get("wait")))
+        if wait is None:
+            wait = 0.0 if _ASYNC in prefers else self.options.wait
         accepted = request.headers.get("accept", "")
         kind = forms.media(request.headers.get("content-type", ""))
         wants_xml = any(one in accepted for one in forms.XML)
         xml = wants_xml or (kind in forms.XML and forms.JSON not in accepted)
-        return _Wanted(to, payload, min(seconds, self.options.wait), _key(request), xml)
+        return _Wanted(to, payload, min(wait, self.options.wait), _key(request), xml)
 
 
 def _unkept(why: Unkept) -> Refused:
@@ -281,6 +283,14 @@ def _prefers(request: Request) -> Mapping[str, str]:
         name, _, value = each.partition(";")[0].partition("=")
         found.setdefault(name.strip().lower(), value.strip().strip('"'))
     return found
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 6):  # noqa: PLR2004 - digits
+        raise Refused(400, "wait= is a number of seconds.")
+    return float(text)
 
 
 def _short(text: str | None) -> str | None:

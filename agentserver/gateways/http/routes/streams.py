@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 BEAT: Final = b": \n\n"
 """A comment: a sign of life that tells nothing (Server-sent events)."""
+
+WAITED: Final = "waited"
 
 PARTING: Final = 1.0
 """Seconds that the last word of a stream may take."""
@@ -98,11 +101,13 @@ class ServerSent:
         stream: the events.
         holding: the connections that are held.
         beat: seconds between two signs of life.
+        wait: seconds after which it ends.
     """
 
     stream: Stream
     holding: Holding
     beat: float
+    wait: float = inf
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until they end, the caller goes, or the door ends it."""
@@ -115,7 +120,10 @@ class ServerSent:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._alive, receive, send, held)
-                await self.stream.run(say)
+                with anyio.move_on_after(self.wait) as waiting:
+                    await self.stream.run(say)
+                if waiting.cancelled_caught:
+                    held.end(WAITED)
                 tasks.cancel_scope.cancel()
         last = forms.sent(self.stream.end(held))
         with anyio.move_on_after(PARTING):

@@ -65,9 +65,8 @@ class Door:
         self._descriptions: dict[tuple[str, ...] | None, bytes] = {}
         self._parts = (conversations.part(self.holding, options), deciding.part(), *self._own(), *parts)
         keeper = Keeper(known, pace)
-        router = Router(
-            [route for part in self._parts for route in keeper.routed(part)], redirect_slashes=False
-        )
+        routes = [route for part in self._parts for route in keeper.routed(part)]
+        router = Router(routes, redirect_slashes=False, default=_nowhere)
         self._gate = Gate(options, router, self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,6 +124,11 @@ class Door:
             raise Refused(403, "This role sees no metrics.")
         assert self._metrics is not None
         return Response(self._metrics(), media_type=METRICS)
+
+
+async def _nowhere(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """Nothing lies at this path."""
+    raise Refused(404)
 
 
 def _status(word: str) -> Response:

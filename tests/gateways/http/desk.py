@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import socket
+import contextlib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx
 
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
-from agentserver.core.blueprint import Limits
 from agentserver.assembly import Principal, Server, Trust, build
+from agentserver.core.blueprint import Limits
 from agentserver.gateways.http import Door, DoorOptions
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
@@ -88,7 +89,7 @@ async def silent(payload: Break, metadata: HandlerMetadata) -> None:
 def organism(books: Books, **limits: Any):
     async def pay(payload: Pay, metadata: HandlerMetadata) -> HandlerResponse:
         books.paid += 1
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return HandlerResponse.respond(Greeting(f"paid {payload.amount}"))
 
     return organism_of(
@@ -97,7 +98,7 @@ def organism(books: Books, **limits: Any):
         listener("cashier", pay, Pay),
         listener("vault", pay, Pay, approval=True),
         listener("breaker", silent, Break, deadline=0.3),
-        limits=Limits(**limits),
+        limits=Limits(**{"drain": 0.2} | limits),
     )
 
 
@@ -121,7 +122,9 @@ class NoPace:
         return 0.0
 
 
-def person(name: str, role: Role = Role.USER, may: tuple[str, ...] | None = None, trust: Trust = Trust.ORDERS) -> Caller:
+def person(
+    name: str, role: Role = Role.USER, may: tuple[str, ...] | None = None, trust: Trust = Trust.ORDERS
+) -> Caller:
     return Caller(Principal(name, trust, may), role, Rate(1000, "s"), 100)
 
 
@@ -171,6 +174,14 @@ class Desk:
     async def connect(self) -> anyio.abc.SocketStream:
         return await anyio.connect_tcp("127.0.0.1", self.port)
 
+    async def told(self, stream: anyio.abc.SocketStream, words: bytes, within: float = 5) -> None:
+        """Hold that the door says these words, and closes the connection in time."""
+        data = b""
+        with anyio.fail_after(within), contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            while True:
+                data += await stream.receive()
+        assert words in data, data
+
 
 @asynccontextmanager
 async def desk(*, parts=(), metrics=None, limits=None, pace=None, secure=None, engine=None, **options):
@@ -195,6 +206,27 @@ async def opened(client: httpx.AsyncClient) -> str:
     return f"/v1/conversations/{answer.json()['conversation']}"
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
+async def until(condition, within: float = 3) -> None:
+    """Wait for what no event tells."""
+    with anyio.fail_after(within):
+        while not condition():  # noqa: ASYNC110 - what is looked at belongs to the library, or to another task
+            await anyio.sleep(0.01)
+
+
+async def server_sent(client: httpx.AsyncClient, path: str, **headers: str):
+    """The events of a stream as they come: kind, id, text. Comments are left out."""
+    async with client.stream("GET", path, headers=headers) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/event-stream"
+        kind = at = data = ""
+        async for line in answer.aiter_lines():
+            name, _, value = line.partition(": ")
+            if name == "event":
+                kind = value
+            elif name == "id":
+                at = value
+            elif name == "data":
+                data = value
+            elif not line and data:
+                yield kind, at, data
+                data = ""

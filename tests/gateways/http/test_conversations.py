@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.gateways.http.desk import desk, opened, person
+from tests.gateways.http.desk import desk, opened, person, until
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,11 @@ async def test_a_message_is_answered_with_its_first_reply():
         answer = await ada.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "Ada"})
         said = answer.json()
         assert answer.status_code == 200
-        assert (said["from"], said["payload"], said["value"]) == ("greeter", "Greeting", {"text": "Hello, Ada"})
+        assert (said["from"], said["payload"], said["value"]) == (
+            "greeter",
+            "Greeting",
+            {"text": "Hello, Ada"},
+        )
         assert answer.headers["agentserver-request"] == said["request"]
         assert answer.headers["agentserver-place"] == said["place"]
 
@@ -36,7 +40,9 @@ async def test_xml_is_answered_with_the_envelope():
         answer = await ada.post(f"{path}/messages?to=greeter", content=body, headers=asked)
         assert answer.json()["value"] == {"text": "Hello, Ada"}
         asked = {"accept": "application/xml"}
-        answer = await ada.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "Ada"}, headers=asked)
+        answer = await ada.post(
+            f"{path}/messages?to=greeter&payload=Greet", json={"name": "Ada"}, headers=asked
+        )
         assert b"<" in answer.content
 
 
@@ -82,7 +88,9 @@ async def test_xml_that_does_not_fit_is_told_what_to_correct():
         codec = door.server.rules.codecs.of(type_of("Greet"))
         body = codec.encode(type_of("Greet")("Ada")).replace("name", "nme")
         answer = await ada.post(
-            f"{await opened(ada)}/messages?to=greeter", content=body, headers={"content-type": "application/xml"}
+            f"{await opened(ada)}/messages?to=greeter",
+            content=body,
+            headers={"content-type": "application/xml"},
         )
         assert answer.status_code == 422
         assert "name" in answer.json()["detail"]
@@ -229,12 +237,9 @@ async def test_who_waits_when_the_server_stops_is_told_the_request():
             told.append(await ada.post(f"{path}/messages?to=pauser&wait=30", json={"seconds": 30}))
 
         tasks.start_soon(ask)
-        while not len(door.door.holding):
-            await anyio.sleep(0.01)
+        await until(lambda: len(door.door.holding))
         door.door.stop()
-        with anyio.fail_after(3):
-            while not told:
-                await anyio.sleep(0.01)
+        await until(lambda: told, 3)
         assert told[0].status_code == 202
         tasks.cancel_scope.cancel()
 
@@ -244,9 +249,7 @@ async def test_who_goes_while_it_waits_holds_nothing():
         path = await opened(ada)
         with anyio.move_on_after(0.3):
             await ada.post(f"{path}/messages?to=pauser&wait=30", json={"seconds": 30})
-        with anyio.fail_after(3):
-            while len(door.door.holding):
-                await anyio.sleep(0.01)
+        await until(lambda: not len(door.door.holding), 3)
 
 
 async def test_a_viewer_changes_nothing():
@@ -265,8 +268,7 @@ async def test_more_waits_than_one_may_hold_are_told_the_request_at_once():
     async with desk(streams=1) as door, door.client() as ada, anyio.create_task_group() as tasks:
         path = await opened(ada)
         tasks.start_soon(ada.get, f"{path}/events")
-        while not len(door.door.holding):
-            await anyio.sleep(0.01)
+        await until(lambda: len(door.door.holding))
         answer = await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})
         assert answer.status_code == 202
         assert (await ada.get(f"{path}/events")).status_code == 429

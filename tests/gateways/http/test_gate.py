@@ -1,0 +1,175 @@
+"""The gate: by which name the door is reached, whose request it is, how large and how slow it may be."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agentserver.gateways.http import Part
+from agentserver.gateways.http.gate import COOKIE
+from agentserver.gateways.http.parts import caller
+from tests.gateways.http.desk import desk, opened
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    "token", [None, "Bearer nobody", "Bearer", "Basic YWRh", "", "Bearer \xe9\xff", "Bearer a b"]
+)
+async def test_without_a_token_that_somebody_has_nobody_is_let_in_and_all_get_equal_bytes(token):
+    async with desk() as door, door.client("") as nobody:
+        headers = {} if token is None else {"authorization": token.encode("latin-1")}
+        answer = await nobody.post("/v1/conversations", headers=headers)
+        bare = await nobody.post("/v1/conversations")
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert answer.content == bare.content
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example", ""])
+async def test_a_name_that_is_not_the_doors_own_is_refused(host):
+    async with desk() as door, door.client() as ada:
+        answer = await ada.post("/v1/conversations", headers={"host": host})
+        assert answer.status_code == 421
+        assert (await ada.get("/healthz", headers={"host": host})).status_code == 200
+
+
+async def test_the_doors_own_names_are_accepted():
+    async with desk() as door, door.client() as ada:
+        for host in (f"LOCALHOST:{door.port}", f"[::1]:{door.port}"):
+            assert (await ada.post("/v1/conversations", headers={"host": host})).status_code == 201
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1", "file://", ""])
+async def test_a_request_of_another_site_is_refused(origin):
+    async with desk() as door, door.client() as ada:
+        answer = await ada.post("/v1/conversations", headers={"origin": origin})
+        assert answer.status_code == 403
+        own = await ada.post("/v1/conversations", headers={"origin": door.url})
+        assert own.status_code == 201
+
+
+async def test_a_cookie_alone_changes_nothing_without_the_header():
+    async with desk() as door, door.client("") as browser:
+        cookie = {"cookie": f"a=b; {COOKIE}=ada"}
+        assert (await browser.post("/v1/conversations", headers=cookie)).status_code == 403
+        answer = await browser.post("/v1/conversations", headers={**cookie, "x-agentserver": "1"})
+        assert answer.status_code == 201
+        assert (await browser.get("/openapi.json", headers=cookie)).status_code == 200
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_that_is_too_large_is_not_taken(chunked):
+    async with desk(body=10_000) as door, door.client() as ada:
+        path = await opened(ada)
+        body = b'{"name": "' + b"x" * 20_000 + b'"}'
+
+        async def pieces():
+            for start in range(0, len(body), 1000):
+                yield body[start : start + 1000]
+
+        headers = {"content-type": "application/json"}
+        content = pieces() if chunked else body
+        answer = await ada.post(f"{path}/messages?to=greeter&payload=Greet", content=content, headers=headers)
+        assert answer.status_code == 413
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for():
+    async with desk(patience=0.2) as door, door.client() as ada:
+        path = await opened(ada)
+        head = f"POST {path}/messages?to=cashier HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n"
+        async with await door.connect() as stream:
+            await stream.send(
+                f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode()
+            )
+            await door.told(stream, b" 408 ")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/v1/conversations", 405),
+        ("PUT", "/v1/approvals", 405),
+        ("POST", "/healthz", 405),
+        ("GET", "/v1/conversations/%00/trace", 404),
+        ("GET", "/v1/conversations/%ff%fe/trace", 404),
+        ("GET", "/v1/conversations/" + "x" * 5000 + "/trace", 404),
+        ("GET", "/v1/conversations/a/events/", 404),
+        ("GET", "/metrics", 404),
+        ("DELETE", "/v1/conversations/x/requests/%F0%9F%92%A9", 404),
+    ],
+)
+async def test_paths_and_methods_that_there_are_not(method, path, status):
+    async with desk() as door, door.client() as ada:
+        answer = await ada.request(method, path)
+        assert answer.status_code == status
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_mistake_of_a_part_is_an_answer_and_says_nothing():
+    async def broken(request):
+        raise RuntimeError("a secret reason")
+
+    async with desk(parts=[Part("broken", (Route("/broken", broken),))]) as door, door.client() as ada:
+        answer = await ada.get("/broken")
+        assert answer.status_code == 500
+        assert "secret" not in answer.text
+
+
+async def test_the_routes_of_a_part_ask_for_a_token_unless_it_is_open():
+    async def whose(request):
+        return Response(caller(request).name)
+
+    async def anybody(request):
+        return Response("come in")
+
+    entered = []
+
+    class Life:
+        async def __aenter__(self):
+            entered.append("in")
+
+        async def __aexit__(self, *_):
+            entered.append("out")
+
+    parts = [
+        Part("closed", (Route("/whose", whose),), headers={"Content-Security-Policy": "default-src 'none'"}),
+        Part("open", (Route("/anybody", anybody),), open=True, lifespan=Life),
+    ]
+    async with desk(parts=parts) as door, door.client() as ada, door.client("") as nobody:
+        answer = await ada.get("/whose")
+        assert answer.text == "ada"
+        assert answer.headers["content-security-policy"] == "default-src 'none'"
+        assert (await nobody.get("/whose")).status_code == 401
+        assert (await nobody.get("/anybody")).text == "come in"
+        assert "content-security-policy" not in (await nobody.get("/anybody")).headers
+        assert entered == ["in"]
+    assert entered == ["in", "out"]
+
+
+async def test_a_rate_that_is_exceeded_is_told_when_to_come_again():
+    class Slow:
+        def take(self, caller):
+            return 1.5
+
+    async with desk(pace=Slow()) as door, door.client() as ada:
+        answer = await ada.post("/v1/conversations")
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+
+
+async def test_metrics_are_for_operators_and_viewers():
+    async with desk(metrics=lambda: b"up 1\n") as door:
+        for name, status in (("ada", 403), ("olga", 200), ("vera", 200), ("", 401)):
+            async with door.client(name) as client:
+                assert (await client.get("/metrics")).status_code == status
+
+
+async def test_each_answer_is_kept_by_nobody_and_taken_for_nothing_else():
+    async with desk() as door, door.client() as ada:
+        for answer in (await ada.get("/healthz"), await ada.get("/nothing")):
+            assert answer.headers["cache-control"] == "no-store"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert "server" not in answer.headers

@@ -1,0 +1,224 @@
+"""Streams of events over real sockets: Server-sent events and WebSocket."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from agentserver.gateways.http.forms import place_id
+from tests.gateways.http.desk import desk, opened, server_sent, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def pay(client, path, amount=1, **headers):
+    return (await client.post(f"{path}/messages?to=cashier", json={"amount": amount}, headers=headers)).json()
+
+
+async def read(client, path, **headers):
+    """The events that are there, as (event, id, data)."""
+    return [(kind, at, json.loads(data)) async for kind, at, data in server_sent(client, path, **headers)]
+
+
+@asynccontextmanager
+async def socket(door, path, name="ada", **options):
+    headers = {"authorization": f"Bearer {name}"} if name else {}
+    address = f"ws://127.0.0.1:{door.port}{path}"
+    async with connect(address, additional_headers=headers, **options) as one:
+        yield one
+
+
+async def test_events_have_their_place_as_id_and_the_end_says_where_to_come_back():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        reply = await pay(ada, path, 5)
+        events = await read(ada, f"{path}/events?wait=1")
+        assert [(kind, name) for kind, name, _ in events] == [
+            ("reply", reply["place"]),
+            ("done", events[1][2]["place"]),
+            ("end", events[1][2]["place"]),  # an event without an id of its own has the last one
+        ]
+        assert events[0][2] == reply
+        assert events[2][2] == {"type": "end", "reason": "waited", "after": events[1][2]["place"]}
+
+
+async def test_a_stream_goes_on_after_the_last_event_that_its_reader_had():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        first, second = await pay(ada, path, 1), await pay(ada, path, 2)
+        again = await read(ada, f"{path}/events?wait=1", **{"last-event-id": first["place"]})
+        assert [data["request"] for kind, _, data in again if kind == "reply"] == [second["request"]]
+        after = await read(ada, f"{path}/events?wait=1&after={second['place']}")
+        assert [kind for kind, _, _ in after] == ["done", "end"]
+
+
+async def test_a_place_that_is_none_is_a_bad_request():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        for bad in ("x", "1", "1-", "-1-1", "1-1-1", "01-1", "1" * 30 + "-1", "\u0663-1"):
+            assert (await ada.get(f"{path}/events", params={"after": bad})).status_code == 400
+        assert (await ada.get(f"{path}/events", headers={"last-event-id": "x"})).status_code == 400
+
+
+async def test_a_silent_stream_shows_signs_of_life():
+    async with desk(beat=0.05) as door, door.client() as ada:
+        path = await opened(ada)
+        async with ada.stream("GET", f"{path}/events?wait=1") as answer:
+            text = "".join([piece async for piece in answer.aiter_text()])
+        assert text.count(": \n\n") >= 3
+
+
+async def test_the_end_of_a_conversation_ends_its_streams():
+    async with desk() as door, door.client() as ada, anyio.create_task_group() as tasks:
+        path = await opened(ada)
+        found = []
+
+        async def watch():
+            found.extend(await read(ada, f"{path}/events"))
+
+        tasks.start_soon(watch)
+        await until(lambda: len(door.door.holding))
+        await ada.delete(path)
+        await until(lambda: found, 3)
+        assert found[-1][2]["reason"] == "closed"
+
+
+@pytest.mark.parametrize("why", ["stopping", "revoked"])
+async def test_a_stream_that_the_door_ends_says_why_within_a_second(why):
+    async with desk() as door, door.client() as ada, anyio.create_task_group() as tasks:
+        path = await opened(ada)
+        found = []
+
+        async def watch():
+            found.extend(await read(ada, f"{path}/events"))
+
+        tasks.start_soon(watch)
+        await until(lambda: len(door.door.holding))
+        if why == "stopping":
+            door.door.stop()
+        else:
+            del door.people.known["ada"]
+        await until(lambda: found, 1)
+        assert found[-1][2]["reason"] == why
+
+
+async def test_two_watch_and_a_third_that_never_reads_holds_nobody_up():
+    async with (
+        desk(limits={"payload": 300_000}) as door,
+        door.client() as ada,
+        anyio.create_task_group() as tasks,
+    ):
+        path = await opened(ada)
+        seen = {1: 0, 2: 0}
+
+        async def watch(number):
+            async for kind, _, _ in server_sent(ada, f"{path}/events"):
+                seen[number] += kind == "reply"
+
+        deaf = await door.connect()
+        await deaf.send(
+            f"GET {path}/events HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n\r\n".encode()
+        )
+        for number in seen:
+            tasks.start_soon(watch, number)
+        await until(lambda: len(door.door.holding) == 3)
+        for _ in range(60):
+            body = {"text": "x" * 1000, "times": 200}
+            answer = await ada.post(f"{path}/messages?to=greeter&payload=Shout", json=body)
+            assert answer.status_code == 200
+        await until(lambda: min(seen.values()) == 60, 10)
+        await deaf.aclose()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_websocket_has_the_same_events():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        reply = await pay(ada, path, 5)
+        async with socket(door, f"{path}/events") as one:
+            assert json.loads(await one.recv()) == reply
+            assert json.loads(await one.recv())["type"] == "done"
+            later = await pay(ada, path, 6)
+            assert json.loads(await one.recv()) == later
+
+
+async def test_what_was_taken_over_a_websocket_counts_as_taken():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        conversation, confirmed = path.rpartition("/")[2], []
+        acknowledge = door.server.engine.acknowledge
+
+        def noting(of, place):
+            confirmed.append((of, place_id(place)))
+            acknowledge(of, place)
+
+        door.server.engine.acknowledge = noting
+        await pay(ada, path, 5)
+        async with socket(door, f"{path}/events") as one:
+            await one.recv()
+            done = json.loads(await one.recv())
+            await one.send(json.dumps({"taken": done["place"]}))
+            await until(lambda: (conversation, done["place"]) in confirmed)
+
+
+@pytest.mark.parametrize("word", ["x", "{}", '{"taken": 7}', '{"taken": "1-1", "more": 1}', "[" * 5000])
+async def test_a_word_that_is_none_ends_a_websocket(word):
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        async with socket(door, f"{path}/events") as one:
+            await one.send(word)
+            with pytest.raises(ConnectionClosed) as closed:
+                while True:
+                    await one.recv()
+        assert closed.value.rcvd.code in (1008, 1009)
+        assert (await ada.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "options", "status"),
+    [
+        ("", None, {}, 401),
+        ("nobody", None, {}, 401),
+        ("bob", None, {}, 404),
+        ("ada", "/v1/conversations/x/events", {}, 404),
+        ("ada", "/v1/nothing", {}, 404),
+        ("ada", None, {"origin": "https://evil.example"}, 403),
+    ],
+)
+async def test_a_websocket_that_is_refused_is_told_so(name, path, options, status):
+    async with desk() as door, door.client() as ada:
+        way = path or f"{await opened(ada)}/events"
+        with pytest.raises(InvalidStatus) as refused:
+            async with socket(door, way, name, **options):
+                pass
+        assert refused.value.response.status_code == status
+
+
+async def test_the_server_ends_a_websocket_with_its_reason():
+    async with desk() as door, door.client() as ada:
+        path = await opened(ada)
+        async with socket(door, f"{path}/events") as one:
+            await until(lambda: len(door.door.holding))
+            door.door.stop()
+            assert json.loads(await one.recv())["reason"] == "stopping"
+            with pytest.raises(ConnectionClosed) as closed:
+                await one.recv()
+        assert closed.value.rcvd.code == 1001
+
+
+async def test_operators_see_others_and_viewers_see_no_content():
+    async with desk() as door, door.client() as ada, door.client("olga") as olga, door.client("vera") as vera:
+        path = await opened(ada)
+        await pay(ada, path, 5)
+        whole = await read(olga, f"{path}/events?wait=0")
+        assert whole[0][2]["value"] == {"text": "paid 5"}
+        less = await read(vera, f"{path}/events?wait=0")
+        assert "value" not in less[0][2]
+        assert less[0][2]["redacted"] > 0
+        again = await read(olga, f"{path}/events?wait=0", **{"last-event-id": whole[0][1]})
+        assert again[0][0] == "done"

@@ -88,12 +88,14 @@ class HttpEntry(Strict):
     )
 
 
-Http: TypeAlias = Annotated[HttpEntry | None, BeforeValidator(given, json_schema_input_type=HttpEntry)]
-HTTP: Final = Field(
-    default=None,
-    title="HTTP",
-    description="The door by which other programs and people reach the organism: agentserver serve opens it.",
-)
+MaybeHttp: TypeAlias = Annotated[
+    HttpEntry | None,
+    BeforeValidator(given, json_schema_input_type=HttpEntry),
+    Field(
+        title="HTTP",
+        description="The door by which other programs and people reach the organism: agentserver serve opens it.",
+    ),
+]
 
 
 def read_http(main: Parsed, report: Mistakes) -> DoorKeys | None:

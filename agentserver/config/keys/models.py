@@ -27,13 +27,13 @@ from agentserver.config.keys.fields import (
     alone,
     given,
 )
-from agentserver.config.keys.http import HTTP, Http
+from agentserver.config.keys.http import MaybeHttp  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.otel import MaybeOtel  # noqa: TC001 - pydantic reads it
-from agentserver.config.keys.serving import McpServerEntry
+from agentserver.config.keys.serving import MaybeServing  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.words import Approval, Trusts  # noqa: TC001 - pydantic reads them
 from agentserver.config.organism import Journal
 from agentserver.core.blueprint import Limits
@@ -384,15 +384,9 @@ class OrganismFile(IncludedFile):
         max_length=100,
         description="Servers of the Model Context Protocol whose tools are listeners.",
     )
-    mcp_server: Annotated[
-        McpServerEntry | None, BeforeValidator(given, json_schema_input_type=McpServerEntry)
-    ] = Field(
-        default=None,
-        title="MCP server",
-        description="What hosts of the Model Context Protocol are offered by agentserver mcp serve.",
-    )
+    mcp_server: MaybeServing = None
     otel: MaybeOtel = None
-    http: Http = HTTP
+    http: MaybeHttp = None
     provenance: Any = Field(
         default=None,
         title="Provenance",

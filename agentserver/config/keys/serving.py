@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from agentserver.config.keys.fields import Deadline, Name, RelativePath, Strict
+from agentserver.config.keys.fields import Deadline, Name, RelativePath, Strict, given
 
 PAGE_PATTERN = r"^https?://[^\s@?#]+/$"
 _Page: TypeAlias = Annotated[str, Field(pattern=PAGE_PATTERN, max_length=1000)]
@@ -42,3 +42,13 @@ class McpServerEntry(Strict):
         default=60.0,
         description='How long a host waits for a call: seconds, or text such as "2m". The call itself goes on.',
     )
+
+
+MaybeServing: TypeAlias = Annotated[
+    McpServerEntry | None,
+    BeforeValidator(given, json_schema_input_type=McpServerEntry),
+    Field(
+        title="MCP server",
+        description="What hosts of the Model Context Protocol are offered by agentserver mcp serve.",
+    ),
+]

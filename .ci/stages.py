@@ -38,6 +38,7 @@ QUICK = {
     "agents": ("--quick",),
     "durable": ("--quick",),
     "fairness": ("--quick",),
+    "gateway": ("--quick",),
     "handoff": ("1",),
     "hop": ("--rounds=1", "--hops=300", "--size=0.4 kB"),
     "isolation": ("--quick",),

@@ -30,16 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("agentserver.http")
 
-COOKIE: Final = "__Host-agentserver"
-"""The cookie in which a browser shows a token."""
-
-HEADER: Final = b"x-agentserver"
-"""The header that a request which changes something needs where a cookie alone says whose it is."""
-
 PROBES: Final = ("/healthz", "/readyz")
 """Paths at which the door does not ask by which name it was reached: they tell nothing, and probes use addresses."""
-
-_SAFE: Final = ("GET", "HEAD")
 
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -129,16 +121,10 @@ class Keeper:
     pace: Pace
 
     def caller(self, scope: Scope) -> Caller:
-        """Whose request it is. Raises Refused: 401 for nobody's, 403 for what another site began, 429 for too many."""
-        heads = scope[_HEADS]
-        token, cookie = _token(heads)
-        found = self.known.authenticate(token)
+        """Whose request it is. Raises Refused: 401 for nobody's, 429 for too many."""
+        found = self.known.authenticate(_token(scope[_HEADS]))
         if found is None:
             raise Refused(401, "A token is needed.", _NOBODY)
-        if cookie and scope.get("method", "GET") not in _SAFE and HEADER not in heads:
-            raise Refused(
-                403, "A request of a browser's that changes something needs the header X-Agentserver."
-            )
         delay = self.pace.take(found)
         if delay:
             raise Refused(429, "Too many requests.", {"retry-after": str(int(delay) + 1)})
@@ -209,17 +195,10 @@ def _heads(scope: Scope) -> Mapping[bytes, bytes]:
     return found
 
 
-def _token(heads: Mapping[bytes, bytes]) -> tuple[str, bool]:
-    """The token that a request shows, and whether a cookie alone does."""
-    said = heads.get(b"authorization")
-    if said is not None:
-        scheme, _, token = said.decode("latin-1").partition(" ")
-        return (token.strip() if scheme.lower() == "bearer" else ""), False
-    for each in heads.get(b"cookie", b"").decode("latin-1").split(";"):
-        name, _, value = each.strip().partition("=")
-        if name == COOKIE:
-            return value, True
-    return "", False
+def _token(heads: Mapping[bytes, bytes]) -> str:
+    """The bearer token that a request shows; empty for none. No cookie counts: other sites can have one sent."""
+    scheme, _, token = heads.get(b"authorization", b"").decode("latin-1").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _refused(error: Exception) -> Refused:

@@ -141,7 +141,7 @@ class Connection(H11Protocol, Stalled):
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises OSError when that cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # or each answer would wait for an ack
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

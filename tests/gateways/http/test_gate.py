@@ -7,7 +7,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agentserver.gateways.http import Part
-from agentserver.gateways.http.gate import COOKIE
 from agentserver.gateways.http.parts import caller
 from tests.gateways.http.desk import desk, opened
 
@@ -48,15 +47,6 @@ async def test_a_request_of_another_site_is_refused(origin):
         assert answer.status_code == 403
         own = await ada.post("/v1/conversations", headers={"origin": door.url})
         assert own.status_code == 201
-
-
-async def test_a_cookie_alone_changes_nothing_without_the_header():
-    async with desk() as door, door.client("") as browser:
-        cookie = {"cookie": f"a=b; {COOKIE}=ada"}
-        assert (await browser.post("/v1/conversations", headers=cookie)).status_code == 403
-        answer = await browser.post("/v1/conversations", headers={**cookie, "x-agentserver": "1"})
-        assert answer.status_code == 201
-        assert (await browser.get("/openapi.json", headers=cookie)).status_code == 200
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -1,0 +1,120 @@
+"""Approvals and traces over real sockets: what each role sees and decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateways.http.desk import desk, opened, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def asked(door, client, amount=1):
+    """The path of a conversation in which a payment waits for a person."""
+    path = await opened(client)
+    wanted = {"prefer": "respond-async"}
+    answer = await client.post(f"{path}/messages?to=vault", json={"amount": amount}, headers=wanted)
+    assert answer.status_code == 202
+    await until(lambda: door.server.approvals())
+    return path
+
+
+async def test_an_operator_decides_about_what_it_was_shown():
+    async with desk() as door, door.client() as ada, door.client("olga") as olga:
+        path = await asked(door, ada, 5)
+        (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
+        assert (one["from"], one["to"], one["payload"], one["value"]) == (
+            "ada",
+            "vault",
+            "Pay",
+            {"amount": 5},
+        )
+        assert one["until"] > one["at"]
+        answer = {"digest": one["digest"], "answer": "once"}
+        assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 204
+        assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 404
+        events = (await ada.get(f"{path}/events?wait=1")).text
+        assert "paid 5" in events
+        records = (await olga.get(f"{path}/trace")).json()["records"]
+        approved = next(each for each in records if each["event"] == "approved")
+        assert approved["detail"] == ["approved by olga, once"]
+
+
+async def test_what_is_denied_is_not_done():
+    async with desk() as door, door.client() as ada, door.client("olga") as olga:
+        path = await asked(door, ada)
+        (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
+        answer = {"digest": one["digest"], "answer": "deny"}
+        assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 204
+        assert "denied" in (await ada.get(f"{path}/events?wait=1")).text
+        assert door.books.paid == 0
+
+
+async def test_a_message_that_was_denied_while_its_sender_waits_is_forbidden():
+    async with desk() as door, door.client("olga") as olga:
+        path = await asked(door, olga)
+        (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
+        await olga.post(f"/v1/approvals/{one['id']}", json={"digest": one["digest"], "answer": "deny"})
+        request = one["request"]
+        events = (await olga.get(f"{path}/events?wait=1")).text
+        assert request in events
+        assert '"code":"denied"' in events
+
+
+async def test_an_answer_to_another_message_than_the_one_that_was_shown_is_stale():
+    async with desk() as door, door.client() as ada, door.client("olga") as olga:
+        await asked(door, ada)
+        (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
+        stale = {"digest": "0" * 64, "answer": "once"}
+        assert (await olga.post(f"/v1/approvals/{one['id']}", json=stale)).status_code == 409
+        assert (await olga.post("/v1/approvals/unknown", json=stale)).status_code == 404
+        assert door.books.paid == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"x", b"[]", b"{}", b'{"digest": 1, "answer": "once"}', b'{"digest": "a", "answer": "maybe"}'],
+)
+async def test_what_is_no_answer_is_refused(body):
+    async with desk() as door, door.client() as ada, door.client("olga") as olga:
+        await asked(door, ada)
+        (one,) = door.server.approvals()
+        assert (await olga.post(f"/v1/approvals/{one.id}", content=body)).status_code == 422
+
+
+async def test_only_operators_decide_and_users_see_no_approvals():
+    async with desk() as door, door.client() as ada, door.client("vera") as vera:
+        await asked(door, ada)
+        (one,) = door.server.approvals()
+        answer = {"digest": one.digest, "answer": "once"}
+        for client in (ada, vera):
+            assert (await client.post(f"/v1/approvals/{one.id}", json=answer)).status_code == 403
+        assert (await ada.get("/v1/approvals")).status_code == 403
+        (shown,) = (await vera.get("/v1/approvals")).json()["approvals"]
+        assert "value" not in shown
+        assert shown["questions"] == [{"guard": shown["questions"][0]["guard"]}]
+        assert door.books.paid == 0
+
+
+async def test_who_asked_may_not_approve_where_others_have_to():
+    async with desk(limits={"approvers": "others"}) as door, door.client("olga") as olga:
+        await asked(door, olga)
+        (one,) = door.server.approvals()
+        said = {"digest": one.digest, "answer": "once"}
+        assert (await olga.post(f"/v1/approvals/{one.id}", json=said)).status_code == 403
+        assert (
+            await olga.post(f"/v1/approvals/{one.id}", json={**said, "answer": "deny"})
+        ).status_code == 204
+
+
+async def test_each_role_is_shown_of_a_trace_what_it_may_see():
+    async with desk() as door, door.client() as ada, door.client("olga") as olga, door.client("vera") as vera:
+        path = await opened(ada)
+        await ada.post(f"{path}/messages?to=cashier", json={"amount": 5})
+        mine, whole, less = [
+            (await each.get(f"{path}/trace")).json()["records"] for each in (ada, olga, vera)
+        ]
+        assert [each["event"] for each in mine] == [each["event"] for each in whole]
+        assert not any("message" in each or "detail" in each for each in mine)
+        assert any(each.get("message", {}).get("value") == {"text": "paid 5"} for each in whole)
+        assert "paid 5" not in str(less)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+import uvicorn
 
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import Principal, build
@@ -116,10 +117,13 @@ async def serve() -> None:
         async with (
             door.open(),
             served(door, door_socket, None, 10_000),
-            served(bare, echo_socket, None, 10_000),
+            anyio.create_task_group() as tasks,
         ):
+            config = uvicorn.Config(bare, log_config=None, lifespan="off", access_log=False)
+            tasks.start_soon(uvicorn.Server(config)._serve, [echo_socket])  # noqa: SLF001 - serve() takes signals
             print(port, echo_socket.getsockname()[1], flush=True)
             await anyio.to_thread.run_sync(sys.stdin.read)
+            tasks.cancel_scope.cancel()
 
 
 @contextmanager

@@ -148,6 +148,7 @@ def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console
     from agentserver.gateways.http import Door
     from agentserver.gateways.http.serving import served
     from agentserver.gateways.principals import Rates
+    from agentserver.telemetry.metrics import Metrics
 
     server = project.server(ctx, organism, durable=True)
     server.approver = _Waiting()
@@ -158,7 +159,14 @@ def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console
         parts = [part for each in PARTS for part in each(serving)]
     except (ValueError, MissingExtraError) as error:
         project.refuse(ctx, str(error))
-    door = Door(server, options, serving.tokens, Rates(time.monotonic), parts, name=organism.name)
+    metrics = Metrics(bound.listener.name for bound in organism.listeners)
+    server.meters = (*server.meters, metrics.observe)
+
+    def measured() -> bytes:
+        return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)
+
+    rates, name = Rates(time.monotonic), organism.name
+    door = Door(server, options, serving.tokens, rates, parts, metrics=measured, name=name)
     beside = opened_console(server, ending) if console else partial(_closing, ending, server, door)
 
     async def open_door() -> int:

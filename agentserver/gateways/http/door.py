@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DESCRIPTIONS: Final = 64
 """Descriptions that are kept: one for each set of listeners that a caller may address."""
 
-METRICS: Final = "text/plain; version=1.0.0; charset=utf-8"
+METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Door:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from agentserver.gateways.http.parts import CALLER
+from agentserver.gateways.http.held import Turns
+from agentserver.gateways.http.parts import CALLER, HEADS
 from agentserver.gateways.http.problems import Refused, too_large, unavailable
 from agentserver.ports import EngineError, QuotaError, UnkeptError
 
@@ -40,7 +41,6 @@ _HEADERS: Final = (
 )
 
 _EXTRA: Final = "agentserver.headers"
-_HEADS: Final = "agentserver.heads"
 
 LINGER: Final = 1.0
 """Seconds for which more of a body that is too large is thrown away, so that its sender comes to read the answer."""
@@ -65,7 +65,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hold one connection of a WebSocket."""
         scope["app"] = self.app
-        scope[_HEADS] = heads = _heads(scope)
+        scope[HEADS] = heads = _heads(scope)
         started = False
         extra: list[tuple[bytes, bytes]] = []
         scope[_EXTRA] = extra
@@ -115,14 +115,16 @@ class Keeper:
     Args:
         known: the tokens.
         pace: the rates.
+        turns: of the requests of each principal.
     """
 
     known: Known
     pace: Pace
+    turns: Turns = field(default_factory=Turns)
 
     def caller(self, scope: Scope) -> Caller:
         """Whose request it is. Raises Refused: 401 for nobody's, 429 for too many."""
-        found = self.known.authenticate(_token(scope[_HEADS]))
+        found = self.known.authenticate(_token(scope[HEADS]))
         if found is None:
             raise Refused(401, "A token is needed.", _NOBODY)
         delay = self.pace.take(found)
@@ -149,13 +151,19 @@ class _Asking:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[_EXTRA].extend(self.extra)
-        if self.keeper is not None:
-            scope[CALLER] = self.keeper.caller(scope)
-        await self.app(scope, receive, send)
+        if self.keeper is None:
+            await self.app(scope, receive, send)
+            return
+        scope[CALLER] = found = self.keeper.caller(scope)
+        async with self.keeper.turns.turn(found.name):
+            await self.app(scope, receive, send)
 
 
 class _Bounded:
-    """The body of a request, of which no more is taken than is allowed, and for no longer."""
+    """The body of a request, of which no more is taken than is allowed, and for no longer.
+
+    A client that sends no more of it at all is cut off by its connection.
+    """
 
     def __init__(self, receive: Receive, options: DoorOptions) -> None:
         self._receive, self._options = receive, options
@@ -163,14 +171,12 @@ class _Bounded:
 
     async def __call__(self) -> MutableMapping[str, Any]:
         """The next piece. Raises Refused when it is too much or too late."""
+        message = await self._receive()
         if self._whole:
-            return await self._receive()
+            return message
         now = time.monotonic()
         self._until = self._until or now + self._options.patience
-        message: MutableMapping[str, Any] = {}
-        with anyio.move_on_after(self._until - now):
-            message = await self._receive()
-        if not message:
+        if now > self._until:
             raise Refused(408, "The body did not come in time.", {"connection": "close"})
         if message["type"] == "http.request":
             self._whole = not message.get("more_body", False)

@@ -6,8 +6,11 @@ know what is sent over them.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -15,7 +18,9 @@ import anyio
 from agentserver.gateways.http.problems import Refused, stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
+
+    from starlette.types import Scope
 
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import Known
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
 
 LOOK: Final = 0.4
 """Seconds between two looks at whether the callers of held connections still stand."""
+
+GONE: Final = "agentserver.gone"
+"""The key of a request's scope under which the connection finds what to call when its client has gone."""
 
 STOPPING: Final = "stopping"
 REVOKED: Final = "revoked"
@@ -39,7 +47,7 @@ class Held:
     """
 
     caller: Caller
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope
     why: str = ""
 
     def end(self, why: str) -> None:
@@ -71,8 +79,13 @@ class Holding:
         return not self.stopping and mine < self._options.streams and len(self._held) < self._options.held
 
     @contextmanager
-    def hold(self, caller: Caller) -> Iterator[Held]:
+    def hold(self, caller: Caller, scope: Scope | None = None, wait: float = inf) -> Iterator[Held]:
         """Hold a connection for as long as the context lasts; being ended leaves it without an error.
+
+        Args:
+            caller: whose it is.
+            scope: of the request, for the connection to end it when its client has gone.
+            wait: seconds after which it is ended.
 
         Raises Refused: 503 when the server stops, 429 when there are as many as there may be.
         """
@@ -80,13 +93,17 @@ class Holding:
             raise stopping()
         if not self.room(caller):
             raise Refused(429, "Too many streams and waits are open.", {"retry-after": "1"})
-        one = Held(caller)
+        one = Held(caller, anyio.CancelScope(deadline=anyio.current_time() + wait))
+        if scope is not None:
+            scope[GONE] = one.scope.cancel
         self._held.add(one)
         self._each[caller.name] = self._each.get(caller.name, 0) + 1
         try:
             with one.scope:
                 yield one
         finally:
+            if scope is not None:
+                scope[GONE] = None
             self._held.discard(one)
             self._each[caller.name] -= 1
             if not self._each[caller.name]:
@@ -105,3 +122,66 @@ class Holding:
             for one in tuple(self._held):
                 if not self._known.stands(one.caller):
                     one.end(REVOKED)
+
+
+class Turns:
+    """Lets a few requests of each principal be worked on at a time, so that nobody waits behind all of another's.
+
+    Args:
+        most: of one principal at a time.
+        brief: seconds after which a request that waits for something counts no more.
+    """
+
+    def __init__(self, most: int = 4, brief: float = 0.05) -> None:
+        self._most, self._brief = most, brief
+        self._working: dict[str, int] = {}
+        self._waiting: dict[str, deque[anyio.Event]] = {}
+
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[None]:
+        """Wait until it is the turn of a principal's request."""
+        working = self._working.get(name, 0)
+        if working < self._most:
+            self._working[name] = working + 1
+        else:
+            await self._queue(name)
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                self._next(name)
+
+        timer = asyncio.get_running_loop().call_later(self._brief, end)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            end()
+
+    async def _queue(self, name: str) -> None:
+        queue, mine = self._waiting.setdefault(name, deque()), anyio.Event()
+        queue.append(mine)
+        try:
+            await mine.wait()
+        except BaseException:
+            if mine.is_set():  # it was given the turn, and cannot take it
+                self._next(name)
+            else:
+                queue.remove(mine)
+                if not queue:
+                    del self._waiting[name]
+            raise
+
+    def _next(self, name: str) -> None:
+        """Give a turn to the request that has waited longest."""
+        queue = self._waiting.get(name)
+        if queue:
+            queue.popleft().set()
+            if not queue:
+                del self._waiting[name]
+        else:
+            self._working[name] -= 1
+            if not self._working[name]:
+                del self._working[name]

@@ -29,6 +29,9 @@ T = TypeVar("T")
 CALLER = "agentserver.caller"
 """The key of a request's scope under which its caller is kept."""
 
+HEADS = "agentserver.heads"
+"""The key under which its headers are, by name."""
+
 
 class DoorHost(Ingress, Protocol):
     """The door's needs of a server."""
@@ -106,6 +109,11 @@ def acting(request: HTTPConnection) -> Caller:
     if not who.acts:
         raise Refused(403, "This role may only look.")
     return who
+
+
+def header(request: HTTPConnection, name: bytes) -> str:
+    """A header of a request; empty where it has none. ``name`` has small letters."""
+    return cast("bytes", request.scope[HEADS].get(name, b"")).decode("latin-1")
 
 
 def host(request: HTTPConnection) -> DoorHost:

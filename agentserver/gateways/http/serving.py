@@ -8,12 +8,14 @@ from __future__ import annotations
 import socket
 import ssl
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from agentserver.gateways.http.held import GONE
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 HEADS: Final = 10.0
-"""Seconds in which the head of a request has to arrive, from the connection or the first byte."""
+"""Seconds in which the head of a request has to arrive; and within which more of its body has to."""
 
 IDLE: Final = 5
 """Seconds for which a connection may stay without a request."""
@@ -40,8 +42,47 @@ FRAME: Final = 4096
 BUFFER: Final = 262_144
 """Bytes that the kernel keeps for a client that reads slowly."""
 
+CORK: Final = 16_384
+"""Bytes that are not kept back."""
+
 GRACE: Final = 1
 """Seconds in which answers may be finished once the server ends."""
+
+
+class Corked:
+    """A transport that sends once what is written without waiting: each sending costs a call of the system.
+
+    Args:
+        transport: of the connection. Everything but writing is its own.
+        loop: that it is of.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._pieces: list[bytes] = []
+        self._bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send this soon, with what else is written until then."""
+        if not self._pieces:
+            self._loop.call_soon(self._send)
+        self._pieces.append(data)
+        self._bytes += len(data)
+        if self._bytes > CORK:
+            self._send()
+
+    def close(self) -> None:
+        """Send what was written, and end the connection."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._pieces:
+            self._transport.write(b"".join(self._pieces))
+            self._pieces, self._bytes = [], 0
 
 
 class Stalled:
@@ -87,7 +128,7 @@ class Connection(H11Protocol, Stalled):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody has connected."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", Corked(transport, self.loop)))
         limit = self.limit_concurrency
         if limit is not None and len(self.connections) > 2 * limit:  # those below are told so
             transport.abort()
@@ -100,6 +141,8 @@ class Connection(H11Protocol, Stalled):
         cycle: Any = self.cycle  # None before the first request, which the library does not say
         if cycle is not None and not cycle.response_complete:
             self._expected()
+            if cycle.more_body:
+                self._expect()
         elif self._late is None:
             self._expect()
 
@@ -128,6 +171,10 @@ class Connection(H11Protocol, Stalled):
         self._expected()
         self._resume()
         super().connection_lost(exc)
+        scope: Any = self.scope  # None before the first request
+        gone = None if scope is None else scope.get(GONE)
+        if gone is not None:
+            gone()
 
     def _expect(self) -> None:
         self._late = self.loop.call_later(HEADS, self.transport.abort)
@@ -141,7 +188,9 @@ class Connection(H11Protocol, Stalled):
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises OSError when that cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # or each answer would wait for an ack
+    listening = socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # or each answer would wait for an ack
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -66,7 +67,7 @@ async def test_a_body_that_is_too_large_is_not_taken(chunked):
         assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for():
+async def test_a_body_of_which_little_comes_is_not_waited_for():
     async with desk(patience=0.2) as door, door.client() as ada:
         path = await opened(ada)
         head = f"POST {path}/messages?to=cashier HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n"
@@ -74,6 +75,8 @@ async def test_a_body_that_does_not_come_is_not_waited_for():
             await stream.send(
                 f"{head}content-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode()
             )
+            await anyio.sleep(0.3)
+            await stream.send(b" ")
             await door.told(stream, b" 408 ")
 
 

@@ -24,7 +24,15 @@ def quick(monkeypatch):
     monkeypatch.setattr(serving, "STUCK", 0.5)
 
 
-@pytest.mark.parametrize("said", [b"", b"POST /v1/conv", b"GET / HTTP/1.1\r\nhost: x\r\n"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"POST /v1/conv",
+        b"GET / HTTP/1.1\r\nhost: x\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx",
+    ],
+)
 async def test_a_client_that_does_not_say_what_it_wants_is_cut_off(quick, said):
     async with desk() as door, await door.connect() as stream:
         if said:

@@ -12,7 +12,6 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
@@ -20,13 +19,14 @@ from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.parts import Part, acting, caller, host
+from agentserver.gateways.http.parts import HEADS, Part, acting, caller, header, host
 from agentserver.gateways.http.problems import Refused, by_code, over, stopping, unavailable, unknown
-from agentserver.gateways.http.routes.streams import OverSocket, ServerSent, Stream, gone
-from agentserver.ports import Ended, OtherMessageError, Submitted, Unkept, UnkeptError
+from agentserver.gateways.http.routes.streams import OverSocket, ServerSent, Stream
+from agentserver.ports import Ended, EngineError, OtherMessageError, Submitted, Unkept, UnkeptError
+from agentserver.trace.traceparent import coming_from
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from starlette.requests import HTTPConnection, Request
     from starlette.websockets import WebSocket
@@ -104,7 +104,7 @@ class Conversations:
         """Hand in a message; answer with the first reply where it comes in time."""
         who, server, key = acting(request), host(request), request.path_params["conversation"]
         wanted = self._wanted(request)
-        kind = forms.media(request.headers.get("content-type", ""))
+        kind = forms.media(header(request, b"content-type"))
         message = forms.message(
             server.rules, kind, await request.body(), wanted.to, wanted.payload, who.principal.may
         )
@@ -112,7 +112,8 @@ class Conversations:
             raise stopping()
         try:
             await _confirm(request, who)
-            submitted = await server.submit(who.name, key, message, wanted.to, request=wanted.key)
+            with coming_from(header(request, b"traceparent")):
+                submitted = await server.submit(who.name, key, message, wanted.to, request=wanted.key)
         except LookupError:
             raise unknown() from None
         except OtherMessageError:
@@ -130,18 +131,12 @@ class Conversations:
         """The first event of a request; None when it does not come in time, or there is no room to wait for it."""
         if not self.holding.room(who):
             return None
-        events = _watch(host(request), who.name, request.path_params["conversation"], submitted.after)
+        events = host(request).watch(who.name, request.path_params["conversation"], submitted.after)
         found: Reply | Done | None = None
-
-        async def deserted(scope: anyio.CancelScope) -> None:
-            await gone(request.receive)
-            scope.cancel()
-
-        with self.holding.hold(who), anyio.move_on_after(wait if submitted.code is None else REFUSED):
-            async with aclosing(events), anyio.create_task_group() as tasks:
-                tasks.start_soon(deserted, tasks.cancel_scope)
+        seconds = wait if submitted.code is None else REFUSED
+        with self.holding.hold(who, request.scope, seconds), suppress(EngineError):
+            async with aclosing(events):  # type: ignore[type-var]
                 found = await _of(events, submitted.request)
-                tasks.cancel_scope.cancel()
         return found
 
     async def events(self, request: Request) -> ServerSent:
@@ -170,7 +165,7 @@ class Conversations:
             raise unknown() from None
         after = said or _place(request.query_params.get("after")) or UNDECIDED
         shown = partial(_shown, server.rules, who.redacted)
-        return Stream(who, _watch(server, who.sees, key, after), shown, after)
+        return Stream(who, server.watch(who.sees, key, after), shown, after)
 
     async def cancel(self, request: Request) -> Response:
         """End one request."""
@@ -202,8 +197,8 @@ class Conversations:
         wait = _seconds(query.get("wait", prefers.get("wait")))
         if wait is None:
             wait = 0.0 if _ASYNC in prefers else self.options.wait
-        accepted = request.headers.get("accept", "")
-        kind = forms.media(request.headers.get("content-type", ""))
+        accepted = header(request, b"accept")
+        kind = forms.media(header(request, b"content-type"))
         wants_xml = any(one in accepted for one in forms.XML)
         xml = wants_xml or (kind in forms.XML and forms.JSON not in accepted)
         return _Wanted(to, payload, min(wait, self.options.wait), _key(request), xml)
@@ -220,7 +215,7 @@ def _unkept(why: Unkept) -> Refused:
             return unavailable()
 
 
-async def _of(events: AsyncGenerator[Item, None], request: str) -> Reply | Done | None:
+async def _of(events: AsyncIterator[Item], request: str) -> Reply | Done | None:
     """The first reply to a request, or its end; None when there are no more events."""
     async for event in events:
         if isinstance(event, Ended):
@@ -230,18 +225,6 @@ async def _of(events: AsyncGenerator[Item, None], request: str) -> Reply | Done 
     return None
 
 
-def _watch(
-    server: DoorHost, who: str | None, conversation: str, after: EventPlace
-) -> AsyncGenerator[Item, None]:
-    """A watch, which can be closed."""
-
-    async def watching() -> AsyncGenerator[Item, None]:
-        async for item in server.watch(who, conversation, after):
-            yield item
-
-    return watching()
-
-
 def _shown(rules: Any, redacted: bool, event: Reply | Done | Progress) -> Mapping[str, Any]:  # noqa: FBT001 - within this module
     found = forms.event_json(event, rules)
     return forms.hidden(found, len(event.message) if isinstance(event, Reply) else 0) if redacted else found
@@ -249,7 +232,7 @@ def _shown(rules: Any, redacted: bool, event: Reply | Done | Progress) -> Mappin
 
 async def _confirm(request: HTTPConnection, who: Caller) -> EventPlace | None:
     """Count as taken what the caller says it has (Last-Event-ID), and give that place. Raises LookupError."""
-    said = _place(request.headers.get("last-event-id"))
+    said = _place(header(request, b"last-event-id") or None)
     if said is not None:
         with suppress(*(() if who.sees else (LookupError,))):  # who sees all confirms nothing of another's
             await host(request).confirm(who.name, request.path_params["conversation"], said)
@@ -267,9 +250,9 @@ def _place(text: str | None) -> EventPlace | None:
 
 def _key(request: Request) -> str | None:
     """The Idempotency-Key, with or without the quotes of a structured field."""
-    said = request.headers.get("idempotency-key")
-    if said is None:
+    if b"idempotency-key" not in request.scope[HEADS]:
         return None
+    said = header(request, b"idempotency-key")
     key = said[1:-1] if len(said) > 1 and said[0] == said[-1] == '"' else said
     if not 0 < len(key) <= receipts.LONGEST:
         raise Refused(400, f"An Idempotency-Key has 1 to {receipts.LONGEST} characters.")
@@ -279,7 +262,7 @@ def _key(request: Request) -> str | None:
 def _prefers(request: Request) -> Mapping[str, str]:
     """The preferences of a request (RFC 7240)."""
     found: dict[str, str] = {}
-    for each in request.headers.get("prefer", "").split(","):
+    for each in header(request, b"prefer").split(","):
         name, _, value = each.partition(";")[0].partition("=")
         found.setdefault(name.strip().lower(), value.strip().strip('"'))
     return found

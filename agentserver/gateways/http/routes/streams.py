@@ -22,7 +22,7 @@ from agentserver.payload.json.values import read as read_json
 from agentserver.ports import Ended
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from typing import TypeAlias
 
     from starlette.types import Receive, Scope, Send
@@ -72,14 +72,14 @@ class Stream:
     """
 
     caller: Caller
-    events: AsyncGenerator[Item, None]
+    events: AsyncIterator[Item]
     shown: Shown
     after: EventPlace
     why: str = ""
 
     async def run(self, say: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
         """Say the events one by one."""
-        async with aclosing(self.events) as events:
+        async with aclosing(self.events) as events:  # type: ignore[type-var]
             async for item in events:
                 if isinstance(item, Ended):
                     self.why, self.after = str(item.reason), item.after

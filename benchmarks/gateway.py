@@ -32,7 +32,7 @@ import uvicorn
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import Principal, build
 from agentserver.core.blueprint import Limits
-from agentserver.gateways.http import Door, DoorOptions
+from agentserver.gateways.http import DoorOptions, HttpDoor
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bound, served
 from agentserver.gateways.principals import Caller, Rate, Rates, Role
@@ -111,7 +111,7 @@ async def serve() -> None:
     hosts, origins = names(port, local=True, secure=False)
     bare = Starlette(routes=[Route("/", echo, methods=["POST"])])
     async with build(organism) as server:
-        door = Door(
+        door = HttpDoor(
             server, DoorOptions(hosts, origins, streams=1000, held=10_000), People(), Rates(time.monotonic)
         )
         async with (

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from agentserver.config import Organism
     from agentserver.config.organism import DoorKeys
     from agentserver.core.state.approvals import Approval
-    from agentserver.gateways.http import Door, DoorOptions, Part
+    from agentserver.gateways.http import DoorOptions, DoorPart, HttpDoor
     from agentserver.gateways.principals import Tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class DoorServing:
     """The things that a part of the door is made of.
 
     Args:
@@ -47,14 +47,14 @@ class Serving:
     tokens: Tokens
 
 
-def _mcp(serving: Serving) -> Iterable[Part]:
+def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     """The listeners that are offered to MCP hosts, for those that show a token of ``mcp_server: tokens:``."""
     offered = serving.organism.serving
     if offered is None or offered.tokens is None:
         return
     require("mcp_server:", "mcp")
     from agentserver.cli.mcp_serve import known_tokens
-    from agentserver.gateways.http import Part
+    from agentserver.gateways.http import DoorPart
     from agentserver.mcp.serving import transport
     from agentserver.mcp.serving.offering import Offering
 
@@ -73,10 +73,10 @@ def _mcp(serving: Serving) -> Iterable[Part]:
 
     from starlette.routing import Route
 
-    yield Part("mcp", (Route("/mcp", app),), open=True, lifespan=lifespan)
+    yield DoorPart("mcp", (Route("/mcp", app),), open=True, lifespan=lifespan)
 
 
-PARTS: Final[tuple[Callable[[Serving], Iterable[Part]], ...]] = (_mcp,)
+PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_mcp,)
 """The parts of the door beside its own: each gives none where the organism does not ask for it."""
 
 
@@ -145,7 +145,7 @@ class _Doorway:
 
 def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool) -> None:
     from agentserver.cli.run import opened_console
-    from agentserver.gateways.http import Door
+    from agentserver.gateways.http import HttpDoor
     from agentserver.gateways.http.serving import served
     from agentserver.gateways.principals import Rates
     from agentserver.telemetry.metrics import Metrics
@@ -153,7 +153,7 @@ def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console
     server = project.server(ctx, organism, durable=True)
     server.approver = _Waiting()
     ending = session.ending_of(server)
-    serving = Serving(server, organism, _tokens(organism))
+    serving = DoorServing(server, organism, _tokens(organism))
     options = doorway.options()
     try:
         parts = [part for each in PARTS for part in each(serving)]
@@ -166,7 +166,7 @@ def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console
         return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)
 
     rates, name = Rates(time.monotonic), organism.name
-    door = Door(server, options, serving.tokens, rates, parts, metrics=measured, name=name)
+    door = HttpDoor(server, options, serving.tokens, rates, parts, metrics=measured, name=name)
     beside = opened_console(server, ending) if console else partial(_closing, ending, server, door)
 
     async def open_door() -> int:
@@ -182,7 +182,7 @@ def _serve(ctx: click.Context, organism: Organism, doorway: _Doorway, *, console
     session.run(ctx, ending, open_door)
 
 
-async def _closing(ending: GracefulEnd, server: Server, door: Door) -> int:
+async def _closing(ending: GracefulEnd, server: Server, door: HttpDoor) -> int:
     """Wait for a signal, and close the door: what runs may be finished, and then nothing is left. The status is 0."""
     async for _ in ending.signals():
         ending.begin(0)

@@ -84,7 +84,7 @@ class HttpEntry(Strict):
     body: Body = Field(default=1_000_000, description='How long the body of a request may be, such as "1MB".')
     behind_proxy: bool = Field(
         default=False,
-        description="true: a proxy that speaks TLS stands before the door, and nobody else reaches it.",
+        description="true: a proxy that speaks TLS stands before the door, and no client passes it by.",
     )
 
 

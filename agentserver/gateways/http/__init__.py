@@ -3,8 +3,8 @@
 Internal.
 """
 
-from agentserver.gateways.http.door import Door
+from agentserver.gateways.http.door import HttpDoor
 from agentserver.gateways.http.options import DoorOptions
-from agentserver.gateways.http.parts import Part
+from agentserver.gateways.http.parts import DoorPart
 
-__all__ = ["Door", "DoorOptions", "Part"]
+__all__ = ["DoorOptions", "DoorPart", "HttpDoor"]

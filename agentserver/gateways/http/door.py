@@ -13,11 +13,11 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.gate import Gate, Keeper
+from agentserver.gateways.http.gate import Gate, TokenKeeper
 from agentserver.gateways.http.held import Holding
 from agentserver.gateways.http.openapi import described
-from agentserver.gateways.http.parts import Part, caller
-from agentserver.gateways.http.problems import Refused, stopping
+from agentserver.gateways.http.parts import DoorPart, caller
+from agentserver.gateways.http.problems import ProblemAnswer, stopping
 from agentserver.gateways.http.routes import conversations, deciding
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from agentserver.gateways.http.options import DoorOptions
-    from agentserver.gateways.http.parts import DoorHost, Known, Pace
+    from agentserver.gateways.http.parts import DoorHost, KnownTokens, RequestPace
 
 DESCRIPTIONS: Final = 64
 """Descriptions that are kept: one for each set of listeners that a caller may address."""
@@ -35,7 +35,7 @@ DESCRIPTIONS: Final = 64
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Door:
+class HttpDoor:
     """The door. An ASGI application, which works while ``open`` lasts.
 
     Args:
@@ -52,9 +52,9 @@ class Door:
         self,
         server: DoorHost,
         options: DoorOptions,
-        known: Known,
-        pace: Pace,
-        parts: Iterable[Part] = (),
+        known: KnownTokens,
+        pace: RequestPace,
+        parts: Iterable[DoorPart] = (),
         *,
         metrics: Callable[[], bytes] | None = None,
         name: str = "agentserver",
@@ -64,7 +64,7 @@ class Door:
         self._name, self._metrics = name, metrics
         self._descriptions: dict[tuple[str, ...] | None, bytes] = {}
         self._parts = (conversations.part(self.holding, options), deciding.part(), *self._own(), *parts)
-        keeper = Keeper(known, pace)
+        keeper = TokenKeeper(known, pace)
         routes = [route for part in self._parts for route in keeper.routed(part)]
         router = Router(routes, redirect_slashes=False, default=_nowhere)
         self._gate = Gate(options, router, self)
@@ -91,15 +91,15 @@ class Door:
                 self.stop()
                 tasks.cancel_scope.cancel()
 
-    def _own(self) -> Iterable[Part]:
+    def _own(self) -> Iterable[DoorPart]:
         probes = (
             Route("/healthz", self._healthy, methods=["GET"]),
             Route("/readyz", self._ready, methods=["GET"]),
         )
-        yield Part("probes", probes, open=True)
-        yield Part("description", (Route("/openapi.json", self._describe, methods=["GET"]),))
+        yield DoorPart("probes", probes, open=True)
+        yield DoorPart("description", (Route("/openapi.json", self._describe, methods=["GET"]),))
         if self._metrics is not None:
-            yield Part("metrics", (Route("/metrics", self._measure, methods=["GET"]),))
+            yield DoorPart("metrics", (Route("/metrics", self._measure, methods=["GET"]),))
 
     async def _healthy(self, _request: Request) -> Response:
         return _status("ok")
@@ -121,14 +121,14 @@ class Door:
 
     async def _measure(self, request: Request) -> Response:
         if caller(request).sees is not None:
-            raise Refused(403, "This role sees no metrics.")
+            raise ProblemAnswer(403, "This role sees no metrics.")
         assert self._metrics is not None
         return Response(self._metrics(), media_type=METRICS)
 
 
 async def _nowhere(_scope: Scope, _receive: Receive, _send: Send) -> None:
     """Nothing lies at this path."""
-    raise Refused(404)
+    raise ProblemAnswer(404)
 
 
 def _status(word: str) -> Response:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.contract import Code, SystemError
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
-from agentserver.gateways.http.problems import Refused, by_code
+from agentserver.gateways.http.problems import ProblemAnswer, by_code
 from agentserver.payload.json.elements import element_of, value_of
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.json.values import read as read_json
@@ -64,13 +64,13 @@ def message(
         name: of the payload, as its schema is called; None where the listener takes one alone.
         may: the only listeners that its sender may address; None for all.
 
-    Raises Refused: 415 for another type than JSON and XML, 422 with what to correct in a JSON value, 404 where nobody
-    that the sender may address takes such a payload.
+    Raises ProblemAnswer: 415 for another type than JSON and XML, 422 with what to correct in a JSON value, 404 where no
+    listener that the sender may address takes such a payload.
     """
     if kind in XML:
         return data
     if kind != JSON:
-        raise Refused(
+        raise ProblemAnswer(
             415, "A message is application/json or application/xml.", {"accept-post": f"{JSON}, {XML[0]}"}
         )
     value = read_json(data, most=len(data))
@@ -94,7 +94,7 @@ def _codec(rules: Rules, to: str | None, name: str | None, may: Collection[str] 
     if not found:
         raise by_code(Code.ROUTING)
     if len(found) > 1:
-        raise Refused(422, "Several payloads are taken here: name one with payload=.")
+        raise ProblemAnswer(422, "Several payloads are taken here: name one with payload=.")
     return next(iter(found.values()))
 
 
@@ -105,7 +105,7 @@ def taken(rules: Rules, listener: str) -> Iterator[Codec]:
         yield rules.codecs.of(payload)
 
 
-def _faulty(refusal: JsonRefusal) -> Refused:
+def _faulty(refusal: JsonRefusal) -> ProblemAnswer:
     faults = [{"pointer": each.pointer, "rule": each.rule} for each in refusal.faults]
     return by_code(Code.VALIDATION, faults=faults)
 
@@ -166,7 +166,7 @@ def hidden(found: Mapping[str, Any], size: int) -> Mapping[str, Any]:
     return {**less, "redacted": size}
 
 
-def problem_of(reply: Reply, rules: Rules) -> Refused:
+def problem_of(reply: Reply, rules: Rules) -> ProblemAnswer:
     """The answer that a SystemError is. It says what the SystemError says."""
     told: dict[str, Any] = {"request": reply.request, "place": place_id(reply.place)}
     read = envelope.read(reply.message, rules.bounds)

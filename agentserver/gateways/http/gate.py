@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from agentserver.gateways.http.held import Turns
 from agentserver.gateways.http.parts import CALLER, HEADS
-from agentserver.gateways.http.problems import Refused, too_large, unavailable
+from agentserver.gateways.http.problems import ProblemAnswer, too_large, unavailable
 from agentserver.ports import EngineError, QuotaError, UnkeptError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from agentserver.gateways.http.options import DoorOptions
-    from agentserver.gateways.http.parts import Known, Pace, Part
+    from agentserver.gateways.http.parts import DoorPart, KnownTokens, RequestPace
     from agentserver.gateways.principals import Caller
 
 logger = logging.getLogger("agentserver.http")
@@ -84,9 +84,9 @@ class Gate:
         try:
             self._check(scope, heads)
             await self.router(scope, bounded, answering)
-        except ClientDisconnect:  # nobody is there to be answered
+        except ClientDisconnect:  # there is no client to answer
             return
-        except Exception as error:  # the connection's loop: whatever happens, others go on
+        except Exception as error:  # the connection's loop: others go on
             refused = _refused(error)
             if refused.status == 413 and isinstance(bounded, _Bounded):  # noqa: PLR2004 - Content Too Large
                 await bounded.linger()
@@ -95,21 +95,21 @@ class Gate:
             await _answer(refused, scope, answering)
 
     def _check(self, scope: Scope, heads: Mapping[bytes, bytes]) -> None:
-        """Raise Refused for a request that comes from elsewhere, or says that its body is too large."""
+        """Raise ProblemAnswer for a request that comes from elsewhere, or says that its body is too large."""
         if scope["path"] not in PROBES:
             named = heads.get(b"host", b"").decode("latin-1").lower()
             if named not in self.options.hosts:
-                raise Refused(421, "This server is not reached by this name.")
+                raise ProblemAnswer(421, "This server is not reached by this name.")
             origin = heads.get(b"origin")
             if origin is not None and origin.decode("latin-1").lower() not in self.options.origins:
-                raise Refused(403, "This server takes no requests of other sites.")
+                raise ProblemAnswer(403, "This server takes no requests of other sites.")
         length = heads.get(b"content-length", b"")
         if length.isdigit() and (len(length) > 18 or int(length) > self.options.body):  # noqa: PLR2004 - digits
             raise too_large(self.options.body)
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
+class TokenKeeper:
     """Asks for tokens.
 
     Args:
@@ -118,21 +118,21 @@ class Keeper:
         turns: of the requests of each principal.
     """
 
-    known: Known
-    pace: Pace
+    known: KnownTokens
+    pace: RequestPace
     turns: Turns = field(default_factory=Turns)
 
     def caller(self, scope: Scope) -> Caller:
-        """Whose request it is. Raises Refused: 401 for nobody's, 429 for too many."""
+        """Whose request it is. Raises ProblemAnswer: 401 for an unknown token, 429 for too many."""
         found = self.known.authenticate(_token(scope[HEADS]))
         if found is None:
-            raise Refused(401, "A token is needed.", _NOBODY)
+            raise ProblemAnswer(401, "A token is needed.", _NOBODY)
         delay = self.pace.take(found)
         if delay:
-            raise Refused(429, "Too many requests.", {"retry-after": str(int(delay) + 1)})
+            raise ProblemAnswer(429, "Too many requests.", {"retry-after": str(int(delay) + 1)})
         return found
 
-    def routed(self, part: Part) -> Sequence[BaseRoute]:
+    def routed(self, part: DoorPart) -> Sequence[BaseRoute]:
         """The routes of a part, each behind the question whose request it is."""
         extra = [(name.lower().encode(), value.encode()) for name, value in part.headers.items()]
         for route in part.routes:
@@ -146,7 +146,7 @@ class _Asking:
     """One route. An ASGI application."""
 
     app: ASGIApp
-    keeper: Keeper | None
+    keeper: TokenKeeper | None
     extra: Sequence[tuple[bytes, bytes]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -170,14 +170,14 @@ class _Bounded:
         self._left, self._until, self._whole = options.body, 0.0, False
 
     async def __call__(self) -> MutableMapping[str, Any]:
-        """The next piece. Raises Refused when it is too much or too late."""
+        """The next piece. Raises ProblemAnswer when it is too much or too late."""
         message = await self._receive()
         if self._whole:
             return message
         now = time.monotonic()
         self._until = self._until or now + self._options.patience
         if now > self._until:
-            raise Refused(408, "The body did not come in time.", {"connection": "close"})
+            raise ProblemAnswer(408, "The body did not come in time.", {"connection": "close"})
         if message["type"] == "http.request":
             self._whole = not message.get("more_body", False)
             self._left -= len(message.get("body", b""))
@@ -207,22 +207,22 @@ def _token(heads: Mapping[bytes, bytes]) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _refused(error: Exception) -> Refused:
+def _refused(error: Exception) -> ProblemAnswer:
     """The answer that an error is."""
     match error:
-        case Refused():
+        case ProblemAnswer():
             return error
         case HTTPException():  # of the router: nothing lies at this path, or it takes another method
-            return Refused(error.status_code, headers=dict(error.headers or {}))
+            return ProblemAnswer(error.status_code, headers=dict(error.headers or {}))
         case QuotaError():
-            return Refused(429, "You have as many of these as you may.", {"retry-after": "1"})
+            return ProblemAnswer(429, "You have as many of these as you may.", {"retry-after": "1"})
         case UnkeptError() | EngineError():
             return unavailable()
     logger.error("a request could not be dealt with", exc_info=error)
-    return Refused(500)
+    return ProblemAnswer(500)
 
 
-async def _answer(refused: Refused, scope: Scope, send: Send) -> None:
+async def _answer(refused: ProblemAnswer, scope: Scope, send: Send) -> None:
     """Send a problem."""
     body = refused.body
     headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in refused.headers.items()]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from agentserver.gateways.http.problems import Refused, stopping
+from agentserver.gateways.http.problems import ProblemAnswer, stopping
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from agentserver.gateways.http.options import DoorOptions
-    from agentserver.gateways.http.parts import Known
+    from agentserver.gateways.http.parts import KnownTokens
     from agentserver.gateways.principals import Caller
 
 LOOK: Final = 0.4
@@ -37,7 +37,7 @@ REVOKED: Final = "revoked"
 
 
 @dataclass(eq=False)
-class Held:
+class HeldConnection:
     """A connection that is held.
 
     Args:
@@ -64,9 +64,9 @@ class Holding:
         known: the tokens.
     """
 
-    def __init__(self, options: DoorOptions, known: Known) -> None:
+    def __init__(self, options: DoorOptions, known: KnownTokens) -> None:
         self._options, self._known = options, known
-        self._held: set[Held] = set()
+        self._held: set[HeldConnection] = set()
         self._each: dict[str, int] = {}
         self.stopping = False
 
@@ -79,7 +79,7 @@ class Holding:
         return not self.stopping and mine < self._options.streams and len(self._held) < self._options.held
 
     @contextmanager
-    def hold(self, caller: Caller, scope: Scope | None = None, wait: float = inf) -> Iterator[Held]:
+    def hold(self, caller: Caller, scope: Scope | None = None, wait: float = inf) -> Iterator[HeldConnection]:
         """Hold a connection for as long as the context lasts; being ended leaves it without an error.
 
         Args:
@@ -87,13 +87,13 @@ class Holding:
             scope: of the request, for the connection to end it when its client has gone.
             wait: seconds after which it is ended.
 
-        Raises Refused: 503 when the server stops, 429 when there are as many as there may be.
+        Raises ProblemAnswer: 503 when the server stops, 429 when there are as many as there may be.
         """
         if self.stopping:
             raise stopping()
         if not self.room(caller):
-            raise Refused(429, "Too many streams and waits are open.", {"retry-after": "1"})
-        one = Held(caller, anyio.CancelScope(deadline=anyio.current_time() + wait))
+            raise ProblemAnswer(429, "Too many streams and waits are open.", {"retry-after": "1"})
+        one = HeldConnection(caller, anyio.CancelScope(deadline=anyio.current_time() + wait))
         if scope is not None:
             scope[GONE] = one.scope.cancel
         self._held.add(one)
@@ -125,7 +125,7 @@ class Holding:
 
 
 class Turns:
-    """Lets a few requests of each principal be worked on at a time, so that nobody waits behind all of another's.
+    """Lets a few requests of each principal be worked on at a time, so that none waits behind all of another's.
 
     Args:
         most: of one principal at a time.

@@ -22,7 +22,7 @@ VERSION: Final = "1"
 
 _TOLD: Final = {
     400: "A header or a parameter is none that there is.",
-    401: "No token was shown, or one that nobody has.",
+    401: "No token was shown, or an unknown one.",
     402: "A budget is spent.",
     403: "It is not permitted.",
     404: "There is nothing of this name, or it is another's.",

@@ -48,7 +48,7 @@ class DoorOptions:
 def names(port: int, public: str = "", *, local: bool, secure: bool) -> tuple[frozenset[str], frozenset[str]]:
     """The hosts and the origins that are the door's own.
 
-    A name that another site had resolve to this machine is none of them, whatever address it leads to.
+    A name that another site had resolve to this machine is none of them.
 
     Args:
         port: that is listened on.

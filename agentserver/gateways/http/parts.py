@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from agentserver.gateways.http.problems import Refused
+from agentserver.gateways.http.problems import ProblemAnswer
 from agentserver.ports import Ingress
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ class DoorHost(Ingress, Protocol):
         ...
 
 
-class Known(Protocol):
+class KnownTokens(Protocol):
     """The door's needs of the tokens."""
 
     def authenticate(self, token: str) -> Caller | None:
-        """The caller whose token it is; None when it is nobody's."""
+        """The caller whose token it is; None for an unknown one."""
         ...
 
     def stands(self, caller: Caller) -> bool:
@@ -71,7 +71,7 @@ class Known(Protocol):
         ...
 
 
-class Pace(Protocol):
+class RequestPace(Protocol):
     """The door's needs of the rates."""
 
     def take(self, caller: Caller) -> float:
@@ -80,13 +80,13 @@ class Pace(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DoorPart:
     """Routes of the door that belong together.
 
     Args:
         name: for people.
         routes: with their whole paths.
-        open: whether nobody is asked for a token: for files that hold no secret, a login, or what asks for itself.
+        open: whether no token is asked for: for files that hold no secret, a login, or what asks for itself.
         headers: of each of its answers.
         lifespan: entered while the door is open.
     """
@@ -99,15 +99,15 @@ class Part:
 
 
 def caller(request: HTTPConnection) -> Caller:
-    """Whose request it is. Raises KeyError in an open part, where nobody was asked."""
+    """Whose request it is. Raises KeyError in an open part, where no token was asked for."""
     return cast("Caller", request.scope[CALLER])
 
 
 def acting(request: HTTPConnection) -> Caller:
-    """Whose request it is. Raises Refused for one who may only look."""
+    """Whose request it is. Raises ProblemAnswer for one who may only look."""
     who = caller(request)
     if not who.acts:
-        raise Refused(403, "This role may only look.")
+        raise ProblemAnswer(403, "This role may only look.")
     return who
 
 

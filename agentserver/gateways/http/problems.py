@@ -35,12 +35,12 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
 """The status of each code of a SystemError."""
 
 
-class Refused(Exception):  # noqa: N818 - an answer, and no mistake of anybody's
+class ProblemAnswer(Exception):  # noqa: N818 - an answer, and no mistake of anybody's
     """A request is answered with a problem.
 
     Args:
         status: of the answer.
-        detail: one sentence for whoever sent the request; empty for none.
+        detail: one sentence for the sender of the request; empty for none.
         headers: more headers of the answer.
         more: more members of the problem.
     """
@@ -61,34 +61,36 @@ class Refused(Exception):  # noqa: N818 - an answer, and no mistake of anybody's
         return json.dumps({"title": title, "status": self.status, **self._told, **self._more}).encode()
 
 
-def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **more: Any) -> Refused:
+def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **more: Any) -> ProblemAnswer:
     """The answer for a code, in the words of its SystemError or those given."""
     wording = WORDINGS[code]
     again = wording.retry_allowed if retry is None else retry
     headers = {"retry-after": AGAIN} if code is Code.BUSY else {}
-    return Refused(STATUS[code], detail or wording.message, headers, code=str(code), retry=again, **more)
+    return ProblemAnswer(
+        STATUS[code], detail or wording.message, headers, code=str(code), retry=again, **more
+    )
 
 
-def unknown() -> Refused:
+def unknown() -> ProblemAnswer:
     """A conversation that is not there, or not the caller's: both are told alike."""
-    return Refused(404, "There is no such conversation.")
+    return ProblemAnswer(404, "There is no such conversation.")
 
 
-def unavailable() -> Refused:
+def unavailable() -> ProblemAnswer:
     """The server cannot keep a message at present."""
-    return Refused(503, "The server cannot take this at present.", {"retry-after": AGAIN})
+    return ProblemAnswer(503, "The server cannot take this at present.", {"retry-after": AGAIN})
 
 
-def stopping() -> Refused:
+def stopping() -> ProblemAnswer:
     """The server is about to stop."""
-    return Refused(503, "The server is stopping.", {"retry-after": "10"})
+    return ProblemAnswer(503, "The server is stopping.", {"retry-after": "10"})
 
 
-def over() -> Refused:
+def over() -> ProblemAnswer:
     """The conversation is closed."""
-    return Refused(410, "The conversation is over.")
+    return ProblemAnswer(410, "The conversation is over.")
 
 
-def too_large(most: int) -> Refused:
+def too_large(most: int) -> ProblemAnswer:
     """The body has more bytes than are taken."""
-    return Refused(413, f"A body has at most {most} bytes.", {"connection": "close"})
+    return ProblemAnswer(413, f"A body has at most {most} bytes.", {"connection": "close"})

@@ -121,13 +121,13 @@ class Socket(WebSocketsSansIOProtocol, Stalled):
         super().connection_lost(exc)
 
 
-class Connection(H11Protocol, Stalled):
+class DoorConnection(H11Protocol, Stalled):
     """A connection whose client has to say what it wants, and to read."""
 
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody has connected."""
+        """A client has connected."""
         super().connection_made(cast("asyncio.Transport", Corked(transport, self.loop)))
         limit = self.limit_concurrency
         if limit is not None and len(self.connections) > 2 * limit:  # those below are told so
@@ -227,7 +227,7 @@ async def served(
     """
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=DoorConnection,
         ws=Socket,
         lifespan="off",
         log_config=None,

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agentserver.gateways.http import Part
+from agentserver.gateways.http import DoorPart
 from agentserver.gateways.http.parts import caller
 from tests.gateways.http.desk import desk, opened
 
@@ -106,7 +106,7 @@ async def test_a_mistake_of_a_part_is_an_answer_and_says_nothing():
     async def broken(request):
         raise RuntimeError("a secret reason")
 
-    async with desk(parts=[Part("broken", (Route("/broken", broken),))]) as door, door.client() as ada:
+    async with desk(parts=[DoorPart("broken", (Route("/broken", broken),))]) as door, door.client() as ada:
         answer = await ada.get("/broken")
         assert answer.status_code == 500
         assert "secret" not in answer.text
@@ -129,8 +129,10 @@ async def test_the_routes_of_a_part_ask_for_a_token_unless_it_is_open():
             entered.append("out")
 
     parts = [
-        Part("closed", (Route("/whose", whose),), headers={"Content-Security-Policy": "default-src 'none'"}),
-        Part("open", (Route("/anybody", anybody),), open=True, lifespan=Life),
+        DoorPart(
+            "closed", (Route("/whose", whose),), headers={"Content-Security-Policy": "default-src 'none'"}
+        ),
+        DoorPart("open", (Route("/anybody", anybody),), open=True, lifespan=Life),
     ]
     async with desk(parts=parts) as door, door.client() as ada, door.client("") as nobody:
         answer = await ada.get("/whose")

@@ -19,9 +19,9 @@ from agentserver.contract import Code
 from agentserver.core import receipts
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.parts import HEADS, Part, acting, caller, header, host
-from agentserver.gateways.http.problems import Refused, by_code, over, stopping, unavailable, unknown
-from agentserver.gateways.http.routes.streams import OverSocket, ServerSent, Stream
+from agentserver.gateways.http.parts import HEADS, DoorPart, acting, caller, header, host
+from agentserver.gateways.http.problems import ProblemAnswer, by_code, over, stopping, unavailable, unknown
+from agentserver.gateways.http.routes.streams import EventStream, OverSocket, ServerSent
 from agentserver.ports import Ended, EngineError, OtherMessageError, Submitted, Unkept, UnkeptError
 from agentserver.trace.traceparent import coming_from
 
@@ -48,10 +48,10 @@ _QUERY: Final = 300
 """Characters of a value in a query."""
 
 
-def part(holding: Holding, options: DoorOptions) -> Part:
+def part(holding: Holding, options: DoorOptions) -> DoorPart:
     """The routes of conversations."""
-    these = Conversations(holding, options)
-    return Part(
+    these = ConversationRoutes(holding, options)
+    return DoorPart(
         "conversations",
         (
             Route(f"{CONVERSATION}/messages", these.send, methods=["POST"]),
@@ -76,7 +76,7 @@ class _Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversations:
+class ConversationRoutes:
     """The handlers.
 
     Args:
@@ -117,7 +117,7 @@ class Conversations:
         except LookupError:
             raise unknown() from None
         except OtherMessageError:
-            raise Refused(422, "Another message was sent under this Idempotency-Key.") from None
+            raise ProblemAnswer(422, "Another message was sent under this Idempotency-Key.") from None
         if isinstance(submitted.code, Unkept):
             raise _unkept(submitted.code)
         if submitted.code is None and not wanted.wait:
@@ -156,7 +156,7 @@ class Conversations:
 
         await OverSocket(stream, self.holding, taken).run(socket)
 
-    async def _stream(self, request: HTTPConnection) -> Stream:
+    async def _stream(self, request: HTTPConnection) -> EventStream:
         who, server, key = caller(request), host(request), request.path_params["conversation"]
         try:
             await server.standing(who.sees, key)
@@ -165,7 +165,7 @@ class Conversations:
             raise unknown() from None
         after = said or _place(request.query_params.get("after")) or UNDECIDED
         shown = partial(_shown, server.rules, who.redacted)
-        return Stream(who, server.watch(who.sees, key, after), shown, after)
+        return EventStream(who, server.watch(who.sees, key, after), shown, after)
 
     async def cancel(self, request: Request) -> Response:
         """End one request."""
@@ -175,7 +175,7 @@ class Conversations:
         except LookupError:
             raise unknown() from None
         if not found:
-            raise Refused(404, "There is no such request, or it is at rest.")
+            raise ProblemAnswer(404, "There is no such request, or it is at rest.")
         return Response(status_code=204)
 
     async def end(self, request: Request) -> Response:
@@ -188,10 +188,10 @@ class Conversations:
         return Response(status_code=204)
 
     def _wanted(self, request: Request) -> _Wanted:
-        """Read what a message's request says beside the message. Raises Refused for what is none of it."""
+        """Read what a message's request says beside the message. Raises ProblemAnswer for what is none of it."""
         query = request.query_params
         if set(query) - {"to", "payload", "wait"}:
-            raise Refused(400, "A message has to=, payload= and wait=.")
+            raise ProblemAnswer(400, "A message has to=, payload= and wait=.")
         to, payload = _short(query.get("to")), _short(query.get("payload"))
         prefers = _prefers(request)
         wait = _seconds(query.get("wait", prefers.get("wait")))
@@ -204,7 +204,7 @@ class Conversations:
         return _Wanted(to, payload, min(wait, self.options.wait), _key(request), xml)
 
 
-def _unkept(why: Unkept) -> Refused:
+def _unkept(why: Unkept) -> ProblemAnswer:
     """The answer for a message of which nothing was kept."""
     match why:
         case Unkept.STOPPING:
@@ -244,7 +244,7 @@ def _place(text: str | None) -> EventPlace | None:
         return None
     found = forms.place(text)
     if found is None:
-        raise Refused(400, "The id of an event is VERSION-POSITION.")
+        raise ProblemAnswer(400, "The id of an event is VERSION-POSITION.")
     return found
 
 
@@ -255,7 +255,7 @@ def _key(request: Request) -> str | None:
     said = header(request, b"idempotency-key")
     key = said[1:-1] if len(said) > 1 and said[0] == said[-1] == '"' else said
     if not 0 < len(key) <= receipts.LONGEST:
-        raise Refused(400, f"An Idempotency-Key has 1 to {receipts.LONGEST} characters.")
+        raise ProblemAnswer(400, f"An Idempotency-Key has 1 to {receipts.LONGEST} characters.")
     return key
 
 
@@ -272,13 +272,13 @@ def _seconds(text: str | None) -> float | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 6):  # noqa: PLR2004 - digits
-        raise Refused(400, "wait= is a number of seconds.")
+        raise ProblemAnswer(400, "wait= is a number of seconds.")
     return float(text)
 
 
 def _short(text: str | None) -> str | None:
     if text is not None and not 0 < len(text) <= _QUERY:
-        raise Refused(400, f"A value has 1 to {_QUERY} characters.")
+        raise ProblemAnswer(400, f"A value has 1 to {_QUERY} characters.")
     return text
 
 

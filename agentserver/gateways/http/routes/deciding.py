@@ -15,8 +15,8 @@ from agentserver.core.decide import approving
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.gateways.http import forms
-from agentserver.gateways.http.parts import Part, caller, host
-from agentserver.gateways.http.problems import Refused, unknown
+from agentserver.gateways.http.parts import DoorPart, caller, host
+from agentserver.gateways.http.problems import ProblemAnswer, unknown
 from agentserver.gateways.http.routes.conversations import CONVERSATION
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.json.values import read as read_json
@@ -36,9 +36,9 @@ HIDDEN: Final = Redaction((EVERY,))
 """The redaction for viewers: of a message they learn its length and digest."""
 
 
-def part() -> Part:
+def part() -> DoorPart:
     """The routes of approvals and traces."""
-    return Part(
+    return DoorPart(
         "deciding",
         (
             Route(f"{CONVERSATION}/trace", trace, methods=["GET"]),
@@ -52,7 +52,7 @@ async def approvals(request: Request) -> Response:
     """The messages that wait for a person, the oldest first."""
     who, server = caller(request), host(request)
     if who.sees is not None:
-        raise Refused(403, "This role sees no approvals.")
+        raise ProblemAnswer(403, "This role sees no approvals.")
     limit = server.rules.blueprint.limits.approval
     found = [_approval(one, server, limit, who) for one in server.approvals()]
     return Response(forms.dumped({"approvals": found}), media_type=forms.JSON)
@@ -83,28 +83,28 @@ async def answer(request: Request) -> Response:
     """Decide about one message that waits, as it was shown."""
     who, server = caller(request), host(request)
     if not who.decides:
-        raise Refused(403, "This role decides about nothing.")
+        raise ProblemAnswer(403, "This role decides about nothing.")
     key = request.path_params["approval"]
     digest, said = _decision(read_json(await request.body()))
     one = next((each for each in server.approvals() if each.id == key), None)
     if one is None:
-        raise Refused(404, "Nothing of this id waits for a person.")
+        raise ProblemAnswer(404, "Nothing of this id waits for a person.")
     conversation = server.conversation(one.delivery.conversation)
     barred = "" if conversation is None else approving.barred(conversation, who.name, server.rules)
     if barred and said is not Answer.DENY:
-        raise Refused(403, f"{barred}.")
+        raise ProblemAnswer(403, f"{barred}.")
     if not await server.answer(one.delivery.conversation, ApprovalAnswer(key, digest, said, who.name)):
-        raise Refused(409, "Another message waits than the one that was shown, or none any more.")
+        raise ProblemAnswer(409, "Another message waits than the one that was shown, or none any more.")
     return Response(status_code=204)
 
 
 def _decision(found: Any) -> tuple[str, Answer]:
-    """The digest and the answer that a body says. Raises Refused."""
+    """The digest and the answer that a body says. Raises ProblemAnswer."""
     if not isinstance(found, JsonRefusal) and isinstance(found, dict) and set(found) == {"digest", "answer"}:
         digest, said = found["digest"], found["answer"]
         if isinstance(digest, str) and said in tuple(Answer):
             return digest, Answer(said)
-    raise Refused(422, "An answer is the digest that was shown, and once, always or deny.")
+    raise ProblemAnswer(422, "An answer is the digest that was shown, and once, always or deny.")
 
 
 async def trace(request: Request) -> Response:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from agentserver.core.messages import Progress
-    from agentserver.gateways.http.held import Held, Holding
+    from agentserver.gateways.http.held import HeldConnection, Holding
     from agentserver.gateways.principals import Caller
 
     Item: TypeAlias = Reply | Done | Progress | Ended
@@ -60,7 +60,7 @@ async def gone(receive: Receive) -> None:
 
 
 @dataclass
-class Stream:
+class EventStream:
     """The events of one conversation for one caller.
 
     Args:
@@ -88,7 +88,7 @@ class Stream:
                 if isinstance(item, Reply | Done):
                     self.after = item.place
 
-    def end(self, held: Held) -> Mapping[str, Any]:
+    def end(self, held: HeldConnection) -> Mapping[str, Any]:
         """The last word: why there is no more, and after which place to come back."""
         return forms.end_json(self.why or held.why or STOPPING, self.after)
 
@@ -104,7 +104,7 @@ class ServerSent:
         wait: seconds after which it ends.
     """
 
-    stream: Stream
+    stream: EventStream
     holding: Holding
     beat: float
     wait: float = inf
@@ -129,7 +129,7 @@ class ServerSent:
         with anyio.move_on_after(PARTING):
             await send({"type": "http.response.body", "body": last, "more_body": False})
 
-    async def _alive(self, receive: Receive, send: Send, held: Held) -> None:
+    async def _alive(self, receive: Receive, send: Send, held: HeldConnection) -> None:
         """Show signs of life until the caller goes."""
         while True:
             with anyio.move_on_after(self.beat):
@@ -149,7 +149,7 @@ class OverSocket:
         taken: told a place up to which everything was taken.
     """
 
-    stream: Stream
+    stream: EventStream
     holding: Holding
     taken: Callable[[EventPlace], Awaitable[None]]
 
@@ -171,7 +171,7 @@ class OverSocket:
             code = UNFIT if held.why == _UNFIT else GOING if held.why else NORMAL
             await socket.close(code)
 
-    async def _listen(self, socket: WebSocket, held: Held) -> None:
+    async def _listen(self, socket: WebSocket, held: HeldConnection) -> None:
         """Take the caller's word for what it has taken, until it goes."""
         while True:
             message = await socket.receive()
